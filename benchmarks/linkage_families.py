@@ -26,8 +26,8 @@ from securevfl_psi.linkage import (
     Whole,
     assign_greedy,
     encode_records,
-    estimate,
     estimate_by_witnesses,
+    estimate_matches,
     find_duplicates,
     link_records,
     similar_pairs,
@@ -82,8 +82,8 @@ def ours(files: Files, names: tuple[str, ...]) -> dict[str, object]:
     out: dict[str, object] = {"best f1": float(f1.max()), "best threshold": float(scores[f1.argmax()])}
     for name, encodings in (("households", (a, b)), ("strangers only", None)):
         try:
-            found = estimate(candidates, taken, encodings)
-            threshold = found.threshold()
+            found = estimate_matches(candidates, taken, encodings)
+            threshold = found.choose_threshold()
         except LinkageError as error:
             out[name] = {"refused": str(error)}
             continue
@@ -149,18 +149,18 @@ def witnessed(rows: int, common: float, together: float, seed: int, errors: Fami
     out: dict[str, object] = {"people": files.common, "best f1": float(f1.max())}
     try:
         found = estimate_by_witnesses(candidates, taken, (a, b), (one, other))
-        threshold = found.threshold()
+        threshold = found.choose_threshold()
     except LinkageError as error:
         return out | {"refused": str(error)}
     at = int(np.searchsorted(-scores, -threshold, side="right"))
-    precision, recall = found.ranges(threshold)
+    precision, recall = found.confidence_ranges(threshold)
     out |= {"estimated people": found.common, "people, 95 %": found.common_range, "f1": float(f1[at - 1])}
     out |= {"precision": float(right[at - 1] / at), "recall": float(right[at - 1] / files.common)}
     out |= {"estimated precision": found.precision(threshold), "precision, 95 %": precision}
     out |= {"estimated recall": found.recall(threshold), "recall, 95 %": recall}
     try:
-        alone = estimate(candidates, taken, (a, b))
-        threshold = alone.threshold()
+        alone = estimate_matches(candidates, taken, (a, b))
+        threshold = alone.choose_threshold()
     except LinkageError as error:
         return out | {"scores alone": {"refused": str(error)}}
     at = int(np.searchsorted(-scores, -threshold, side="right"))

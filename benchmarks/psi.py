@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import securevfl_psi as psi
 from securevfl_crypto.engine import Engine, available_paths, choose_engine
-from securevfl_psi.multiparty import Leader, Party
+from securevfl_psi.multiparty import Follower, Leader
 from securevfl_psi.okvs import slots_for
 from securevfl_psi.terms import Protocol
 from securevfl_psi.unbalanced import Filter, FilterClient, FilterServer, FilterTerms
@@ -107,15 +107,15 @@ def multi_party(n: int, parties: int = 3) -> dict[str, Any]:
     sets = [[f"user-{i}@example.com" for i in range(n // 2)] + [f"{name}-{i}" for i in range(n // 2)] for name in names]
     keys = {name: psi.PairwiseKeys(circle, name) for name in names}
     public = {name: key.public_key for name, key in keys.items()}
-    seeds = {name: keys[name].seeds({k: v for k, v in public.items() if k != name}) for name in names}
+    seeds = {name: keys[name].derive_seeds({k: v for k, v in public.items() if k != name}) for name in names}
     start = time.perf_counter()
     leader = Leader(sets[0], circle, seeds[names[0]])
-    blinded = list(leader.blinded())
+    blinded = list(leader.blind_set())
     for name, ids in zip(names[1:], sets[1:], strict=True):
-        party = Party(ids, name, circle, seeds[name])
+        party = Follower(ids, name, circle, seeds[name])
         evaluated = list(party.evaluate(blinded, n))
-        table = party.table()
-        leader.receive(name, evaluated, table.seed, psi.split(table.slots), n)
+        table = party.encode_table()
+        leader.receive_answer(name, evaluated, table.seed, psi.split(table.slots), n)
     rows = leader.intersect()
     wall = time.perf_counter() - start
     sent = n * 32 + slots_for(n) * 8
@@ -139,9 +139,9 @@ def unbalanced(n: int, queries: int = 1000) -> dict[str, Any]:
     data = published if isinstance(published, bytes) else published.to_bytes()
     made = time.perf_counter()
     client = FilterClient(small, Filter.from_bytes(data, max_items=n), rules_tag=tag, now=1)
-    blinded = list(client.blinded())
-    answers = list(server.answer("small", client.key_id, blinded, queries, now=1))
-    rows = client.rows(answers)
+    blinded = list(client.blind_set())
+    answers = list(server.answer_queries("small", client.key_id, blinded, queries, now=1))
+    rows = client.find_common_rows(answers)
     end = time.perf_counter()
     return {
         "large side": n,

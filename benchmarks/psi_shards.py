@@ -36,8 +36,8 @@ from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import Terms
 from securevfl_psi_cli.shards.leading import SHARD_CONTEXT, lead_run
 from securevfl_psi_cli.shards.party import write_common
-from securevfl_psi_cli.shards.source import source_of
-from securevfl_psi_cli.shards.worker import Line
+from securevfl_psi_cli.shards.source import open_source
+from securevfl_psi_cli.shards.worker import WorkerLine
 from securevfl_psi_cli.table import Missing
 
 ROLES = ("receiver", "sender")
@@ -132,8 +132,8 @@ def _measured(role: str, folder: Path, ids: int, protocol: str, port: int, stop:
     table, work = folder / f"{role}-{ids}.parquet", folder / f"run-{role}-{ids}-{protocol}"
     spent = work / "spent.json"
     before = json.loads(spent.read_text()) if spent.exists() else []
-    source = source_of(table, ["id"], ",", IdRules(), Missing.refuse, 1 << 62)
-    line = Line(listens=role == "receiver", host="127.0.0.1", port=port, timeout=120, deadline=7200)
+    source = open_source(table, ["id"], ",", IdRules(), Missing.refuse, 1 << 62)
+    line = WorkerLine(listens=role == "receiver", host="127.0.0.1", port=port, timeout=120, deadline=7200)
     resident = _status("VmRSS")
 
     def say(text: str) -> None:

@@ -76,7 +76,7 @@ def _run(role: str, sock: socket.socket, ids: Sequence[str], protocol: JointProt
     news: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sock, news), daemon=True).start()
     reader, writer = FrameReader(), FrameWriter()
-    sending, hearing = joint.sending(peer), joint.receiving(peer)
+    sending, hearing = joint.send_script(peer), joint.receive_script(peer)
     due = next(hearing, None)
     told, heard = False, False
     while not (told and heard):
@@ -87,7 +87,7 @@ def _run(role: str, sock: socket.socket, ids: Sequence[str], protocol: JointProt
                     due, heard = _feed(hearing, reader, news.get(), due)
         except StopIteration:
             told = True
-        if not heard and not joint.busy(peer):
+        if not heard and not joint.is_busy(peer):
             due, heard = _feed(hearing, reader, news.get(), due)
     return joint.result.rows
 

@@ -13,7 +13,7 @@ from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.group import Scalar
 from securevfl_psi.hash_to_curve import hash_many_to_u
 from securevfl_psi.oprf import finalise
-from securevfl_psi.salted_hash import UnsafeSaltedHash, reverse
+from securevfl_psi.salted_hash import UnsafeSaltedHash, reverse_digests
 from securevfl_psi.terms import Terms
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -27,10 +27,10 @@ print(f"A shop has {len(shop):,} customers, known by telephone number: {shop[0]}
 
 # The shop hashes each number with a secret salt. The bank needs the salt, too, or it could not compare.
 salt = secrets.token_bytes(32)
-sent = np.concatenate(list(UnsafeSaltedHash(psi.normalise(shop, psi.IdRules()), salt).chunks()))
+sent = np.concatenate(list(UnsafeSaltedHash(psi.normalise(shop, psi.IdRules()), salt).digest_chunks()))
 print(f"\n1. Salted hashes. The shop sends {len(sent):,} digests; the first: {sent[0].tobytes().hex()}")
 started = time.perf_counter()
-found = reverse(sent, salt, numbers)
+found = reverse_digests(sent, salt, numbers)
 seconds = time.perf_counter() - started
 print(f"   The bank hashes all {len(numbers):,} possible numbers: {len(found):,} customers read in {seconds:.1f} s.")
 print(f"   That first digest is {found[0]}.")
@@ -41,7 +41,7 @@ if set(found.values()) != set(shop):
 # it. The bank can compute H(number) and a·H(number) of every number, with any a of its own; without k none of their
 # hashes is a token.
 session = psi.Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag=psi.IdRules().tag())
-tokens = np.concatenate(list(psi.DHServer(psi.normalise(shop, psi.IdRules()), session).chunks()))
+tokens = np.concatenate(list(psi.DHServer(psi.normalise(shop, psi.IdRules()), session).token_chunks()))
 tried = sorted(set(numbers[:20_000]) | set(shop))  # all customers are among them
 column = psi.Identifiers.of_texts(tried)
 hashed = hash_many_to_u(column, session.dst)

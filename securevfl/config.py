@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transf
 
 import msgspec
 from msgspec import structs
-from securevfl_net.fields import Accepts, Mistaken, Mistakes, accepts, format_value, suggest_nearest
+from securevfl_net.fields import Accepts, Mistaken, Mistakes, compile_annotation, format_value, suggest_nearest
 
 from securevfl.errors import InputError
 
@@ -82,7 +82,7 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
         found: Mistakes = []
         for name, accept in _accepted_values(kind).items():
             value = getattr(self, name)
-            taken = accept.take(value, f"{where}.{name}", found, plain=False)
+            taken = accept.convert_value(value, f"{where}.{name}", found, plain=False)
             if taken is not value:
                 structs.force_setattr(self, name, taken)
         rules = self.problems() if not found else []
@@ -199,7 +199,7 @@ def _resolve_fields(kind: type[Config]) -> dict[str, structs.FieldInfo]:
 @lru_cache(maxsize=512)
 def _accepted_values(kind: type[Config]) -> dict[str, Accepts]:
     """Return what each field of a class accepts."""
-    return {name: accepts(item.type, _accept_nested) for name, item in _resolve_fields(kind).items()}
+    return {name: compile_annotation(item.type, _accept_nested) for name, item in _resolve_fields(kind).items()}
 
 
 def _accept_nested(kinds: Sequence[type]) -> Accepts | None:
@@ -218,10 +218,10 @@ class _Section:
         tags = sorted(_tag_classes(self._kinds))
         return " or ".join(f"{kind.__name__}(…)" for kind in self._kinds) + (f" ({', '.join(tags)})" if tags else "")
 
-    def fits(self, value: object, *, plain: bool) -> bool:
+    def has_type(self, value: object, *, plain: bool) -> bool:
         return isinstance(value, (*self._kinds, str)) or (plain and isinstance(value, Mapping))
 
-    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+    def convert_value(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
         if isinstance(value, self._kinds):
             return value
         if isinstance(value, str) or (plain and isinstance(value, Mapping)):
@@ -297,7 +297,7 @@ def take_all(
     for name, accept in _accepted_values(kind).items():
         if name in values:
             mistakes: Mistakes = []
-            value = accept.take(values[name], at[name], mistakes, plain=plain)
+            value = accept.convert_value(values[name], at[name], mistakes, plain=plain)
             taken |= {} if mistakes else {name: value}
             found += mistakes
     return taken, found

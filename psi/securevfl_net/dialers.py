@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from securevfl_net.errors import InputError
-from securevfl_net.identity import Code, Refusal
+from securevfl_net.identity import Refusal, RefusalCode
 from securevfl_net.identity.files import read_private
 from securevfl_net.relay import ID, TOKEN, Side, introduce
 
@@ -90,7 +90,9 @@ class Direct:
             targets = socket.getaddrinfo(self.address.host, self.address.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             why = getattr(error, "strerror", None) or error
-            raise Refusal(Code.NO_ANSWER, f"host {self.address.host!r} is unknown ({why}): check the address") from None
+            raise Refusal(
+                RefusalCode.NO_ANSWER, f"host {self.address.host!r} is unknown ({why}): check the address"
+            ) from None
         why = "no time was left"
         for number, (family, kind, protocol, _, where) in enumerate(targets):
             left = (end - time.monotonic()) / (len(targets) - number)  # a silent address must leave time for the others
@@ -106,7 +108,7 @@ class Direct:
                 continue
             return set_options(sock)
         raise Refusal(
-            Code.NO_ANSWER,
+            RefusalCode.NO_ANSWER,
             f"nobody answers at {self.address} within {seconds:g} s ({why}): does the peer listen there?",
         )
 
@@ -129,26 +131,28 @@ class Proxy:
     def dial(self, seconds: float) -> socket.socket:
         """See `Dialer`."""
         end = time.monotonic() + seconds
-        request = self._request()
+        request = self._build_request()
         sock = self.proxy.dial(seconds)
         try:
             sock.settimeout(max(0.001, end - time.monotonic()))
             sock.sendall(request)
-            self._check(_header(sock, end))
+            self._check_answer(_read_header(sock, end))
             sock.settimeout(None)
         except TimeoutError:
             sock.close()
-            raise Refusal(Code.PROXY, f"the proxy opened no tunnel to {self.target} within {seconds:g} s") from None
+            raise Refusal(
+                RefusalCode.PROXY, f"the proxy opened no tunnel to {self.target} within {seconds:g} s"
+            ) from None
         except OSError as error:
             sock.close()
             why = error.strerror or error
-            raise Refusal(Code.PROXY, f"the proxy hung up ({why}): is this a proxy's address?") from None
+            raise Refusal(RefusalCode.PROXY, f"the proxy hung up ({why}): is this a proxy's address?") from None
         except BaseException:
             sock.close()
             raise
         return sock
 
-    def _request(self) -> bytes:
+    def _build_request(self) -> bytes:
         lines = [f"CONNECT {self.target} HTTP/1.1", f"Host: {self.target}"]
         if self.credentials is not None:
             secret = read_private(self.credentials, _CREDENTIALS, "a proxy's user:password in one line").strip()
@@ -157,10 +161,10 @@ class Proxy:
             lines.append(f"Proxy-Authorization: Basic {base64.b64encode(secret).decode()}")
         return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
 
-    def _check(self, header: bytes) -> None:
+    def _check_answer(self, header: bytes) -> None:
         found = re.match(rb"HTTP/1\.[01] ([0-9]{3})(?: ([^\r\n]*))?\r\n", header)
         if not found:
-            raise Refusal(Code.PROXY, "this is not an HTTP proxy: check its address")
+            raise Refusal(RefusalCode.PROXY, "this is not an HTTP proxy: check its address")
         status = int(found[1])
         if 200 <= status < 300:
             return
@@ -171,7 +175,7 @@ class Proxy:
             502: "it cannot reach the target: does the peer listen there?",
             504: "the target does not answer the proxy: does the peer listen there?",
         }.get(status, "ask its operator")
-        raise Refusal(Code.PROXY, f"the proxy answers {status} {words} for {self.target}: {cure}")
+        raise Refusal(RefusalCode.PROXY, f"the proxy answers {status} {words} for {self.target}: {cure}")
 
 
 @dataclass(frozen=True)
@@ -215,7 +219,7 @@ class Listen:
 
     address: Address
 
-    def open(self) -> list[socket.socket]:
+    def open_sockets(self) -> list[socket.socket]:
         """Open listening sockets at all addresses of the host, IPv4 and IPv6; the caller closes them.
 
         Raises:
@@ -252,7 +256,7 @@ def set_options(sock: socket.socket) -> socket.socket:
     return sock
 
 
-def _header(sock: socket.socket, end: float) -> bytes:
+def _read_header(sock: socket.socket, end: float) -> bytes:
     """Read an HTTP answer up to its empty line and no further: the next bytes belong to the tunnel."""
     whole = b""
     while True:
@@ -270,4 +274,6 @@ def _header(sock: socket.socket, end: float) -> bytes:
         if place >= 0:
             return whole
         if len(whole) >= _HEADER or whole[:7] != b"HTTP/1."[: len(whole)]:
-            raise Refusal(Code.PROXY, "the answer is not an HTTP proxy's, or its header never ends: check its address")
+            raise Refusal(
+                RefusalCode.PROXY, "the answer is not an HTTP proxy's, or its header never ends: check its address"
+            )

@@ -13,7 +13,7 @@ from securevfl_net.errors import InputError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["InUse", "append_synced", "is_held", "locked", "make_folder", "sync_folder", "write_atomic"]
+__all__ = ["InUse", "append_synced", "is_held", "lock_folder", "make_folder", "sync_folder", "write_atomic"]
 
 RUNNING = ".running"
 """File with the id of the process that has the folder locked."""
@@ -45,7 +45,7 @@ def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
         with open(handle, "wb") as file:
             file.write(data)
             file.flush()
-            _sync(file.fileno())
+            _flush_to_disk(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):  # the first error is the one to report, not a failed cleanup
@@ -65,7 +65,7 @@ def append_synced(path: Path, data: bytes) -> None:
     with open(handle, "ab") as file:
         file.write(data)
         file.flush()
-        _sync(file.fileno())
+        _flush_to_disk(file.fileno())
     if new:
         sync_folder(path.parent)
 
@@ -76,12 +76,12 @@ def sync_folder(folder: Path) -> None:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        _sync(handle)
+        _flush_to_disk(handle)
     finally:
         os.close(handle)
 
 
-def _sync(handle: int) -> None:
+def _flush_to_disk(handle: int) -> None:
     if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves the data in the drive's cache
         fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
     else:
@@ -103,7 +103,7 @@ def make_folder(path: Path, *, private: bool = False) -> None:
 
 
 @contextmanager
-def locked(folder: Path, what: str) -> Iterator[None]:
+def lock_folder(folder: Path, what: str) -> Iterator[None]:
     """Lock a folder for this process during the block; the system releases the lock if the process is killed.
 
     Excludes other processes on the same machine; on a network file system this depends on its locks.
@@ -124,7 +124,7 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InUse(f"{folder} is in use by process {_holder(folder)}: {what}") from None
+            raise InUse(f"{folder} is in use by process {_read_holder(folder)}: {what}") from None
         except OSError as error:
             raise InputError(f"{folder} cannot be locked ({error.strerror}): choose one on a local disk") from None
         running = folder / RUNNING
@@ -157,7 +157,7 @@ def is_held(folder: Path) -> bool:
     return False
 
 
-def _holder(folder: Path) -> str:
+def _read_holder(folder: Path) -> str:
     try:
         return (folder / RUNNING).read_text(encoding="ascii").strip() or "unknown"
     except (OSError, ValueError):  # it is gone, or about to be written

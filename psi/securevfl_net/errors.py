@@ -57,10 +57,10 @@ class SecureVFLError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle for another process, whatever the constructor's arguments; the ledgers are left out."""
         state = {name: value for name, value in vars(self).items() if name != "ledgers"}
-        return _again, (type(self), self.args, state)
+        return _rebuild_error, (type(self), self.args, state)
 
 
-def _again(kind: type[SecureVFLError], args: tuple[Any, ...], state: dict[str, Any]) -> SecureVFLError:
+def _rebuild_error(kind: type[SecureVFLError], args: tuple[Any, ...], state: dict[str, Any]) -> SecureVFLError:
     error = kind.__new__(kind, *args)
     vars(error).update(state)
     return error

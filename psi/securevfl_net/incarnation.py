@@ -19,8 +19,8 @@ class Incarnation:
     """One start of a party's program.
 
     A peer that comes back with the same incarnation still has what it was sent; with another one it lost all that was
-    under way. The count is stored before anybody hears of it, so that it only grows; the random bits tell a folder that
-    was restored from a back-up from the one that went on.
+    under way. The count is stored before any peer sees it, so that it only grows; the random bits distinguish a folder
+    restored from a back-up from the original.
 
     Attributes:
         count: starts so far, from 1.
@@ -41,12 +41,12 @@ class Incarnation:
             )
 
     @classmethod
-    def after(cls, count: int) -> Incarnation:
+    def start_after(cls, count: int) -> Incarnation:
         """The start that follows `count` earlier ones; its nonce is fresh."""
         return cls(count + 1, secrets.token_bytes(NONCE))
 
     @classmethod
-    def read(cls, text: str) -> Incarnation:
+    def from_text(cls, text: str) -> Incarnation:
         """From its text form.
 
         Raises:
@@ -56,9 +56,11 @@ class Incarnation:
         try:
             found = cls(int(count), bytes.fromhex(nonce))
         except ValueError:
-            raise InputError(f"{text!r} is no incarnation; they look like '12-00ff…', a count and 32 digits") from None
+            raise InputError(
+                f"{text!r} is not an incarnation: expected a count and 32 digits, as in '12-00ff…'"
+            ) from None
         if str(found) != text:
-            raise InputError(f"{text!r} is no incarnation; {found} would be written so")
+            raise InputError(f"{text!r} is not an incarnation: it should be written {found}")
         return found
 
     def __str__(self) -> str:

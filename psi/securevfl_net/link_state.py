@@ -23,7 +23,7 @@ class Beat:
         awaits: the party for whom it waits; empty where it does not wait.
         step: what for.
         worked: seconds of processor time that the party's program was seen to take for long computations; a program
-            that computes takes no steps and can say nothing itself, so its gate counts for it.
+            that computes takes no steps and sends nothing itself, so its gate counts for it.
     """
 
     steps: int = 0
@@ -39,15 +39,15 @@ class LinkState:
     """What is known of one connection, for `status` and metrics.
 
     Attributes:
-        connected: whether it stands now.
+        connected: whether the link is up now.
         incarnation: the peer's; None before it was connected.
-        since: seconds since it stands, or since it broke.
+        since: seconds since it came up, or since it broke.
         connections: how many there were.
         sent, received: bytes of messages, without frames and TLS.
-        round_trip: seconds of the last ping; None before the first came back, and where there is no network.
+        round_trip: seconds of the last ping; None before the first came back, and without a network.
         beat: the peer's last sign of life.
-        silent: seconds since anything came from the peer; None before the first, and where there is no network.
-        quiet: seconds since the peer's program said anything to its gate; None where that is not known.
+        silent: seconds since anything came from the peer; None before the first, and without a network.
+        quiet: seconds since the peer's program last contacted its gate; None if unknown.
         blocked: whether something waits to be sent and the peer gives no room.
         why: it is not connected, in words; empty where it is.
     """

@@ -6,13 +6,13 @@ Protocols are state machines over arrays of bytes; whoever uses them moves the b
 >>> session = Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag=IdRules().tag())
 >>> bank = DHClient(["ann", "bob", "eve"], session)
 >>> shop = DHServer(["eve", "zoe", "ann"], session)
->>> for points in bank.chunks():
-...     shop.take(points)
-...     bank.take_answers(shop.answer())
->>> for tokens in shop.chunks():
+>>> for points in bank.blind_set():
+...     shop.take_chunk(points)
+...     bank.take_answers(shop.answer_chunk())
+>>> for tokens in shop.token_chunks():
 ...     bank.take_tokens(tokens)
->>> rows = bank.finish()
->>> rows.tolist(), shop.rows(bank.outputs.proofs(rows)).tolist()
+>>> rows = bank.find_common_rows()
+>>> rows.tolist(), shop.find_proven_rows(bank.outputs.prove_rows(rows)).tolist()
 ([0, 2], [2, 0])
 """
 

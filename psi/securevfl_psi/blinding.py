@@ -38,7 +38,7 @@ class RowBuffer:
         self._segments: list[np.ndarray] = []
         self.count = 0
 
-    def add(self, rows: np.ndarray) -> None:
+    def add_rows(self, rows: np.ndarray) -> None:
         """Copy one more chunk.
 
         Raises:
@@ -90,7 +90,7 @@ class ChunkQueue:
     def __len__(self) -> int:
         return len(self._chunks)
 
-    def add(self, points: np.ndarray) -> None:
+    def add_chunk(self, points: np.ndarray) -> None:
         """Check and append a chunk, uint8 (n, 32).
 
         Raises:
@@ -161,34 +161,34 @@ class BlindingParty:
         self._sent = not self.size  # an empty set needs no message
         self._done: set[str] = set()
 
-    def chunks(self) -> Iterator[np.ndarray]:
+    def blind_set(self) -> Iterator[np.ndarray]:
         """Yield the party's set, blinded, in a secret order: chunks of uint8 (k, 32), computed on demand. Call it once.
 
         Raises:
             PSIError: called a second time.
         """
-        self._once("chunks")
+        self._require_once("blind_set")
         self._sent = True
         for rows in split(self._order):
-            yield self._key.multiply(self._hashed(rows), "the own set")
+            yield self._key.multiply(self._hash_rows(rows), "the own set")
 
-    def _hashed(self, rows: np.ndarray) -> np.ndarray:
+    def _hash_rows(self, rows: np.ndarray) -> np.ndarray:
         real = rows < len(self._ids)
         points = np.empty((len(rows), 32), dtype=np.uint8)
         points[real] = hash_to_group(self._ids, self._session.dst, rows[real], self._by)
-        dummies = [self._dummy(int(row) - len(self._ids)) for row in rows[~real]]
+        dummies = [self._make_dummy(int(row) - len(self._ids)) for row in rows[~real]]
         points[~real] = hash_to_group(dummies, self._session.dst, by=self._by)
         return points
 
-    def _dummy(self, number: int) -> bytes:
+    def _make_dummy(self, number: int) -> bytes:
         """A padding message. With a reused secret it repeats in each run, as rows do; fresh padding would stand out."""
         return hmac.digest(self._filler, b"padding" + number.to_bytes(8, "big"), "sha512")[:32]
 
-    def _once(self, step: str) -> None:
+    def _require_once(self, step: str) -> None:
         if step in self._done:
             raise PSIError(f"{step} was called out of order or twice; one session serves one intersection")
         self._done.add(step)
 
     def _require_sent(self, what: str) -> None:
         if not self._sent:
-            raise PSIError(f"{what} was called out of order: the peer answers chunks(), so call that first")
+            raise PSIError(f"{what} was called out of order: the peer answers blind_set(), so call that first")

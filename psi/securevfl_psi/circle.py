@@ -58,15 +58,15 @@ class Circle:
         """Domain separation tag, 45 bytes, as `Session.dst`: a digest of protocol, version, rules, nonce and names."""
         texts = ["multiparty", self.version, self.rules_tag]
         parts = [*(text.encode() for text in texts), self.nonce, *(name.encode() for name in self.names)]
-        return _PREFIX + hashlib.sha512(_framed(*parts)).digest()[:32]
+        return _PREFIX + hashlib.sha512(_frame_parts(*parts)).digest()[:32]
 
-    def require(self, name: str) -> None:
+    def require_party(self, name: str) -> None:
         """Raise PSIError unless `name` takes part."""
         if name not in self.names:
             raise PSIError(f"{name!r} is not a party of this run; the parties are {', '.join(self.names)}")
 
 
-def _framed(*parts: bytes) -> bytes:
+def _frame_parts(*parts: bytes) -> bytes:
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
@@ -78,7 +78,7 @@ class PairwiseKeys:
     """
 
     def __init__(self, circle: Circle, name: str) -> None:
-        circle.require(name)
+        circle.require_party(name)
         self._circle = circle
         self._name = name
         self._key = X25519PrivateKey.generate()
@@ -86,7 +86,7 @@ class PairwiseKeys:
         self.public_key: bytes = self._key.public_key().public_bytes_raw()
         """This party's public key for every other party, 32 bytes."""
 
-    def seeds(self, public_keys: Mapping[str, bytes]) -> dict[str, bytes]:
+    def derive_seeds(self, public_keys: Mapping[str, bytes]) -> dict[str, bytes]:
         """Derive a seed of 32 bytes for each other party.
 
         Args:
@@ -98,7 +98,7 @@ class PairwiseKeys:
                 another party's.
         """
         if self._done:
-            raise PSIError("seeds was called twice; one agreement serves one session")
+            raise PSIError("derive_seeds was called twice; one agreement serves one session")
         self._done = True
         others = [name for name in self._circle.names if name != self._name]
         if set(public_keys) != set(others):
@@ -106,9 +106,9 @@ class PairwiseKeys:
         # Honest parties draw fresh keys, so equal ones mean that somebody copies or reflects messages.
         if len({self.public_key, *public_keys.values()}) != len(self._circle.names):
             raise MalformedError("two parties have the same public key; each must make a fresh one for each session")
-        return {name: self._seed(name, public_keys[name]) for name in others}
+        return {name: self._derive_seed(name, public_keys[name]) for name in others}
 
-    def _seed(self, name: str, public_key: bytes) -> bytes:
+    def _derive_seed(self, name: str, public_key: bytes) -> bytes:
         if not isinstance(public_key, bytes) or len(public_key) != 32:
             raise MalformedError(f"the public key of {name!r} is not 32 bytes")
         try:
@@ -116,5 +116,5 @@ class PairwiseKeys:
         except ValueError:
             raise MalformedError(f"the public key of {name!r} is a point of small order") from None
         ends = sorted([(self._name.encode(), self.public_key), (name.encode(), public_key)])
-        info = _framed(b"zero shares", *(part for end in ends for part in end))
+        info = _frame_parts(b"zero shares", *(part for end in ends for part in end))
         return HKDF(hashes.SHA256(), _SEED_BYTES, salt=self._circle.dst, info=info).derive(shared)

@@ -81,16 +81,16 @@ class Identifiers(Sequence[str]):
         """Whether an ASCII column has white space, between texts or in them."""
         return bool(_SPACE[self._data].any())
 
-    def lower(self) -> Identifiers:
+    def to_lower(self) -> Identifiers:
         """Return an ASCII column with the letters A to Z in lower case."""
         capital = (self._data >= ord("A")) & (self._data <= ord("Z"))
         return Identifiers(self._data | (capital.astype(np.uint8) << 5), self._starts, self._lengths)
 
-    def edges(self) -> tuple[np.ndarray, np.ndarray]:
+    def edge_bytes(self) -> tuple[np.ndarray, np.ndarray]:
         """First and last byte of each text, uint8 (n,); texts must not be empty."""
         return self._data[self._starts], self._data[self._starts + self._lengths - 1]
 
-    def matrices(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def iter_matrices(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the texts of some rows, grouped by length.
 
         Yields:
@@ -112,7 +112,7 @@ class Identifiers(Sequence[str]):
             part = rows[start : start + _PART]
             ends = np.cumsum(self._lengths[part] + 4, dtype=np.int64)
             out = np.empty(int(ends[-1]), dtype=np.uint8)
-            for places, matrix in self.matrices(part):
+            for places, matrix in self.iter_matrices(part):
                 length = matrix.shape[1]
                 whole = np.empty((len(places), 4 + length), dtype=np.uint8)
                 whole[:, :4] = np.frombuffer(length.to_bytes(4, "big"), dtype=np.uint8)
@@ -120,11 +120,11 @@ class Identifiers(Sequence[str]):
                 out[(ends[places] - length - 4)[:, None] + np.arange(4 + length)] = whole
             yield out.tobytes()
 
-    def part(self, start: int, stop: int) -> Identifiers:
+    def slice_rows(self, start: int, stop: int) -> Identifiers:
         """The texts from `start` to before `stop`, over the same bytes."""
         return Identifiers(self._data, self._starts[start:stop], self._lengths[start:stop])
 
-    def pad(self, size: int) -> Identifiers:
+    def pad_to(self, size: int) -> Identifiers:
         """Append random texts of 32 hexadecimal digits up to `size`; with 128 bits each, none equals another text."""
         more = size - len(self)
         if more <= 0:
@@ -153,7 +153,7 @@ class Identifiers(Sequence[str]):
         return self._doubled
 
     def _find_doubled(self) -> list[tuple[int, int]]:
-        prints = self._fingerprints()
+        prints = self._compute_fingerprints()
         ordered = np.sort(prints)
         repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
         if not len(repeated):
@@ -167,14 +167,14 @@ class Identifiers(Sequence[str]):
             first.setdefault(text, row)
         return found
 
-    def _fingerprints(self) -> np.ndarray:
+    def _compute_fingerprints(self) -> np.ndarray:
         words = int(self._lengths.max(initial=0)) // 8 + 2
         # Secret factors: with fixed ones, chosen identifiers could all share a fingerprint and make this quadratic.
         factors = np.frombuffer(secrets.token_bytes(8 * words), dtype=np.uint64) | np.uint64(1)
         out = np.empty(len(self), dtype=np.uint64)
         for start in range(0, len(self), _PART):
             rows = np.arange(start, min(start + _PART, len(self)))
-            for places, matrix in self.matrices(rows):
+            for places, matrix in self.iter_matrices(rows):
                 length = matrix.shape[1]
                 padded = np.zeros((len(places), (length + 7) // 8 * 8 + 8), dtype=np.uint8)
                 padded[:, :length] = matrix
@@ -201,6 +201,6 @@ def encode_identifier(text: str, row: int) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise IdentifierError(
-            f"the identifier in row {row}, {text[:40]!r}, holds a lone surrogate, so it is not Unicode text: "
+            f"the identifier in row {row}, {text[:40]!r}, contains a lone surrogate, so it is not Unicode text: "
             "read the column with its right encoding"
         ) from None

@@ -38,7 +38,7 @@ _DOMAIN = b"securevfl-psi CPace X25519 v1"
 _DST = b"securevfl-psi compare H1"
 
 
-def _framed(*parts: bytes) -> bytes:
+def _frame_parts(*parts: bytes) -> bytes:
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
@@ -59,7 +59,7 @@ class Comparison:
         self._name, self._peer, self._session = name.encode(), peer.encode(), session
         self._scalar = Scalar(by=by)
         named = sorted((self._name, self._peer))  # by name, as neither party is first; both must hash the same bytes
-        generator = hashlib.sha512(_framed(_DOMAIN, secret, *named, session)).digest()
+        generator = hashlib.sha512(_frame_parts(_DOMAIN, secret, *named, session)).digest()
         self._own = self._scalar.multiply(hash_to_group([generator], _DST, by=by), "the own share")
         self._key: bytes | None = None
         self._theirs = b""
@@ -69,7 +69,7 @@ class Comparison:
         """Y, 32 bytes, for the peer."""
         return self._own.tobytes()
 
-    def confirmation(self, share: bytes) -> bytes:
+    def make_confirmation(self, share: bytes) -> bytes:
         """This party's key confirmation for the peer, 64 bytes. Call it once.
 
         Args:
@@ -80,7 +80,7 @@ class Comparison:
             MalformedError: a wrong length, a point of small order, a bad coordinate, or this party's own share.
         """
         if self._key is not None:
-            raise PSIError("confirmation was called twice; one comparison allows one guess")
+            raise PSIError("make_confirmation was called twice; one comparison allows one guess")
         # A reflected share would let a peer confirm with this party's own tag, without knowing the secret.
         if len(share) != SHARE_BYTES or share == self.share:
             raise MalformedError(f"a share of {len(share)} bytes, or this party's own; expected 32 bytes of the peer's")
@@ -88,23 +88,23 @@ class Comparison:
         check_points(point, "the peer's share")
         common = self._scalar.multiply(point, "the peer's share").tobytes()
         ends = sorted([(self._name, self.share), (self._peer, share)])
-        transcript = _framed(*(part for end in ends for part in end))
-        self._key = hashlib.sha512(_framed(_DOMAIN + b" ISK", self._session, common) + transcript).digest()
+        transcript = _frame_parts(*(part for end in ends for part in end))
+        self._key = hashlib.sha512(_frame_parts(_DOMAIN + b" ISK", self._session, common) + transcript).digest()
         self._theirs = share
-        return self._tag(self.share, self._name)
+        return self._compute_tag(self.share, self._name)
 
     def require_equal(self, confirmation: bytes) -> None:
         """Raise unless the peer confirmed the same secret.
 
         Raises:
-            PSIError: called before `confirmation`.
+            PSIError: called before `make_confirmation`.
             RowsDifferError: the peer's secret differs.
         """
         if self._key is None:
-            raise PSIError("require_equal was called out of order: call confirmation first, with the peer's share")
-        if not hmac.compare_digest(self._tag(self._theirs, self._peer), confirmation):
+            raise PSIError("require_equal was called out of order: call make_confirmation first, with the peer's share")
+        if not hmac.compare_digest(self._compute_tag(self._theirs, self._peer), confirmation):
             raise RowsDifferError("the parties do not have the same common rows in the same order; no row is used")
 
-    def _tag(self, share: bytes, name: bytes) -> bytes:
-        key = hashlib.sha512(_framed(_DOMAIN + b" MAC", self._key or b"")).digest()
-        return hmac.digest(key, _framed(share, name), "sha512")
+    def _compute_tag(self, share: bytes, name: bytes) -> bytes:
+        key = hashlib.sha512(_frame_parts(_DOMAIN + b" MAC", self._key or b"")).digest()
+        return hmac.digest(key, _frame_parts(share, name), "sha512")

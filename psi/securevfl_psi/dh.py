@@ -6,12 +6,12 @@ Jarecki and Liu, SCN 2010). H1 hashes to the group (RFC 9380), H2 is `oprf.final
 parts of an output.
 
 Client, secret a                        Server, secret k
-a·H1(x), shuffled      chunks() →
-                       ← chunks()       T(y), the tokens of its set, shuffled
-                       ← answer()       k·(a·H1(x)), in the order in which they came
+a·H1(x), shuffled      blind_set() →
+                       ← token_chunks() T(y), the tokens of its set, shuffled
+                       ← answer_chunk() k·(a·H1(x)), in the order in which they came
 take_answers(…), take_tokens(…)
-finish()               D(x) →           outputs.rows(…)
-outputs.require_receipt(…)  ← receipt   outputs.receipt(…)
+find_common_rows()     D(x) →           outputs.find_proven_rows(…)
+outputs.require_receipt(…)  ← receipt   outputs.make_receipt(…)
 
 The client learns which of its rows the server has; the server learns the same from the proofs. Both learn the size of
 the other's set. Scalar products: 3n + m for a client of n and a server of m, so the smaller set should ask.
@@ -54,11 +54,11 @@ class _Side(BlindingParty):
     _filled = 0
 
     @cached_property
-    def _table(self) -> np.ndarray:
+    def _empty_outputs(self) -> np.ndarray:
         return np.empty((len(self._ids), OUTPUT_BYTES), dtype=np.uint8)
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the outputs of all this party's identifiers are known."""
         return self._filled == len(self._ids)
 
@@ -69,13 +69,13 @@ class _Side(BlindingParty):
         Raises:
             PSIError: not all are known yet; the unwritten part of the table must not pass for an output.
         """
-        if not self.complete:
+        if not self.is_complete:
             raise PSIError(f"outputs were read when {self._filled} of {len(self._ids)} are known: wait for the rest")
-        return Outputs(self._table, self._session.dst)
+        return Outputs(self._empty_outputs, self._session.dst)
 
-    def _fill(self, rows: np.ndarray, points: np.ndarray) -> None:
+    def _fill_outputs(self, rows: np.ndarray, points: np.ndarray) -> None:
         """H2(x, k·H1(x)) of some own rows."""
-        self._table[rows] = finalise(
+        self._empty_outputs[rows] = finalise(
             self._ids, rows.astype(np.int64), points, self._session.dst, OUTPUT_BYTES, self._by
         )
         self._filled += len(rows)
@@ -88,7 +88,7 @@ class DHClient(_Side):
     _their_tokens: RowBuffer | None = None
 
     def take_answers(self, points: np.ndarray) -> None:
-        """Take a chunk of this party's set from `Server.answer`, uint8 (k, 32), in the order sent.
+        """Take a chunk of this party's set from `DHServer.answer_chunk`, uint8 (k, 32), in the order sent.
 
         Raises:
             PSIError: called before the set was sent.
@@ -103,7 +103,7 @@ class DHClient(_Side):
         rows = self._order[self._answered : self._answered + len(points)]
         self._answered += len(points)
         own = rows < len(self._ids)  # the others are padding
-        self._fill(rows[own], self._key.divide(points, what)[own])
+        self._fill_outputs(rows[own], self._key.divide(points, what)[own])
 
     def take_tokens(self, tokens: np.ndarray) -> None:
         """A chunk of the tokens of the server's set, uint8 (k, 16).
@@ -116,9 +116,9 @@ class DHClient(_Side):
         require_rows(tokens, TOKEN_BYTES, what)
         if self._their_tokens is None:
             self._their_tokens = RowBuffer(TOKEN_BYTES, self._max, what)
-        self._their_tokens.add(tokens)
+        self._their_tokens.add_rows(tokens)
 
-    def finish(self, count: int | None = None) -> np.ndarray:
+    def find_common_rows(self, count: int | None = None) -> np.ndarray:
         """Return this party's rows that the server has, ascending, int64 (k,).
 
         Args:
@@ -130,17 +130,17 @@ class DHClient(_Side):
             MalformedError: two equal tokens.
         """
         self._require_sent("finish")
-        self._once("finish")
+        self._require_once("find_common_rows")
         if self._answered != self.size:
             raise SetSizeError(f"the answered set contains {self._answered} points; {self.size} were sent")
         theirs = (self._their_tokens or RowBuffer(TOKEN_BYTES, 0, "the server's set")).take_all(count)
-        return match_rows(self.outputs.tokens(), theirs)[0]
+        return match_rows(self.outputs.take_tokens(), theirs)[0]
 
 
 class DHServer(_Side):
     """The party that has the key; it learns the size of the client's set and which of its rows the client proves."""
 
-    def chunks(self) -> Iterator[np.ndarray]:
+    def token_chunks(self) -> Iterator[np.ndarray]:
         """Yield T(y) of this party's set in a secret order: chunks of uint8 (k, 16), computed on demand. Call it once.
 
         Padding is random bytes, which match no token.
@@ -148,7 +148,7 @@ class DHServer(_Side):
         Raises:
             PSIError: called a second time.
         """
-        self._once("chunks")
+        self._require_once("token_chunks")
         self._sent = True
         for rows in split(self._order):
             own = rows < len(self._ids)
@@ -157,33 +157,33 @@ class DHServer(_Side):
             )
             tokens = tokens.copy()
             hashed = hash_to_group(self._ids, self._session.dst, rows[own], self._by)
-            self._fill(rows[own], self._key.multiply(hashed, "the own set"))
-            tokens[own] = self._table[rows[own], :TOKEN_BYTES]
+            self._fill_outputs(rows[own], self._key.multiply(hashed, "the own set"))
+            tokens[own] = self._empty_outputs[rows[own], :TOKEN_BYTES]
             yield tokens
 
     @cached_property
-    def waiting(self) -> ChunkQueue:
+    def waiting_chunks(self) -> ChunkQueue:
         """Chunks of the client's set that were not answered yet."""
         return ChunkQueue(self._max, "the client's set")
 
-    def take(self, points: np.ndarray) -> None:
+    def take_chunk(self, points: np.ndarray) -> None:
         """A chunk of the client's set, uint8 (n, 32).
 
         Raises:
             MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
             SetSizeError: more than allowed.
         """
-        self.waiting.add(points)
+        self.waiting_chunks.add_chunk(points)
 
-    def answer(self) -> np.ndarray:
+    def answer_chunk(self) -> np.ndarray:
         """Multiply each point of the oldest waiting chunk by k, in its order: uint8 (n, 32).
 
         Raises:
             PSIError: no chunk waits.
         """
-        return self._key.multiply(self.waiting.pop_first(), "the client's set")
+        return self._key.multiply(self.waiting_chunks.pop_first(), "the client's set")
 
-    def rows(self, proofs: np.ndarray) -> np.ndarray:
+    def find_proven_rows(self, proofs: np.ndarray) -> np.ndarray:
         """Find the rows that the client proved to have, in the order of its proofs: int64 (k,). Call it once.
 
         Raises:
@@ -191,8 +191,8 @@ class DHServer(_Side):
             MalformedError: a proof matches no row of this party, or two proofs are equal.
         """
         outputs = self.outputs
-        self._once("rows")
-        return outputs.rows(proofs)
+        self._require_once("find_proven_rows")
+        return outputs.find_proven_rows(proofs)
 
 
 def intersect_in_process(
@@ -215,12 +215,12 @@ def intersect_in_process(
     session = Session(names=("client", "server"), nonce=secrets.token_bytes(16), rules_tag=rules.tag())
     client = DHClient(normalise_column(client_ids, rules), session)
     server = DHServer(normalise_column(server_ids, rules), session)
-    for part in client.chunks():
-        server.take(part)
-        client.take_answers(server.answer())
-    for part in server.chunks():
+    for part in client.blind_set():
+        server.take_chunk(part)
+        client.take_answers(server.answer_chunk())
+    for part in server.token_chunks():
         client.take_tokens(part)
-    rows = client.finish()
-    found = server.rows(client.outputs.proofs(rows))
-    client.outputs.require_receipt([rows], server.outputs.receipt([found]))
+    rows = client.find_common_rows()
+    found = server.find_proven_rows(client.outputs.prove_rows(rows))
+    client.outputs.require_receipt([rows], server.outputs.make_receipt([found]))
     return rows, found

@@ -21,7 +21,7 @@ from securevfl_psi.arrays import match_rows, require_unique, secret_order
 from securevfl_psi.blinding import BlindingParty, ChunkQueue, RowBuffer
 from securevfl_psi.chunks import check_points, require_rows
 from securevfl_psi.errors import SetSizeError
-from securevfl_psi.group import TOKEN_BYTES, tokens
+from securevfl_psi.group import TOKEN_BYTES, hash_points
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.oprf import finalise
 
@@ -37,7 +37,7 @@ class Counter(BlindingParty):
     _doubled: RowBuffer | None = None
     _answers: RowBuffer | None = None
 
-    def take(self, points: np.ndarray) -> None:
+    def take_chunk(self, points: np.ndarray) -> None:
         """A chunk of the peer's set, uint8 (n, 32).
 
         Raises:
@@ -47,7 +47,7 @@ class Counter(BlindingParty):
         check_points(points, _PEERS)
         if self._doubled is None:
             self._doubled = RowBuffer(TOKEN_BYTES, self._max, _PEERS)
-        self._doubled.add(tokens(self._key.multiply(points, _PEERS), self._session.dst, by=self._by))
+        self._doubled.add_rows(hash_points(self._key.multiply(points, _PEERS), self._session.dst, by=self._by))
 
     def shuffle_tokens(self, count: int | None = None) -> np.ndarray:
         """At the sender, tokens of the peer's complete set in a secret order, uint8 (n, 16). Call it once.
@@ -60,8 +60,8 @@ class Counter(BlindingParty):
             SetSizeError: another number than announced.
             MalformedError: two equal tokens: if points could repeat, the count would show which are common.
         """
-        self._once("shuffled")
-        whole = self._theirs(count)
+        self._require_once("shuffled")
+        whole = self._take_theirs(count)
         shuffled: np.ndarray = whole[secret_order(len(whole))]
         return shuffled
 
@@ -75,9 +75,9 @@ class Counter(BlindingParty):
         require_rows(doubled, TOKEN_BYTES, _DOUBLED)
         if self._answers is None:
             self._answers = RowBuffer(TOKEN_BYTES, self.size, _DOUBLED)
-        self._answers.add(doubled)
+        self._answers.add_rows(doubled)
 
-    def count(self, announced: int | None = None) -> int:
+    def count_common(self, announced: int | None = None) -> int:
         """At the receiver, count the common identifiers.
 
         Args:
@@ -89,13 +89,13 @@ class Counter(BlindingParty):
             MalformedError: two equal tokens.
         """
         self._require_sent("count")
-        self._once("count")
+        self._require_once("count_common")
         answers = (self._answers or RowBuffer(TOKEN_BYTES, 0, _DOUBLED)).take_all(None)
         if len(answers) != self.size:
             raise SetSizeError(f"{_DOUBLED} contains {len(answers)} tokens; {self.size} points were sent")
-        return len(match_rows(answers, self._theirs(announced))[0])
+        return len(match_rows(answers, self._take_theirs(announced))[0])
 
-    def _theirs(self, count: int | None) -> np.ndarray:
+    def _take_theirs(self, count: int | None) -> np.ndarray:
         return (self._doubled or RowBuffer(TOKEN_BYTES, 0, _PEERS)).take_all(count)
 
 
@@ -105,33 +105,33 @@ class Namer(BlindingParty):
     _named = 0
 
     @cached_property
-    def _names(self) -> np.ndarray:
+    def _empty_names(self) -> np.ndarray:
         return np.empty((self.size, TOKEN_BYTES), dtype=np.uint8)
 
     @cached_property
-    def waiting(self) -> ChunkQueue:
+    def waiting_chunks(self) -> ChunkQueue:
         """Chunks of the peer's set that still have to be multiplied by this party's key."""
         return ChunkQueue(self._max, _PEERS)
 
-    def take(self, points: np.ndarray) -> None:
+    def take_chunk(self, points: np.ndarray) -> None:
         """A chunk of the peer's set, uint8 (n, 32).
 
         Raises:
             MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
             SetSizeError: more than allowed.
         """
-        self.waiting.add(points)
+        self.waiting_chunks.add_chunk(points)
 
-    def double(self) -> np.ndarray:
+    def double_chunk(self) -> np.ndarray:
         """Multiply the oldest waiting chunk by this party's key, in its order: uint8 (n, 32).
 
         Raises:
             PSIError: no chunk waits.
         """
-        return self._key.multiply(self.waiting.pop_first(), _PEERS)
+        return self._key.multiply(self.waiting_chunks.pop_first(), _PEERS)
 
     def take_doubled(self, points: np.ndarray) -> None:
-        """Take a chunk of this party's set that the peer's `double` returned, uint8 (n, 32), in the order sent.
+        """Take a chunk of this party's set that the peer's `double_chunk` returned, uint8 (n, 32), in the order sent.
 
         Raises:
             PSIError: called before the set was sent.
@@ -146,13 +146,15 @@ class Namer(BlindingParty):
         self._named += len(points)
         own = rows < len(self._ids)
         numbers = rows[own].astype(np.int64)
-        self._names[rows[own]] = finalise(self._ids, numbers, points[own], self._session.dst, TOKEN_BYTES, self._by)
+        self._empty_names[rows[own]] = finalise(
+            self._ids, numbers, points[own], self._session.dst, TOKEN_BYTES, self._by
+        )
         # Padding gets names as rows do: otherwise a peer that changes its key between runs could tell the two apart.
-        filler = Identifiers.of_bytes([self._dummy(int(row) - len(self._ids)) for row in rows[~own]])
+        filler = Identifiers.of_bytes([self._make_dummy(int(row) - len(self._ids)) for row in rows[~own]])
         places = np.arange(len(filler))
-        self._names[rows[~own]] = finalise(filler, places, points[~own], self._session.dst, TOKEN_BYTES, self._by)
+        self._empty_names[rows[~own]] = finalise(filler, places, points[~own], self._session.dst, TOKEN_BYTES, self._by)
 
-    def own(self) -> np.ndarray:
+    def own_names(self) -> np.ndarray:
         """H2(x, ab·H1(x)) for each of this party's rows, uint8 (n, 16).
 
         Raises:
@@ -160,11 +162,11 @@ class Namer(BlindingParty):
         """
         if self._named != self.size:
             raise SetSizeError(f"{_DOUBLED} contains {self._named} points; {self.size} were sent")
-        return self._names[: len(self._ids)]
+        return self._empty_names[: len(self._ids)]
 
     def shuffle_names(self) -> np.ndarray:
-        """The names that the sender sends: `own` and the padding's names in a secret order, uint8 (n, 16)."""
-        self.own()
-        require_unique(self._names, "the own set")
-        shuffled: np.ndarray = self._names[secret_order(self.size)]
+        """The names that the sender sends: `own_names` and the padding's names in a secret order, uint8 (n, 16)."""
+        self.own_names()
+        require_unique(self._empty_names, "the own set")
+        shuffled: np.ndarray = self._empty_names[secret_order(self.size)]
         return shuffled

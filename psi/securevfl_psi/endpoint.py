@@ -87,7 +87,7 @@ class Endpoint:
         # `ot` needs none of the engine's kernels; after `auto`, `dh` takes the fastest.
         self._by = by or (None if terms.protocol in ("ot", "auto") else choose_engine())
         self._reader, self._writer = FrameReader(), FrameWriter()
-        self._sending: Outgoing = iter([Frame(Kind.HELLO, terms.hello(self._size))])
+        self._sending: Outgoing = iter([Frame(Kind.HELLO, terms.encode_hello(self._size))])
         self._ahead: Frame | None = None
         self._hearing: Incoming | None = None
         self._due: Kind | None = Kind.HELLO
@@ -102,14 +102,16 @@ class Endpoint:
     @property
     def done(self) -> bool:
         """Whether the result is known and all frames were sent."""
-        return self._talk is not None and self._talk.result is not None and not self._failed and self._peek() is None
+        return (
+            self._talk is not None and self._talk.result is not None and not self._failed and self._peek_frame() is None
+        )
 
     @property
     def agreed(self) -> bool:
         """Whether the peer's hello arrived and both agree on the terms."""
         return self._talk is not None
 
-    def _peek(self) -> Frame | None:
+    def _peek_frame(self) -> Frame | None:
         """Return the next frame without sending it. Frames get numbers as they leave, so a refusal can replace it."""
         if self._ahead is None:
             self._ahead = next(self._sending, None)
@@ -128,7 +130,7 @@ class Endpoint:
 
     def next_frame(self) -> bytes | None:
         """Return the bytes to send next, or None if the peer has to send first."""
-        frame, self._ahead = self._peek(), None
+        frame, self._ahead = self._peek_frame(), None
         return None if frame is None else self._writer.write(frame.kind, frame.payload)
 
     def feed(self, data: bytes) -> None:
@@ -141,12 +143,12 @@ class Endpoint:
             raise PSIError("this end has failed; begin a new run")
         try:
             for frame in self._reader.feed(data):
-                self._take(frame)
+                self._handle_frame(frame)
         except PeerRefused:
-            self._fail(iter(()))  # a refusal is not answered
+            self._mark_failed(iter(()))  # a refusal is not answered
             raise
         except PSIError as error:
-            self._refuse(error)
+            self._refuse_peer(error)
             raise
 
     def close(self) -> None:
@@ -160,16 +162,16 @@ class Endpoint:
             self._reader.close()
             raise ConnectionLost(f"{self.terms.peer!r} hung up before the end")
 
-    def _refuse(self, error: PSIError) -> None:
+    def _refuse_peer(self, error: PSIError) -> None:
         reason = next(word for kind, word in _REASONS if isinstance(error, kind))
-        self._fail(iter([Frame(Kind.REFUSED, reason.encode())]))
+        self._mark_failed(iter([Frame(Kind.REFUSED, reason.encode())]))
 
-    def _fail(self, last: Outgoing) -> None:
+    def _mark_failed(self, last: Outgoing) -> None:
         """Mark this end as failed; it sends `last` and nothing more."""
         self._failed = True
         self._sending, self._ahead = last, None
 
-    def _take(self, frame: Frame) -> None:
+    def _handle_frame(self, frame: Frame) -> None:
         if frame.kind == Kind.REFUSED:
             word = frame.payload.decode("ascii", "replace")
             # Only words of this table are shown: the peer's own could be anything.
@@ -177,7 +179,7 @@ class Endpoint:
         if self._talk is None:
             if frame.kind != Kind.HELLO:
                 raise MalformedError(f"a {frame.kind.name} came before the hello")
-            self._begin(*self.terms.agree(frame.payload, self._size))
+            self._begin_conversation(*self.terms.accept_hello(frame.payload, self._size))
             return
         if self._hearing is None or frame.kind != self._due:
             raise MalformedError(
@@ -189,14 +191,14 @@ class Endpoint:
         except StopIteration:
             self._hearing = self._due = None
 
-    def _begin(self, session: Session, peer_size: int) -> None:
+    def _begin_conversation(self, session: Session, peer_size: int) -> None:
         make = CONVERSATIONS[cast(Protocol, session.protocol)]
         self._talk = make(self._ids, self.terms, session, peer_size, self._by)
         for writer_role, end in ((self.terms.role, self._writer), (None, self._reader)):
             role = writer_role or ("sender" if self.terms.role == "receiver" else "receiver")
             end.tag = hashlib.sha512(session.dst + role.encode()).digest()[:TAG_BYTES]
-        self._sending = chain(self._sending, self._talk.sending())
-        self._hearing = self._talk.receiving()
+        self._sending = chain(self._sending, self._talk.send_script())
+        self._hearing = self._talk.receive_script()
         self._due = next(self._hearing, None)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from securevfl_psi import gcs
 from securevfl_psi.errors import ExpiredError, MalformedError, PSIError
 
-__all__ = ["KEY_ID_BYTES", "MAX_NAME_BYTES", "Filter", "FilterTerms", "Reader", "framed_text"]
+__all__ = ["KEY_ID_BYTES", "MAX_NAME_BYTES", "ByteReader", "Filter", "FilterTerms", "framed_text"]
 
 KEY_ID_BYTES = 16
 MAX_NAME_BYTES = 1024
@@ -78,7 +78,7 @@ def framed_text(text: str) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-class Reader:
+class ByteReader:
     """Reads fields from the front of a byte string and checks that they are complete."""
 
     def __init__(self, data: bytes, magic: bytes, what: str) -> None:
@@ -87,27 +87,27 @@ class Reader:
         self._what = what
         if not isinstance(data, bytes):
             raise MalformedError(f"{what} is a {type(data).__name__}; bytes were expected")
-        if self.take(len(magic)) != magic:
+        if self.take_bytes(len(magic)) != magic:
             raise MalformedError(f"{what} does not begin with {magic!r}: another kind of file, or another version")
 
-    def take(self, size: int) -> bytes:
+    def take_bytes(self, size: int) -> bytes:
         """Return the next `size` bytes."""
         if len(self._data) - self._at < size:
             raise MalformedError(f"{self._what} ends after {len(self._data)} bytes; {self._at + size} were expected")
         self._at += size
         return self._data[self._at - size : self._at]
 
-    def text(self) -> str:
+    def read_text(self) -> str:
         """Read a text that follows its length."""
         try:
-            return self.take(*_LENGTH.unpack(self.take(_LENGTH.size))).decode()
+            return self.take_bytes(*_LENGTH.unpack(self.take_bytes(_LENGTH.size))).decode()
         except UnicodeDecodeError:
             raise MalformedError(f"{self._what} contains a name that is not UTF-8") from None
 
-    def terms(self) -> FilterTerms:
+    def read_terms(self) -> FilterTerms:
         """Read what `FilterTerms.to_bytes` wrote."""
-        not_before, expires, max_queries, bits = _TIMES.unpack(self.take(_TIMES.size))
-        server, rules_tag = self.text(), self.text()
+        not_before, expires, max_queries, bits = _TIMES.unpack(self.take_bytes(_TIMES.size))
+        server, rules_tag = self.read_text(), self.read_text()
         try:
             return FilterTerms(
                 server=server,
@@ -120,9 +120,9 @@ class Reader:
         except PSIError as error:
             raise MalformedError(f"{self._what} contains impossible terms: {error}") from None
 
-    def rest(self) -> bytes:
+    def read_rest(self) -> bytes:
         """Return the remaining bytes."""
-        return self.take(len(self._data) - self._at)
+        return self.take_bytes(len(self._data) - self._at)
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,10 @@ class Filter:
             MalformedError: not the bytes of a filter.
             SetSizeError: more items than `max_items`.
         """
-        reader = Reader(data, _MAGIC, "a filter")
-        key_id = reader.take(KEY_ID_BYTES)
-        terms = reader.terms()
-        hashes = gcs.decode_golomb(reader.rest(), max_items=max_items)
+        reader = ByteReader(data, _MAGIC, "a filter")
+        key_id = reader.take_bytes(KEY_ID_BYTES)
+        terms = reader.read_terms()
+        hashes = gcs.decode_golomb(reader.read_rest(), max_items=max_items)
         if hashes.bits != terms.bits:
             raise MalformedError(f"a filter has {hashes.bits} bits; its terms give {terms.bits}")
         return cls(terms, key_id, hashes)

@@ -46,7 +46,7 @@ class GolombSet:
 
     def contains(self, hashes: np.ndarray) -> np.ndarray:
         """Test which of these hashes, uint8 (q, 16), are in the set: bool (q,)."""
-        wanted = _values(hashes, max(len(self.values), 1), self.bits)
+        wanted = _map_hashes(hashes, max(len(self.values), 1), self.bits)
         place = np.searchsorted(self.values, wanted)
         inside = place < len(self.values)
         found = np.zeros(len(wanted), dtype=bool)
@@ -74,14 +74,14 @@ def encode_golomb(hashes: np.ndarray, bits: int = 40) -> bytes:
         raise PSIError(
             f"{bits} bits for {count} items; expected 1 to {MAX_BITS} bits, and items times 2^bits at most 2^64"
         )
-    values = np.sort(_values(hashes, max(count, 1), bits))
+    values = np.sort(_map_hashes(hashes, max(count, 1), bits))
     steps = np.diff(values, prepend=np.uint64(0))
     quotients = (steps >> np.uint64(bits)).astype(np.int64)
     unary = np.zeros(count + int(quotients.sum()), dtype=np.uint8)
     unary[np.cumsum(quotients + 1) - 1] = 1
     packed = np.packbits(unary).tobytes()
     low = steps & np.uint64((1 << bits) - 1)
-    remainders = [_pack(low[start : start + _CHUNK], bits) for start in range(0, count, _CHUNK)]
+    remainders = [_pack_values(low[start : start + _CHUNK], bits) for start in range(0, count, _CHUNK)]
     return b"".join([_HEADER.pack(_MAGIC, bits, count, len(packed)), packed, *remainders])
 
 
@@ -115,7 +115,7 @@ def decode_golomb(data: bytes, *, max_items: int = MAX_ITEMS) -> GolombSet:
     ends = np.flatnonzero(np.unpackbits(raw[:size]))
     if len(ends) != count or size != (-(-(int(ends[-1]) + 1) // 8) if count else 0):
         raise MalformedError(f"a Golomb-coded set with {len(ends)} quotients for {count} items, or bytes after them")
-    low = _unpack(raw[size:], count, bits)
+    low = _unpack_values(raw[size:], count, bits)
     # Quotients and remainders are summed separately: neither sum overflows, because count · 2^bits is at most 2^64.
     sums = np.cumsum(low, dtype=np.uint64)
     high = (ends - np.arange(count)).astype(np.uint64) + (sums >> np.uint64(bits))
@@ -128,7 +128,7 @@ def decode_golomb(data: bytes, *, max_items: int = MAX_ITEMS) -> GolombSet:
     return GolombSet(bits, values)
 
 
-def _values(hashes: np.ndarray, count: int, bits: int) -> np.ndarray:
+def _map_hashes(hashes: np.ndarray, count: int, bits: int) -> np.ndarray:
     """Map hashes to whole numbers below count · 2^bits, uint64 (n,): one of `count` buckets, and `bits` bits within it.
 
     The bucket is ⌊h · count / 2^40⌋, where h is 40 bits of the hash: each has probability 1/count, within a factor of
@@ -143,12 +143,12 @@ def _values(hashes: np.ndarray, count: int, bits: int) -> np.ndarray:
     return (bucket << np.uint64(bits)) | (words[:, 1] & np.uint64((1 << bits) - 1))
 
 
-def _pack(values: np.ndarray, bits: int) -> bytes:
+def _pack_values(values: np.ndarray, bits: int) -> bytes:
     columns = np.unpackbits(values.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1)[:, 64 - bits :]
     return np.packbits(columns).tobytes()
 
 
-def _unpack(raw: np.ndarray, count: int, bits: int) -> np.ndarray:
+def _unpack_values(raw: np.ndarray, count: int, bits: int) -> np.ndarray:
     out = np.empty(count, dtype=np.uint64)
     for start in range(0, count, _CHUNK):
         rows = min(_CHUNK, count - start)

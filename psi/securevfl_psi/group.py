@@ -16,7 +16,7 @@ from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.hash_to_curve import CHUNK, hash_many_to_u
 from securevfl_psi.identifiers import Identifiers
 
-__all__ = ["CHUNK", "ORDER", "POINT_BYTES", "TOKEN_BYTES", "Scalar", "hash_to_group", "tokens"]
+__all__ = ["CHUNK", "ORDER", "POINT_BYTES", "TOKEN_BYTES", "Scalar", "hash_points", "hash_to_group"]
 
 POINT_BYTES = 32
 TOKEN_BYTES = 16
@@ -45,7 +45,7 @@ class Scalar:
             return
         self._secret = secrets.token_bytes(POINT_BYTES)
         # About two draws: half of all clamped scalars have a clamped inverse, which `divide` needs.
-        while _inverse(self._secret) is None:
+        while _invert_scalar(self._secret) is None:
             self._secret = secrets.token_bytes(POINT_BYTES)
 
     def to_bytes(self) -> bytes:
@@ -62,7 +62,7 @@ class Scalar:
         Raises:
             MalformedError: wrong type or shape, or a point of small order (the product is zero; RFC 7748, 6.1).
         """
-        return self._product(self._secret, points, what)
+        return self._multiply_points(self._secret, points, what)
 
     def divide(self, points: np.ndarray, what: str = "the set") -> np.ndarray:
         """k⁻¹·P for each row: undoes `multiply` on points of the subgroup of prime order.
@@ -71,12 +71,12 @@ class Scalar:
             PSIError: the caller gave a secret whose inverse is not a clamped scalar. Drawn secrets always have one.
             MalformedError: as for `multiply`.
         """
-        inverse = _inverse(self._secret)
+        inverse = _invert_scalar(self._secret)
         if inverse is None:
             raise PSIError("this scalar has no inverse among clamped scalars; draw another: Scalar()")
-        return self._product(inverse, points, what)
+        return self._multiply_points(inverse, points, what)
 
-    def _product(self, secret: bytes, points: np.ndarray, what: str) -> np.ndarray:
+    def _multiply_points(self, secret: bytes, points: np.ndarray, what: str) -> np.ndarray:
         if not isinstance(points, np.ndarray) or points.dtype != np.uint8 or points.shape[1:] != (POINT_BYTES,):
             raise MalformedError(f"{what} is not an array of points, uint8 (n, {POINT_BYTES})")
         product = self._engine.x25519(secret, points)
@@ -86,7 +86,7 @@ class Scalar:
         return product
 
 
-def _inverse(secret: bytes) -> bytes | None:
+def _invert_scalar(secret: bytes) -> bytes | None:
     """Return the clamped scalar that inverts `secret` modulo the group's order, or None if no clamped scalar does.
 
     Clamped scalars are the multiples of 8 from 2^254 to 2^255: about half of all residues have one.
@@ -105,7 +105,7 @@ def hash_to_group(
     return hash_many_to_u(messages, dst, rows, by)
 
 
-def tokens(points: np.ndarray, dst: bytes, length: int = TOKEN_BYTES, by: Engine | None = None) -> np.ndarray:
+def hash_points(points: np.ndarray, dst: bytes, length: int = TOKEN_BYTES, by: Engine | None = None) -> np.ndarray:
     """Hash each point with SHA-512 of point and `dst`, truncated: uint8 (n, length)."""
     suffix = np.broadcast_to(np.frombuffer(dst, dtype=np.uint8), (len(points), len(dst)))
     digests = (by or choose_engine()).sha512(np.concatenate([points, suffix], axis=1))

@@ -78,7 +78,7 @@ def hash_many_to_u(
     compute = by or choose_engine()
     out = np.empty((len(wanted), 32), dtype=np.uint8)
     for start in range(0, len(wanted), CHUNK):
-        for places, matrix in column.matrices(wanted[start : start + CHUNK]):
+        for places, matrix in column.iter_matrices(wanted[start : start + CHUNK]):
             out[start + places] = compute.hash_to_u(matrix, dst)
     if len(out) and not out.view("<u8").reshape(-1, 4).any(axis=1).all():
         raise PSIError("a hash gave the point at infinity, an event of probability 2^-250: start a new session")

@@ -138,8 +138,7 @@ def _require_assigned(text: str, row: int) -> None:
     if unknown:
         raise IdentifierError(
             f"the identifier in row {row} contains U+{ord(unknown[0]):04X}, which Unicode "
-            f"{unicodedata.unidata_version} "
-            "does not assign: another version might normalise it differently; remove it"
+            f"{unicodedata.unidata_version} does not assign: another version might normalise it differently; remove it"
         )
 
 
@@ -162,9 +161,9 @@ def ascii_column(column: Identifiers, rules: IdRules) -> Identifiers | None:
         return None
     if rules.numeric or (rules.squeeze and column.has_space()):
         return None
-    if rules.strip and any(_SPACE[edge].any() for edge in column.edges()):
+    if rules.strip and any(_SPACE[edge].any() for edge in column.edge_bytes()):
         return None
-    return column.lower() if rules.casefold else column
+    return column.to_lower() if rules.casefold else column
 
 
 def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:

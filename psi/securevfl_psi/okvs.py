@@ -45,7 +45,7 @@ __all__ = [
     "MAX_CORE",
     "MAX_KEYS",
     "SEED_BYTES",
-    "Table",
+    "SlotTable",
     "decode_table",
     "encode_table",
     "failure_exponent",
@@ -77,18 +77,18 @@ def prf(key: bytes, blocks: np.ndarray) -> np.ndarray:
     return np.frombuffer(aes.update(np.ascontiguousarray(blocks).data), dtype=np.uint8).reshape(-1, 16)
 
 
-def _segment(count: int) -> int:
+def _segment_length(count: int) -> int:
     # A third of 1.3 slots a key; peeling needs 1.222 asymptotically. The 16 keep small sets below 2^-40 as well.
     return -(-13 * count // 30) + 16
 
 
 def slots_for(count: int) -> int:
     """Number of slots in a table of `count` keys."""
-    return 3 * _segment(count) + DENSE
+    return 3 * _segment_length(count) + DENSE
 
 
 @dataclass(frozen=True)
-class Table:
+class SlotTable:
     """An encoded set, as it goes to the peer.
 
     Attributes:
@@ -107,14 +107,14 @@ class Table:
             raise MalformedError(f"a table's seed is {type(self.seed).__name__}; expected {SEED_BYTES} bytes")
         _require_values(self.slots, "a table's slots")
         sparse = len(self.slots) - DENSE
-        if sparse < 3 * _segment(0) or sparse % 3 or len(self.slots) > slots_for(MAX_KEYS):
+        if sparse < 3 * _segment_length(0) or sparse % 3 or len(self.slots) > slots_for(MAX_KEYS):
             raise MalformedError(
                 f"a table of {len(self.slots)} slots; expected {DENSE} and three equal segments, {slots_for(0)} to "
                 f"{slots_for(MAX_KEYS)} in all"
             )
 
 
-def encode_table(keys: np.ndarray, values: np.ndarray, by: BitLoops | None = None) -> Table:
+def encode_table(keys: np.ndarray, values: np.ndarray, by: BitLoops | None = None) -> SlotTable:
     """Encode values under their keys.
 
     Args:
@@ -134,9 +134,9 @@ def encode_table(keys: np.ndarray, values: np.ndarray, by: BitLoops | None = Non
     words = np.ascontiguousarray(values).view(np.uint64)
     for _ in range(_ATTEMPTS):
         seed = secrets.token_bytes(SEED_BYTES)
-        slots = _solve(keys, words, seed) if by is None else _solve(keys, words, seed, by)
+        slots = _solve_slots(keys, words, seed) if by is None else _solve_slots(keys, words, seed, by)
         if slots is not None:
-            return Table(seed, slots.view(np.uint8))
+            return SlotTable(seed, slots.view(np.uint8))
     # Checked only after failures: equal keys fail under every seed, and sorting all keys is slow.
     if len(np.unique(keys, axis=0)) != len(keys):
         raise PSIError("two keys are equal; a table encodes one value for each key: drop duplicates first")
@@ -146,7 +146,7 @@ def encode_table(keys: np.ndarray, values: np.ndarray, by: BitLoops | None = Non
     )
 
 
-def decode_table(table: Table, keys: np.ndarray) -> np.ndarray:
+def decode_table(table: SlotTable, keys: np.ndarray) -> np.ndarray:
     """Look up the value of each key, uint8 (n, L); a key that was not stored gives bytes that depend on the table only.
 
     Raises:
@@ -158,7 +158,7 @@ def decode_table(table: Table, keys: np.ndarray) -> np.ndarray:
     dense = _dense_tables(slots[-DENSE:])
     out = np.empty((len(keys), slots.shape[1]), dtype=np.uint64)
     for start in range(0, len(keys), _CHUNK):
-        rows, bits = _rows(keys[start : start + _CHUNK], table.seed, segment)
+        rows, bits = _hash_rows(keys[start : start + _CHUNK], table.seed, segment)
         value = _dense_part(dense, bits)
         for row in rows.T:
             value ^= slots.take(row, axis=0)
@@ -174,7 +174,7 @@ def failure_exponent(count: int) -> float:
     """
     if count < 2:
         return -math.inf
-    w = _segment(count)
+    w = _segment_length(count)
     s = np.arange(2, count + 1, 2)
     load = s / w
     x = np.where(load < 1, np.sqrt(load), load)
@@ -191,18 +191,19 @@ def failure_exponent(count: int) -> float:
 
 def _require_keys(keys: np.ndarray) -> None:
     if not isinstance(keys, np.ndarray) or keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != KEY_BYTES:
-        raise MalformedError(f"keys are {_describe(keys)}; expected uint8 (n, {KEY_BYTES})")
+        raise MalformedError(f"keys are {_describe_array(keys)}; expected uint8 (n, {KEY_BYTES})")
 
 
 def _require_values(values: np.ndarray, what: str) -> None:
     width = values.shape[1] if isinstance(values, np.ndarray) and values.ndim == 2 else 0
     if width == 0 or width % 8 or width > _MAX_VALUE_BYTES or values.dtype != np.uint8:
         raise MalformedError(
-            f"{what} are {_describe(values)}; expected uint8 (n, L) with L a multiple of 8 up to {_MAX_VALUE_BYTES}"
+            f"{what} are {_describe_array(values)}; expected uint8 (n, L) with L a multiple of 8 up to "
+            f"{_MAX_VALUE_BYTES}"
         )
 
 
-def _describe(array: object) -> str:
+def _describe_array(array: object) -> str:
     return f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else f"a {type(array).__name__}"
 
 
@@ -211,7 +212,7 @@ def slot_positions(keys: np.ndarray, seed: bytes, count: int) -> tuple[np.ndarra
 
     A position is ⌊h w / 2^40⌋ for 40 bits h: within a factor 1 ± w/2^40 of uniform.
     """
-    return _rows(keys, seed, _segment(count))
+    return _hash_rows(keys, seed, _segment_length(count))
 
 
 def scale_fractions(fractions: np.ndarray, count: int) -> np.ndarray:
@@ -221,7 +222,7 @@ def scale_fractions(fractions: np.ndarray, count: int) -> np.ndarray:
     return (high * np.uint64(count) + ((low * np.uint64(count)) >> np.uint64(20))) >> np.uint64(20)
 
 
-def _rows(keys: np.ndarray, seed: bytes, segment: int) -> tuple[np.ndarray, np.ndarray]:
+def _hash_rows(keys: np.ndarray, seed: bytes, segment: int) -> tuple[np.ndarray, np.ndarray]:
     rows = np.empty((len(keys), 3), dtype=np.uint32)
     bits = np.empty((len(keys), DENSE // 8), dtype=np.uint8)
     for start in range(0, len(keys), _CHUNK):
@@ -252,11 +253,11 @@ def _dense_part(tables: np.ndarray, bits: np.ndarray) -> np.ndarray:
     return value
 
 
-def _solve(keys: np.ndarray, values: np.ndarray, seed: bytes, by: BitLoops | None = None) -> np.ndarray | None:
+def _solve_slots(keys: np.ndarray, values: np.ndarray, seed: bytes, by: BitLoops | None = None) -> np.ndarray | None:
     """The slots, uint64 (m, W), or None where this seed's system is singular or its core too large."""
     count, width = values.shape
-    size, segment = slots_for(count), _segment(count)
-    rows, bits = _rows(keys, seed, segment)
+    size, segment = slots_for(count), _segment_length(count)
+    rows, bits = _hash_rows(keys, seed, segment)
     by = by or (bit_loops() if count > _SMALL else PortableBitLoops())
     peeled = by.peel(rows, 3 * segment)
     core = peeled.core
@@ -264,7 +265,7 @@ def _solve(keys: np.ndarray, values: np.ndarray, seed: bytes, by: BitLoops | Non
         return None  # too large to eliminate in reasonable time: try another seed
     # Random first: slots that the system leaves free must be uniform, or the table would show which keys it encodes.
     slots = np.frombuffer(bytearray(secrets.token_bytes(8 * size * width)), dtype=np.uint64).reshape(size, width)
-    if len(core) and not _eliminate(rows[core].T.astype(np.int64), bits[core], values[core], slots):
+    if len(core) and not _eliminate_core(rows[core].T.astype(np.int64), bits[core], values[core], slots):
         return None
     # The core sets the dense columns, so it is solved before the peeled rows, which read them.
     tables = _dense_tables(slots[-DENSE:])
@@ -276,7 +277,7 @@ def _solve(keys: np.ndarray, values: np.ndarray, seed: bytes, by: BitLoops | Non
     return slots
 
 
-def _eliminate(rows: np.ndarray, bits: np.ndarray, values: np.ndarray, slots: np.ndarray) -> bool:
+def _eliminate_core(rows: np.ndarray, bits: np.ndarray, values: np.ndarray, slots: np.ndarray) -> bool:
     """Solve the core by Gaussian elimination over GF(2), rows as whole numbers; sets its slots and the dense ones.
 
     Columns that no pivot takes keep their random content, so the solution is uniform among all. The dense columns are

@@ -3,9 +3,9 @@
 2HashDH (Jarecki, Kiayias and Krawczyk, ASIACRYPT 2014) on Curve25519: F_k(x) = H2(x, k·H1(x)).
 
 Client                                Server
-a·H1(x)               blinded() →
+a·H1(x)               blind_set() →
                       ← evaluate(…)   k·a·H1(x)
-outputs(…) = H2(x, a⁻¹·k·a·H1(x))
+compute_outputs(…) = H2(x, a⁻¹·k·a·H1(x))
 
 The construction is that of RFC 9497's base mode. Different here: the group is Curve25519 by u-coordinates instead of
 ristretto255 (H1 is RFC 9380's, the sign of y is lost on both sides alike, and scalars that are multiples of 8 remove
@@ -31,13 +31,13 @@ from securevfl_psi.errors import IdentifierError, PSIError, SetSizeError
 from securevfl_psi.group import POINT_BYTES, Scalar, hash_to_group
 from securevfl_psi.identifiers import Identifiers
 
-__all__ = ["DEFAULT_MAX", "MAX_OUTPUT_BYTES", "OPRFClient", "OPRFServer", "column_of", "finalise", "hash_items"]
+__all__ = ["DEFAULT_MAX", "MAX_OUTPUT_BYTES", "OPRFClient", "OPRFServer", "encode_column", "finalise", "hash_items"]
 
 MAX_OUTPUT_BYTES = 64  # of one SHA-512
 DEFAULT_MAX = 1 << 28
 
 
-def column_of(ids: Sequence[str], max_set_size: int) -> Identifiers:
+def encode_column(ids: Sequence[str], max_set_size: int) -> Identifiers:
     """Encode identifiers as a column for hashing.
 
     Raises:
@@ -69,7 +69,7 @@ def hash_items(
         uint8 (n, length).
     """
     out = np.empty((len(rows), length), dtype=np.uint8)
-    for places, matrix in column.matrices(rows):
+    for places, matrix in column.iter_matrices(rows):
         start = np.frombuffer(head + matrix.shape[1].to_bytes(2, "big"), dtype=np.uint8)
         block = np.concatenate([np.broadcast_to(start, (len(places), len(start))), matrix, tails[places]], axis=1)
         out[places] = (by or choose_engine()).sha512(block)[:, :length]
@@ -86,7 +86,7 @@ def finalise(
     return hash_items(column, rows, len(dst).to_bytes(2, "big") + dst, tails, length, by)
 
 
-def _parts(count: int) -> Iterator[np.ndarray]:
+def _iter_parts(count: int) -> Iterator[np.ndarray]:
     return split(np.arange(count))
 
 
@@ -118,7 +118,7 @@ class OPRFClient:
         max_set_size: int = DEFAULT_MAX,
         by: Engine | None = None,
     ) -> None:
-        self._column = column_of(ids, max_set_size)
+        self._column = encode_column(ids, max_set_size)
         self._dst = dst
         self._length = _checked_length(length)
         self._scalar = Scalar(by=by)
@@ -126,37 +126,39 @@ class OPRFClient:
         self._open = set(servers)
         self._sent = False
 
-    def blinded(self) -> Iterator[np.ndarray]:
+    def blind_set(self) -> Iterator[np.ndarray]:
         """a·H1(x) in the order of the identifiers, chunks of uint8 (n, 32); without a they look uniform.
 
         Raises:
             PSIError: called a second time.
         """
         if self._sent:
-            raise PSIError("blinded was called twice; one client serves one set")
+            raise PSIError("blind_set was called twice; one client serves one set")
         self._sent = True
-        return self._blind()
+        return self._blind_chunks()
 
-    def _blind(self) -> Iterator[np.ndarray]:
-        for rows in _parts(len(self._column)):
+    def _blind_chunks(self) -> Iterator[np.ndarray]:
+        for rows in _iter_parts(len(self._column)):
             yield self._scalar.multiply(hash_to_group(self._column, self._dst, rows, self._by), "the own set")
 
-    def outputs(self, evaluated: Iterable[np.ndarray], server: str = "server") -> np.ndarray:
+    def compute_outputs(self, evaluated: Iterable[np.ndarray], server: str = "server") -> np.ndarray:
         """F_k(x) in the order of the identifiers, uint8 (n, length).
 
         Args:
-            evaluated: the server's answer to `blinded`, chunks of uint8 (n, 32).
+            evaluated: the server's answer to `blind_set`, chunks of uint8 (n, 32).
             server: its name.
 
         Raises:
-            PSIError: called before `blinded`, for an unknown name, or a second time for one server.
+            PSIError: called before `blind_set`, for an unknown name, or a second time for one server.
             MalformedError: wrong type or shape, a bad coordinate, a point of small order, or the same point twice.
             SetSizeError: the number of points differs from the number sent.
         """
         if not self._sent:
-            raise PSIError("outputs was called out of order: call blinded() first")
+            raise PSIError("compute_outputs was called out of order: call blind_set() first")
         if server not in self._open:
-            raise PSIError(f"outputs was called for {server!r} a second time, or {server!r} is not one of the servers")
+            raise PSIError(
+                f"compute_outputs was called for {server!r} a second time, or {server!r} is not one of the servers"
+            )
         self._open.remove(server)  # before the work: a server gets one try, also if its answer fails the checks
         out = np.empty((len(self._column), self._length), dtype=np.uint8)
         done = 0
@@ -216,16 +218,16 @@ class OPRFServer:
         self._answered = True
         return (self._key.multiply(chunk, what) for chunk in PointStream(blinded, count, what))
 
-    def outputs(self, ids: Sequence[str]) -> np.ndarray:
+    def compute_outputs(self, ids: Sequence[str]) -> np.ndarray:
         """F_k of the server's identifiers, uint8 (n, length).
 
         Raises:
             SetSizeError: more than allowed.
             IdentifierError: duplicates, or an identifier that is not Unicode text.
         """
-        column = column_of(ids, self._max)
+        column = encode_column(ids, self._max)
         out = np.empty((len(column), self._length), dtype=np.uint8)
-        for rows in _parts(len(column)):
+        for rows in _iter_parts(len(column)):
             points = self._key.multiply(hash_to_group(column, self._dst, rows, self._by), "the own set")
             out[rows] = finalise(column, rows, points, self._dst, self._length, self._by)
         return out

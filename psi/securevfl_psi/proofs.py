@@ -71,15 +71,15 @@ class Outputs:
         """Bind these outputs, of a key that serves several runs, to one run; see `from_published`."""
         return Outputs.from_published(self._table[:, _PROOF.start :], tag, by)
 
-    def tokens(self) -> np.ndarray:
+    def take_tokens(self) -> np.ndarray:
         """The tokens that the parties compare, uint8 (n, 16)."""
         return np.ascontiguousarray(self._table[:, : _PROOF.start])
 
-    def proofs(self, rows: np.ndarray) -> np.ndarray:
+    def prove_rows(self, rows: np.ndarray) -> np.ndarray:
         """The proofs of common rows, in the order of `rows`: uint8 (k, 16)."""
         return np.ascontiguousarray(self._table[rows, _PROOF])
 
-    def rows(self, proofs: np.ndarray) -> np.ndarray:
+    def find_proven_rows(self, proofs: np.ndarray) -> np.ndarray:
         """Find the rows that the peer proved to have, in the order of its proofs: int64 (k,).
 
         Args:
@@ -98,7 +98,7 @@ class Outputs:
             )
         return where
 
-    def receipt(self, lists: Sequence[np.ndarray]) -> bytes:
+    def make_receipt(self, lists: Sequence[np.ndarray]) -> bytes:
         """Digest rows to 32 bytes that only a party with these rows, in this order, can compute.
 
         Args:
@@ -117,5 +117,5 @@ class Outputs:
         Raises:
             RowsDifferError: the receipt does not match.
         """
-        if not hmac.compare_digest(self.receipt(lists), receipt):
+        if not hmac.compare_digest(self.make_receipt(lists), receipt):
             raise RowsDifferError("the parties do not have the same common rows in the same order; no row is used")

@@ -22,7 +22,7 @@ from securevfl_crypto.engine import Engine
 
 from securevfl_psi import gcs, oprf
 from securevfl_psi.errors import MalformedError
-from securevfl_psi.filters import Reader
+from securevfl_psi.filters import ByteReader
 from securevfl_psi.group import CHUNK, TOKEN_BYTES, Scalar
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.proofs import OUTPUT_BYTES
@@ -55,7 +55,7 @@ class RunStore(Protocol):
     """Stores named byte strings between runs: this party's publications, which are secret, and peers' filters."""
 
     def load(self, name: str) -> bytes | None:
-        """Return the stored bytes, or None if there are none."""
+        """Return the stored bytes, or None if nothing is stored."""
 
     def save(self, name: str, data: bytes) -> None:
         """Store bytes where only this party can read them."""
@@ -140,7 +140,7 @@ class Publication:
     rest: np.ndarray = field(repr=False)
 
     @classmethod
-    def of(cls, ids: Identifiers, session: Callable[[bytes], Session], by: Engine | None) -> Making:
+    def publish_stepwise(cls, ids: Identifiers, session: Callable[[bytes], Session], by: Engine | None) -> Making:
         """Make a fresh publication in steps of 2^15 identifiers: yields None after each step, returns it at the end.
 
         Args:
@@ -152,20 +152,22 @@ class Publication:
             IdentifierError: duplicate identifiers.
             SetSizeError: more than `gcs.MAX_ITEMS`.
         """
-        ids = oprf.column_of(ids, gcs.MAX_ITEMS)  # checks for duplicates once, so that the parts need not
+        ids = oprf.encode_column(ids, gcs.MAX_ITEMS)  # checks for duplicates once, so that the parts need not
         nonce, secret = secrets.token_bytes(NONCE_BYTES), Scalar(by=by).to_bytes()
         tag = session(nonce).dst
         server = oprf.OPRFServer(tag, Scalar(secret, by), length=OUTPUT_BYTES, by=by)
         outputs = np.empty((len(ids), OUTPUT_BYTES), dtype=np.uint8)
         for start in range(0, len(ids), STEP):
-            outputs[start : start + STEP] = server.outputs(ids.part(start, min(start + STEP, len(ids))).mark_unique())
+            outputs[start : start + STEP] = server.compute_outputs(
+                ids.slice_rows(start, min(start + STEP, len(ids))).mark_unique()
+            )
             yield
         tokens = np.ascontiguousarray(outputs[:, :TOKEN_BYTES])
         return cls(
             nonce=nonce,
             secret=secret,
             tag=tag,
-            set_digest=_digest(ids),
+            set_digest=_digest_ids(ids),
             filter=gcs.encode_golomb(tokens, fingerprint_bits(len(ids))),
             rest=np.ascontiguousarray(outputs[:, TOKEN_BYTES:]),
         )
@@ -175,9 +177,11 @@ class Publication:
         """The first message to the client."""
         return Offer(self.nonce, len(self.filter), hashlib.sha256(self.filter).digest())
 
-    def fits(self, ids: Identifiers, session: Callable[[bytes], Session]) -> bool:
+    def matches_set(self, ids: Identifiers, session: Callable[[bytes], Session]) -> bool:
         """Whether this publication fits this set in this order, the same two parties and the same rules."""
-        return len(self.rest) == len(ids) and self.tag == session(self.nonce).dst and self.set_digest == _digest(ids)
+        return (
+            len(self.rest) == len(ids) and self.tag == session(self.nonce).dst and self.set_digest == _digest_ids(ids)
+        )
 
     def to_bytes(self) -> bytes:
         """Encode for storage. The bytes contain the key: keep them secret."""
@@ -193,12 +197,12 @@ class Publication:
         Raises:
             MalformedError: other bytes, even if only one byte changed.
         """
-        reader = Reader(data, _MAGIC, "a publication")
-        nonce, secret = reader.take(NONCE_BYTES), reader.take(_SECRET_BYTES)
-        tag, set_digest = reader.take(reader.take(1)[0]), reader.take(_DIGEST_BYTES)
-        rows, length = _SIZES.unpack(reader.take(_SIZES.size))
-        published, rest = reader.take(length), reader.take(_REST * rows)
-        if reader.rest() != hashlib.sha256(memoryview(data)[:-_DIGEST_BYTES]).digest():
+        reader = ByteReader(data, _MAGIC, "a publication")
+        nonce, secret = reader.take_bytes(NONCE_BYTES), reader.take_bytes(_SECRET_BYTES)
+        tag, set_digest = reader.take_bytes(reader.take_bytes(1)[0]), reader.take_bytes(_DIGEST_BYTES)
+        rows, length = _SIZES.unpack(reader.take_bytes(_SIZES.size))
+        published, rest = reader.take_bytes(length), reader.take_bytes(_REST * rows)
+        if reader.read_rest() != hashlib.sha256(memoryview(data)[:-_DIGEST_BYTES]).digest():
             raise MalformedError("a publication is damaged, or other bytes follow it")
         table = np.frombuffer(rest, dtype=np.uint8).reshape(-1, _REST)
         return cls(nonce=nonce, secret=secret, tag=tag, set_digest=set_digest, filter=published, rest=table)
@@ -219,8 +223,8 @@ def load_or_publish(
     """Return the stored publication if it still fits, else make and store a fresh one, in steps.
 
     Args:
-        ids: as for `Publication.of`.
-        session: as for `Publication.of`.
+        ids: as for `Publication.publish_stepwise`.
+        session: as for `Publication.publish_stepwise`.
         by: the engine.
         shelf: stores it; None to store nothing.
         name: its name on the shelf.
@@ -231,15 +235,15 @@ def load_or_publish(
             kept = Publication.from_bytes(data)
         except MalformedError:  # this party's own file is damaged: a fresh one replaces it
             kept = None
-        if kept is not None and kept.fits(ids, session):
+        if kept is not None and kept.matches_set(ids, session):
             return kept
-    made = yield from Publication.of(ids, session, by)
+    made = yield from Publication.publish_stepwise(ids, session, by)
     if shelf is not None:
         shelf.save(name, made.to_bytes())
     return made
 
 
-def _digest(ids: Identifiers) -> bytes:
+def _digest_ids(ids: Identifiers) -> bytes:
     digest = hashlib.sha256()
     for part in ids.iter_framed(np.arange(len(ids))):
         digest.update(part)

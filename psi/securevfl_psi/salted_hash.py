@@ -1,7 +1,7 @@
 """Compare salted hashes: a baseline, and an option for parties that trust each other. It is **not** private.
 
 Each of the two parties knows the salt and the digests, so it can hash all possible identifiers (all telephone numbers
-in seconds) and read the other party's complete set. `reverse` does that.
+in seconds) and read the other party's complete set. `reverse_digests` does that.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from securevfl_psi.group import TOKEN_BYTES
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.proofs import OUTPUT_BYTES, Outputs
 
-__all__ = ["UnsafeSaltedHash", "reverse", "salted_digests"]
+__all__ = ["UnsafeSaltedHash", "reverse_digests", "salted_digests"]
 
 
 def salted_digests(ids: Identifiers, salt: bytes, length: int = TOKEN_BYTES) -> np.ndarray:
     """Hash each identifier and the salt with SHA-512, truncated: uint8 (n, length)."""
     out = np.empty((len(ids), length), dtype=np.uint8)
     for rows in split(np.arange(len(ids))):
-        for places, matrix in ids.matrices(rows):
+        for places, matrix in ids.iter_matrices(rows):
             suffix = np.broadcast_to(np.frombuffer(salt, dtype=np.uint8), (len(places), len(salt)))
             out[rows[places]] = choose_engine().sha512(np.concatenate([matrix, suffix], axis=1))[:, :length]
     return out
@@ -59,14 +59,14 @@ class UnsafeSaltedHash:
         self.complete = not len(ids)
         """Whether all digests of this party were computed."""
 
-    def chunks(self) -> Iterator[np.ndarray]:
+    def digest_chunks(self) -> Iterator[np.ndarray]:
         """Yield the sender's digests in a secret order: chunks of uint8 (k, 16)."""
         self.complete = True
-        tokens = self.outputs.tokens()
+        tokens = self.outputs.take_tokens()
         for rows in split(secret_order(len(tokens))):
             yield tokens[rows]
 
-    def take(self, digests: np.ndarray) -> None:
+    def take_chunk(self, digests: np.ndarray) -> None:
         """At the receiver, take a chunk of the sender's digests.
 
         Raises:
@@ -74,27 +74,27 @@ class UnsafeSaltedHash:
             SetSizeError: more than allowed.
         """
         require_rows(digests, TOKEN_BYTES, "the sender's digests")
-        self._theirs.add(digests)
+        self._theirs.add_rows(digests)
 
-    def finish(self, count: int | None = None) -> np.ndarray:
+    def find_common_rows(self, count: int | None = None) -> np.ndarray:
         """At the receiver, return the common rows, ascending, int64 (k,); `count` is the announced number.
 
         Raises:
             SetSizeError: another number than announced.
             MalformedError: two equal digests.
         """
-        return match_rows(self.outputs.tokens(), self._theirs.take_all(count))[0]
+        return match_rows(self.outputs.take_tokens(), self._theirs.take_all(count))[0]
 
-    def rows(self, proofs: np.ndarray) -> np.ndarray:
+    def find_proven_rows(self, proofs: np.ndarray) -> np.ndarray:
         """At the sender, find the rows that the receiver proved, int64 (k,).
 
         Raises:
             MalformedError: a proof matches no row of this party, or two proofs are equal.
         """
-        return self.outputs.rows(proofs)
+        return self.outputs.find_proven_rows(proofs)
 
 
-def reverse(digests: np.ndarray, salt: bytes, candidates: Iterable[str]) -> dict[int, str]:
+def reverse_digests(digests: np.ndarray, salt: bytes, candidates: Iterable[str]) -> dict[int, str]:
     """Run the dictionary attack: find the identifier behind each digest.
 
     Args:

@@ -137,7 +137,7 @@ class Terms:
         if len(self.nonce) != 16:
             raise PSIError(f"a nonce of {len(self.nonce)} bytes; 16 are needed")
         if self.protocol == "unsafe_salted_hash" and len(self.salt) < 16:
-            raise PSIError(f"a salt of {len(self.salt)} bytes; unsafe_salted_hash needs at least 16 that both know")
+            raise PSIError(f"a salt of {len(self.salt)} bytes; unsafe_salted_hash needs a shared salt of at least 16")
         if self.protocol == "unsafe_salted_hash" and self.pad_to is not None:
             raise PSIError(f"pad_to={self.pad_to}: unsafe_salted_hash does not pad; leave it out")
 
@@ -152,17 +152,17 @@ class Terms:
             return self.role == "receiver"
         return own_size < peer_size
 
-    def hello(self, size: int) -> bytes:
+    def encode_hello(self, size: int) -> bytes:
         """Encode this party's first message: its terms and its number of rows, as JSON."""
         nonce = self._own_nonce()
         fields = self._shared_fields() | {"name": self.name, "role": self.role, "rows": size, "nonce": nonce.hex()}
         if self.protocol == _AUTO:
             fields["link"] = self.link
         if self.protocol == "unsafe_salted_hash":
-            fields["salt"] = self._proof(nonce)
+            fields["salt"] = self._prove_salt(nonce)
         return json.dumps(fields, sort_keys=True).encode()
 
-    def _proof(self, nonce: bytes) -> str:
+    def _prove_salt(self, nonce: bytes) -> str:
         """Prove that this party has the salt: with different salts nothing would match, without any hint why."""
         return hmac.digest(self.salt, b"securevfl-psi salt" + nonce, "sha256").hex()
 
@@ -192,7 +192,7 @@ class Terms:
         chosen = choose_protocol(*sizes, min(map(float, links), default=None))  # type: ignore[arg-type]
         return ("ot" if chosen.protocol == "ot" else "dh"), chosen.why
 
-    def agree(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
+    def accept_hello(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
         """Check the peer's hello against these terms; return the session and the peer's announced size.
 
         Args:
@@ -218,11 +218,11 @@ class Terms:
         expected = self._shared_fields()
         if {self.protocol, str(fields.get("protocol"))} in ({_AUTO, "dh"}, {_AUTO, "ot"}):
             expected["protocol"] = fields["protocol"]
-        for key, mine in (expected | {"name": self.peer, "role": _other(self.role)}).items():
+        for key, mine in (expected | {"name": self.peer, "role": _other_role(self.role)}).items():
             if fields.get(key) != mine:
                 raise DisagreementError(f"the peer has {key} {str(fields.get(key))[:80]!r}; {mine!r} was expected")
         rows, nonce = fields.get("rows"), parse_nonce(fields.get("nonce"))
-        if self.protocol == "unsafe_salted_hash" and fields.get("salt") != self._proof(nonce):
+        if self.protocol == "unsafe_salted_hash" and fields.get("salt") != self._prove_salt(nonce):
             raise DisagreementError("the peer has another salt; both need the same")
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
             raise MalformedError(f"the peer announces {str(rows)[:40]!r} rows; expected a whole number")
@@ -248,7 +248,7 @@ def _is_link(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
-def _other(role: Role) -> Role:
+def _other_role(role: Role) -> Role:
     return "sender" if role == "receiver" else "receiver"
 
 

@@ -5,8 +5,8 @@ they are those of `oprf`, in a Golomb-coded set.
 
 Server                                 Client
 publish(Y)           filter, bytes →   once, for all clients, until it expires
-                     ← blinded()       a·H(x), at most max_queries in the filter's life
-answer(…)            k·a·H(x) →        rows(…): which x are in the filter
+                     ← blind_set()     a·H(x), at most max_queries in the filter's life
+answer_queries(…)    k·a·H(x) →        find_common_rows(…): which x are in the filter
 
 Sizes: the filter takes bits + 1.58 bits for each item of the server, 5.2 bytes with 40 bits; a session takes 32 bytes
 each way for each item of the client. An item that the server does not have passes for one of its items with probability
@@ -34,7 +34,7 @@ import numpy as np
 from securevfl_psi import gcs, oprf
 from securevfl_psi.chunks import require_size
 from securevfl_psi.errors import BudgetError, MalformedError, PSIError
-from securevfl_psi.filters import KEY_ID_BYTES, MAX_NAME_BYTES, Filter, FilterTerms, Reader, framed_text
+from securevfl_psi.filters import KEY_ID_BYTES, MAX_NAME_BYTES, ByteReader, Filter, FilterTerms, framed_text
 from securevfl_psi.group import Scalar
 
 __all__ = ["Filter", "FilterClient", "FilterServer", "FilterTerms"]
@@ -46,7 +46,7 @@ _BASE_POINT = np.frombuffer((9).to_bytes(32, "little"), dtype=np.uint8).reshape(
 _COUNTER = struct.Struct(">L")
 
 
-def _dst(terms: FilterTerms, key_id: bytes) -> bytes:
+def _separation_tag(terms: FilterTerms, key_id: bytes) -> bytes:
     """Domain separation tag of 45 bytes, as `Session.dst`, so that nobody can join the outputs of two filters."""
     return b"securevfl-psi" + hashlib.sha512(_PROTOCOL + key_id + terms.to_bytes()).digest()[:32]
 
@@ -54,14 +54,14 @@ def _dst(terms: FilterTerms, key_id: bytes) -> bytes:
 class FilterServer:
     """The side with the large set: one key, one filter, many clients.
 
-    `to_bytes` encodes the key, the terms and each client's number of queries. Store it after each `answer` and before
-    you send that answer; otherwise a restart forgets the queries.
+    `to_bytes` encodes the key, the terms and each client's number of queries. Store it after each `answer_queries` and
+    before you send that answer; otherwise a restart forgets the queries.
     """
 
     def __init__(self, terms: FilterTerms) -> None:
-        self._load(terms, secrets.token_bytes(SECRET_BYTES), False, {})
+        self._load_state(terms, secrets.token_bytes(SECRET_BYTES), False, {})
 
-    def _load(self, terms: FilterTerms, secret: bytes, published: bool, spent: dict[str, int]) -> None:
+    def _load_state(self, terms: FilterTerms, secret: bytes, published: bool, spent: dict[str, int]) -> None:
         self.terms = terms
         self._secret = secret
         self._scalar = Scalar(secret)
@@ -80,17 +80,17 @@ class FilterServer:
             SetSizeError: more than `gcs.MAX_ITEMS`.
         """
         if self._published:
-            raise PSIError("publish was called twice; each filter has its own key: make a new Server")
-        server = oprf.OPRFServer(_dst(self.terms, self.key_id), self._scalar, length=gcs.HASH_BYTES)
-        body = gcs.encode_golomb(server.outputs(ids), self.terms.bits)
+            raise PSIError("publish was called twice; each filter has its own key: make a new FilterServer")
+        server = oprf.OPRFServer(_separation_tag(self.terms, self.key_id), self._scalar, length=gcs.HASH_BYTES)
+        body = gcs.encode_golomb(server.compute_outputs(ids), self.terms.bits)
         self._published = True
         return Filter.pack(self.terms, self.key_id, body)
 
-    def remaining(self, client: str) -> int:
+    def remaining_queries(self, client: str) -> int:
         """Number of identifiers that this client may still ask."""
         return self.terms.max_queries - self._spent.get(client, 0)
 
-    def answer(
+    def answer_queries(
         self, client: str, key_id: bytes, blinded: Iterable[np.ndarray], count: int, *, now: int
     ) -> Iterator[np.ndarray]:
         """Multiply each point by k, in order of arrival, chunks of uint8 (n, 32). Counts the queries at once.
@@ -98,7 +98,7 @@ class FilterServer:
         Args:
             client: the name that the channel authenticated.
             key_id: of the client's filter.
-            blinded: points from `Client.blinded`, chunks of uint8 (n, 32).
+            blinded: points from `FilterClient.blind_set`, chunks of uint8 (n, 32).
             count: the announced number of points.
             now: seconds since 1970.
 
@@ -114,14 +114,14 @@ class FilterServer:
         if key_id != self.key_id:
             raise MalformedError("the client's filter belongs to another key: it has to fetch the current filter")
         require_size(count, gcs.MAX_ITEMS, "the blinded set")
-        if count > self.remaining(client):
+        if count > self.remaining_queries(client):
             raise BudgetError(
-                f"{client!r} asks {count} identifiers; of {self.terms.max_queries} it may ask {self.remaining(client)} "
-                f"more: it has to wait for the next filter, after {self.terms.expires}"
+                f"{client!r} asks {count} identifiers; of {self.terms.max_queries} it may ask "
+                f"{self.remaining_queries(client)} more: it has to wait for the next filter, after {self.terms.expires}"
             )
         # Counted before the answer exists: a client that breaks off must not get its queries back.
         self._spent[client] = self._spent.get(client, 0) + count
-        dst = _dst(self.terms, self.key_id)
+        dst = _separation_tag(self.terms, self.key_id)
         return oprf.OPRFServer(dst, self._scalar, length=gcs.HASH_BYTES).evaluate(blinded, count)
 
     def to_bytes(self) -> bytes:
@@ -133,18 +133,18 @@ class FilterServer:
     @classmethod
     def from_bytes(cls, data: bytes) -> FilterServer:
         """Restore the server that wrote these bytes. Raises MalformedError for other bytes."""
-        reader = Reader(data, _STATE_MAGIC, "a server's state")
-        secret, flag, terms = reader.take(SECRET_BYTES), reader.take(1), reader.terms()
+        reader = ByteReader(data, _STATE_MAGIC, "a server's state")
+        secret, flag, terms = reader.take_bytes(SECRET_BYTES), reader.take_bytes(1), reader.read_terms()
         if flag not in (b"\0", b"\1"):
             raise MalformedError(f"a server's state with flag {flag!r}; 0 or 1 was expected")
         spent: dict[str, int] = {}
-        for _ in range(*_COUNTER.unpack(reader.take(_COUNTER.size))):
-            name = reader.text()
-            (spent[name],) = _COUNTER.unpack(reader.take(_COUNTER.size))
-        if reader.rest():
+        for _ in range(*_COUNTER.unpack(reader.take_bytes(_COUNTER.size))):
+            name = reader.read_text()
+            (spent[name],) = _COUNTER.unpack(reader.take_bytes(_COUNTER.size))
+        if reader.read_rest():
             raise MalformedError("other bytes follow a server's state")
         server = cls.__new__(cls)
-        server._load(terms, secret, flag == b"\1", spent)
+        server._load_state(terms, secret, flag == b"\1", spent)
         return server
 
 
@@ -171,23 +171,23 @@ class FilterClient:
         if len(ids) > terms.max_queries:
             raise BudgetError(f"{len(ids)} identifiers; {terms.server!r} lets a client ask {terms.max_queries}")
         self._hashes = published.hashes
-        self._oprf = oprf.OPRFClient(ids, _dst(terms, published.key_id), length=gcs.HASH_BYTES)
+        self._oprf = oprf.OPRFClient(ids, _separation_tag(terms, published.key_id), length=gcs.HASH_BYTES)
         self.key_id = published.key_id
         """Fingerprint of the filter's key; send it to the server, so that both use the same key."""
 
-    def blinded(self) -> Iterator[np.ndarray]:
+    def blind_set(self) -> Iterator[np.ndarray]:
         """Yield the client's blinded set in chunks of uint8 (n, 32). Raises PSIError the second time."""
-        return self._oprf.blinded()
+        return self._oprf.blind_set()
 
-    def rows(self, answered: Iterable[np.ndarray]) -> np.ndarray:
+    def find_common_rows(self, answered: Iterable[np.ndarray]) -> np.ndarray:
         """Return the client's rows that the server has, ascending, int64 (k,).
 
         Args:
-            answered: points from `Server.answer`, chunks of uint8 (n, 32).
+            answered: points from `FilterServer.answer_queries`, chunks of uint8 (n, 32).
 
         Raises:
-            PSIError: called before `blinded`, or a second time.
+            PSIError: called before `blind_set`, or a second time.
             MalformedError: wrong type or shape, a bad coordinate, a point of small order, or the same point twice.
             SetSizeError: another number of points than was sent.
         """
-        return np.flatnonzero(self._hashes.contains(self._oprf.outputs(answered)))
+        return np.flatnonzero(self._hashes.contains(self._oprf.compute_outputs(answered)))

@@ -136,7 +136,7 @@ class FrameReader:
         """
         self._buffer += data
         while len(self._buffer) >= HEADER_BYTES:
-            kind, length = self._header(bytes(self._buffer[:HEADER_BYTES]))
+            kind, length = self._parse_header(bytes(self._buffer[:HEADER_BYTES]))
             if len(self._buffer) < HEADER_BYTES + length:
                 return
             payload = bytes(self._buffer[HEADER_BYTES : HEADER_BYTES + length])
@@ -145,13 +145,13 @@ class FrameReader:
             yield Frame(kind, payload)
 
     @property
-    def missing(self) -> int:
+    def missing_bytes(self) -> int:
         """Bytes that the next frame lacks: first of its header, then of its payload."""
         if len(self._buffer) < HEADER_BYTES:
             return HEADER_BYTES - len(self._buffer)
-        return HEADER_BYTES + self._header(bytes(self._buffer[:HEADER_BYTES]))[1] - len(self._buffer)
+        return HEADER_BYTES + self._parse_header(bytes(self._buffer[:HEADER_BYTES]))[1] - len(self._buffer)
 
-    def _header(self, header: bytes) -> tuple[Kind, int]:
+    def _parse_header(self, header: bytes) -> tuple[Kind, int]:
         magic, version, number, reserved, sequence, length, tag = _HEADER.unpack(header)
         if magic != MAGIC or reserved:
             raise MalformedError("the peer does not speak this protocol: its bytes are not a frame")

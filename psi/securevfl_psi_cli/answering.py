@@ -28,7 +28,7 @@ from securevfl_psi.wire import Kind
 from securevfl_psi_cli.channel import Address, hanging_up
 from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.frame_stream import FrameStream
-from securevfl_psi_cli.listening import Listener
+from securevfl_psi_cli.listening import PeerListener
 from securevfl_psi_cli.summary import format_count
 from securevfl_psi_cli.table import Table
 
@@ -135,26 +135,26 @@ def serve_clients(
         ExpiredError: a filter that has expired when this begins.
         ConnectionLost, CertificateError: nobody came within `wait` seconds.
     """
-    server = FilterServer.from_bytes(_content(state))
-    published = _content(filter_from)
+    server = FilterServer.from_bytes(_read_content(state))
+    published = _read_content(filter_from)
     if Filter.from_bytes(published).key_id != server.key_id:
         raise InputError(f"{filter_from} and {state} are of two keys: take those that one publish wrote")
     server.terms.require_current(int(time.time()))
     asked: dict[str, int] = {}
     done = 0
-    with Listener(at, clients, timeout=timeout, refused=say) as door:
+    with PeerListener(at, clients, timeout=timeout, refused=say) as door:
         say(f"Listening at {door.where}")
         while sessions is None or done < sessions:
             left = server.terms.expires - time.time()
             if left <= 0:
                 say("The filter has expired: delete its state, publish another one")
                 break
-            sock, where = door.meet(left if wait is None else min(wait, left))
+            sock, where = door.accept_peer(left if wait is None else min(wait, left))
             with hanging_up(sock):
-                name = clients.party(sock)
+                name = clients.identify_peer(sock)
                 stream = FrameStream(sock, name or where, timeout=timeout, deadline=deadline, reasons=REASONS)
                 try:
-                    count = _session(server, published, name, stream, lambda: _write_state(state, server))
+                    count = _serve_client(server, published, name, stream, lambda: _write_state(state, server))
                 except PSIError as error:
                     if isinstance(error, InputError):  # the state could not be kept: no answer may leave
                         stream.refuse("error")
@@ -164,11 +164,13 @@ def serve_clients(
                     continue
             done += 1
             asked[name] = asked.get(name, 0) + count
-            say(f"{name} asked {format_count(count, 'identifier')}; it may ask {server.remaining(name)} more")
+            say(f"{name} asked {format_count(count, 'identifier')}; it may ask {server.remaining_queries(name)} more")
     return asked
 
 
-def _session(server: FilterServer, published: bytes, name: str, stream: FrameStream, keep: Callable[[], None]) -> int:
+def _serve_client(
+    server: FilterServer, published: bytes, name: str, stream: FrameStream, keep: Callable[[], None]
+) -> int:
     """One client; returns how many identifiers it asked."""
     if not name:
         raise ConnectionLost("it showed no certificate of a client")
@@ -178,17 +180,17 @@ def _session(server: FilterServer, published: bytes, name: str, stream: FrameStr
     stream.send_fields({"version": VERSION, "filter": server.key_id.hex(), "bytes": size})
     stream.send_bytes(b"" if has_it else published)
     count = int.from_bytes(stream.receive_frame(Kind.COUNT), "big")
-    if count > server.remaining(name):  # before its points take room
-        raise BudgetError(f"it asks {count} identifiers and may ask {server.remaining(name)} more")
+    if count > server.remaining_queries(name):  # before its points take room
+        raise BudgetError(f"it asks {count} identifiers and may ask {server.remaining_queries(name)} more")
     points = list(stream.receive_rows(Kind.POINTS, POINT_BYTES, count, "the client's set"))
-    answers = server.answer(name, server.key_id, points, count, now=int(time.time()))
+    answers = server.answer_queries(name, server.key_id, points, count, now=int(time.time()))
     keep()
     stream.send_rows(Kind.ANSWERS, (part for answer in answers for part in split(answer)))
     stream.receive_frame(Kind.FINISHED)
     return count
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

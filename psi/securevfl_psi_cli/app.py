@@ -31,12 +31,12 @@ from securevfl_psi_cli.options import (
     Numeric,
     Options,
     Out,
-    Shown,
+    RowsShown,
     Squeeze,
     take_options,
 )
-from securevfl_psi_cli.party import Watch, run_party
-from securevfl_psi_cli.reporting import exit_code, report_errors, show
+from securevfl_psi_cli.party import Watch, run_two_party
+from securevfl_psi_cli.reporting import exit_code, print_summary, report_errors
 from securevfl_psi_cli.several import parse_neighbours, run_several
 from securevfl_psi_cli.shards.party import run_sharded
 from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
@@ -54,28 +54,28 @@ app = typer.Typer(
 )
 
 
-def _run(options: Options, *, listens: bool) -> None:
+def _run_command(options: Options, *, listens: bool) -> None:
     watch = Watch()
     with report_errors(watch) as err:
         watch.least = options.min_intersection
         if options.shard_key is not None and options.shards is None:
-            raise InputError("--shard-key without --shards: say how many shards, or 'auto'")
-        run = run_party if options.shards is None else run_sharded
+            raise InputError("--shard-key without --shards: add --shards with a number or 'auto'")
+        run = run_two_party if options.shards is None else run_sharded
         summary = run(options, watch, err, listens=listens)
         if options.json:
             typer.echo(summary.as_json())
         else:
-            show(summary.title(), summary.lines())
+            print_summary(summary.format_title(), summary.format_lines())
 
 
 def _listen(options: Options) -> None:
     """Wait for the other party, compare with it once, and end."""
-    _run(options, listens=True)
+    _run_command(options, listens=True)
 
 
 def _connect(options: Options) -> None:
     """Call a party that listens, and compare with it."""
-    _run(options, listens=False)
+    _run_command(options, listens=False)
 
 
 app.command("listen")(take_options(_listen))
@@ -133,7 +133,7 @@ def _compare(
         if json:
             typer.echo(found.as_json())
         else:
-            show(found.title(), found.lines())
+            print_summary(found.format_title(), found.format_lines())
 
 
 @app.command("several")
@@ -162,10 +162,10 @@ def _several(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds of silence after which all are lost.")] = 60.0,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the run, once all are there.")] = 3600.0,
     out: Out = None,
-    rows: Annotated[Shown, typer.Option(help="Row numbers and identifiers, or whole rows.")] = Shown.numbers,
+    rows: Annotated[RowsShown, typer.Option(help="Row numbers and identifiers, or whole rows.")] = RowsShown.numbers,
     json: Json = False,
 ) -> None:
-    """Compare with two or more others at once: which rows do all hold? Each party runs this, all over mutual TLS."""
+    """Compare with two or more others at once: which rows do all have? Each party runs this, all over mutual TLS."""
     watch = Watch(least=min_intersection)
     with report_errors(watch) as err:
         others = parse_neighbours(name, cert, key, peer, peer_cert)
@@ -200,7 +200,7 @@ def _several(
         if json:
             typer.echo(found.as_json())
         else:
-            show(found.title(), found.lines())
+            print_summary(found.format_title(), found.format_lines())
 
 
 @app.command("certificate")
@@ -212,7 +212,7 @@ def _certificate(
     """Make a key and a certificate of this party; the peer gets the certificate, nobody the key."""
     with report_errors(Watch()):
         certificate, key, digits = make_certificate(name, folder, days)
-        show(
+        print_summary(
             f"A certificate of {name}, for {days} days",
             [
                 ("certificate", f"{certificate}: give it to the peer, who names it in --peer-cert"),

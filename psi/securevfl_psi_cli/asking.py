@@ -19,20 +19,20 @@ from securevfl_psi_cli.answering import REASONS, VERSION
 from securevfl_psi_cli.channel import Address, connect, secure_connection
 from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.frame_stream import FrameStream
-from securevfl_psi_cli.options import Shown
+from securevfl_psi_cli.options import RowsShown
 from securevfl_psi_cli.result_file import require_writable
 from securevfl_psi_cli.summary import format_bytes, format_count
 from securevfl_psi_cli.table import Table
 
-__all__ = ["Asked", "ask_server"]
+__all__ = ["LookupSummary", "ask_server"]
 
 _HEAD = 4096  # bytes of a filter beside its items
 _EACH = 16  # most bytes of an item
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What a client knows at the end.
+class LookupSummary:
+    """A client's result.
 
     Attributes:
         name, server: the parties.
@@ -62,11 +62,11 @@ class Asked:
         """All fields as one JSON object."""
         return json.dumps(asdict(self) | {"seconds": round(self.seconds, 3)}, indent=2)
 
-    def title(self) -> str:
+    def format_title(self) -> str:
         """The result in one line."""
         return f"{self.server} has {self.found:,} of {format_count(self.rows, 'identifier')}"
 
-    def lines(self) -> list[tuple[str, str]]:
+    def format_lines(self) -> list[tuple[str, str]]:
         """Label and text of each line of the summary."""
         until = time.strftime("%Y-%m-%d %H:%M", time.gmtime(self.expires))
         filter_ = f"fetched, {format_bytes(self.fetched)}" if self.fetched else "the one that was kept"
@@ -98,8 +98,8 @@ def ask_server(
     timeout: float,
     deadline: float,
     out: Path | None,
-    shown: Shown,
-) -> Asked:
+    shown: RowsShown,
+) -> LookupSummary:
     """Calls the server, fetches its filter unless the kept one is current, and looks up this table's identifiers.
 
     Raises:
@@ -131,16 +131,20 @@ def ask_server(
             if kept is not None:
                 _store_filter(kept, data)
         if filter_ is None or filter_.key_id.hex() != key_id or filter_.terms.server != server:
-            raise MalformedError(f"{server!r} has a filter that is not {server!r}'s, or of another key than it says")
-        client = _client(ids, filter_, rules)
+            raise MalformedError(
+                f"{server!r} has a filter that is not {server!r}'s, or of another key than it announced"
+            )
+        client = _make_client(ids, filter_, rules)
         stream.send_frame(Kind.COUNT, len(ids).to_bytes(8, "big"))
-        stream.send_rows(Kind.POINTS, client.blinded())
-        rows = client.rows(stream.receive_rows(Kind.ANSWERS, POINT_BYTES, len(ids), f"the answers of {server!r}"))
+        stream.send_rows(Kind.POINTS, client.blind_set())
+        rows = client.find_common_rows(
+            stream.receive_rows(Kind.ANSWERS, POINT_BYTES, len(ids), f"the answers of {server!r}")
+        )
         stream.send_frame(Kind.FINISHED)
         seconds = time.perf_counter() - started
     if out:
-        (table.write_atomic if shown == Shown.full else table.write_numbers)(out, rows)
-    return Asked(
+        (table.write_atomic if shown == RowsShown.full else table.write_numbers)(out, rows)
+    return LookupSummary(
         name=name,
         server=server,
         rows=len(ids),
@@ -155,7 +159,7 @@ def ask_server(
     )
 
 
-def _client(ids: object, filter_: Filter, rules: IdRules) -> FilterClient:
+def _make_client(ids: object, filter_: Filter, rules: IdRules) -> FilterClient:
     """A mistake of this party's options ends in one sentence."""
     if filter_.terms.rules_tag != rules.tag():
         raise InputError(
@@ -173,7 +177,9 @@ def _load_filter(path: Path | None, most: int) -> Filter | None:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except PSIError as error:
-        raise InputError(f"{path} is no filter ({error}): name the file where filters are kept, or a new one") from None
+        raise InputError(
+            f"{path} is not a filter ({error}): name the file where filters are kept, or a new one"
+        ) from None
 
 
 def _store_filter(path: Path, data: bytes) -> None:

@@ -73,7 +73,7 @@ class ByteStream:
             self.sock.settimeout(seconds)
             self.sock.sendall(data)
         except OSError as error:
-            raise self._lost(error, seconds) from None
+            raise self._explain_loss(error, seconds) from None
         self.traffic.sent += len(data)
 
     def send_last(self, data: bytes, *, within: float = _LAST) -> None:
@@ -99,7 +99,7 @@ class ByteStream:
             self.sock.settimeout(seconds)
             data = self.sock.recv(most)
         except OSError as error:
-            raise self._lost(error, seconds) from None
+            raise self._explain_loss(error, seconds) from None
         if not data:
             raise ConnectionLost(f"{self.peer!r} closed the connection during the run: check its output")
         self.traffic.received += len(data)
@@ -134,7 +134,7 @@ class ByteStream:
         except _WOULD_BLOCK:
             return 0
         except OSError as error:
-            raise self._lost(error) from None
+            raise self._explain_loss(error) from None
         self.traffic.sent += count
         return count
 
@@ -152,7 +152,7 @@ class ByteStream:
             except _WOULD_BLOCK:
                 break
             except OSError as error:
-                raise self._lost(error) from None
+                raise self._explain_loss(error) from None
             if not data:
                 if not parts:
                     return b""
@@ -168,7 +168,7 @@ class ByteStream:
             raise _deadline_passed(repr(self.peer), self._deadline)
         return min(self._timeout, left)
 
-    def _lost(self, error: OSError, seconds: float = 0.0) -> ConnectionLost:
+    def _explain_loss(self, error: OSError, seconds: float = 0.0) -> ConnectionLost:
         if isinstance(error, TimeoutError):
             self._seconds_left()  # if the deadline is what ended the wait, raise its error instead
             return ConnectionLost(
@@ -196,7 +196,7 @@ class ActivityTimer:
         """Seconds since the run began."""
         return time.monotonic() - self._begun
 
-    def check(self, moved: int, peers: Sequence[str]) -> None:
+    def check_bounds(self, moved: int, peers: Sequence[str]) -> None:
         """Compare the clock with both bounds.
 
         Args:

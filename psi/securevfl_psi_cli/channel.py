@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from securevfl_net.dialers import Address, Direct
-from securevfl_net.identity import Handshake, Refusal, shake
+from securevfl_net.identity import Handshake, Refusal, run_handshake
 from securevfl_psi.errors import ConnectionLost, InputError
 
 from securevfl_psi_cli.credentials import Pins, explain_refusal, wrong_input
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _AGAIN = 0.2  # seconds between two attempts to connect
-_LINGER = 2.0  # seconds in which a peer may take what was said last
+_LINGER = 2.0  # seconds in which a peer may take what was sent last
 
 
 def make_address(host: str, port: int) -> Address:
@@ -53,15 +53,15 @@ def parse_address(text: str, option: str) -> Address:
 
 
 def is_local(address: Address) -> bool:
-    """Whether nothing but this machine is reached.
+    """Whether the address is on this machine only.
 
     Raises:
-        InputError: nobody knows the host.
+        InputError: the host name cannot be resolved.
     """
-    return all(ipaddress.ip_address(where.split("%")[0]).is_loopback for where in _resolve(address))
+    return all(ipaddress.ip_address(where.split("%")[0]).is_loopback for where in _resolve_host(address))
 
 
-def _resolve(address: Address) -> list[str]:
+def _resolve_host(address: Address) -> list[str]:
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -77,7 +77,7 @@ def connect(address: Address, wait: float) -> socket.socket:
         InputError: an unknown host.
         ConnectionLost: nobody answers within `wait` seconds.
     """
-    _resolve(address)  # a wrong name is the option's mistake, and calling again does not mend it
+    _resolve_host(address)  # a wrong name is the option's mistake, and calling again does not mend it
     end = time.monotonic() + wait
     while True:
         try:
@@ -99,14 +99,14 @@ def secure_connection(sock: socket.socket, pins: Pins | None, *, timeout: float)
     with ExitStack() as stack:
         try:
             if pins is not None:
-                tls = pins.context(server=False).wrap_socket(sock, do_handshake_on_connect=False)
+                tls = pins.make_tls_context(server=False).wrap_socket(sock, do_handshake_on_connect=False)
                 sock = tls
         finally:
             stack.enter_context(hanging_up(sock))
         if pins is not None:
             tls.setblocking(False)
             try:
-                shake(tls, Handshake(tls, pins.book), timeout)
+                run_handshake(tls, Handshake(tls, pins.book), timeout)
             except Refusal as refusal:
                 raise explain_refusal(refusal, pins) from None
         sock.settimeout(timeout)
@@ -115,7 +115,7 @@ def secure_connection(sock: socket.socket, pins: Pins | None, *, timeout: float)
 
 @contextmanager
 def hanging_up(sock: socket.socket) -> Iterator[None]:
-    """Closes a connection at the end, after the peer could take what was said."""
+    """Close a connection at the end, once the peer had time to read what was sent."""
     try:
         yield
     finally:
@@ -123,8 +123,8 @@ def hanging_up(sock: socket.socket) -> Iterator[None]:
 
 
 def hang_up(sock: socket.socket) -> None:
-    """Says that nothing more comes, and takes what is under way: closing with bytes unread would discard, at the peer,
-    what was said last."""
+    """Signal the end, and read what is under way: closing with bytes unread would discard, at the peer,
+    what was sent last."""
     end = time.monotonic() + _LINGER
     try:
         sock.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""Two tables on one machine. Whoever runs it holds both sets, so nothing is hidden from anybody."""
+"""Two tables on one machine. Whoever runs it has both sets, so nothing is hidden from anybody."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from securevfl_psi_cli.summary import format_count
 from securevfl_psi_cli.table import Missing, Table
 from securevfl_psi_cli.table_rows import MAX_BYTES
 
-__all__ = ["Comparison", "compare_tables"]
+__all__ = ["TableComparison", "compare_tables"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class TableComparison:
     """What was found.
 
     Attributes:
@@ -54,13 +54,13 @@ class Comparison:
         """All fields as one JSON object."""
         return json.dumps(asdict(self) | {"seconds": round(self.seconds, 3)}, indent=2)
 
-    def title(self) -> str:
+    def format_title(self) -> str:
         """The result in one line."""
         return (
             f"{format_count(self.common, 'common row')} of {self.rows_a:,} in {self.a} and {self.rows_b:,} in {self.b}"
         )
 
-    def lines(self) -> list[tuple[str, str]]:
+    def format_lines(self) -> list[tuple[str, str]]:
         """Label and text of each line of the summary."""
         return [
             ("private", "no: both tables are on this machine, and whoever runs this sees both"),
@@ -93,7 +93,7 @@ def compare_tables(
     *,
     missing: Missing = Missing.refuse,
     max_bytes: int = MAX_BYTES,
-) -> Comparison:
+) -> TableComparison:
     """Runs `dh` between two ends in this process.
 
     Args:
@@ -130,9 +130,9 @@ def compare_tables(
         raise RuntimeError("an end of the protocol was not told the common rows")
     if out:
         pairs = sorted(zip(rows_a.tolist(), rows_b.tolist(), strict=True))
-        found = ([a.numbers[i], b.numbers[j], *a.fields(i)] for i, j in pairs)
+        found = ([a.numbers[i], b.numbers[j], *a.row_fields(i)] for i, j in pairs)
         write_csv(out, ["row_a", "row_b", *columns_a], found, delimiter)
-    return Comparison(
+    return TableComparison(
         a=str(one),
         b=str(other),
         rows_a=len(a.ids),

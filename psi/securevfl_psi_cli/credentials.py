@@ -13,15 +13,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from securevfl_net import errors as net_errors
-from securevfl_net.identity import TOLERANCE, Certificate, Code, Identity, PeerBook, Pin, Refusal, read_certificates
-from securevfl_net.identity import context as tls_context
+from securevfl_net.identity import (
+    TOLERANCE,
+    Certificate,
+    Identity,
+    PeerBook,
+    Pin,
+    Refusal,
+    RefusalCode,
+    read_certificates,
+)
+from securevfl_net.identity import make_tls_context as tls_context
 from securevfl_net.identity.certificate import format_time, utc_now
 from securevfl_net.identity.folder import new_party
 from securevfl_psi.errors import CertificateError, ConnectionLost, InputError, PSIError
 
 __all__ = ["Pins", "explain_refusal", "format_fingerprint", "make_certificate", "wrong_input"]
 
-_NO_PARTY = {Code.NOT_TLS, Code.TLS_VERSION, Code.OTHER_PROTOCOL, Code.HUNG_UP, Code.NO_ANSWER}
+_NO_PARTY = {
+    RefusalCode.NOT_TLS,
+    RefusalCode.TLS_VERSION,
+    RefusalCode.OTHER_PROTOCOL,
+    RefusalCode.HUNG_UP,
+    RefusalCode.NO_ANSWER,
+}
 """Refusals after which nobody knows who was there: the connection is lost, no certificate is wrong."""
 
 
@@ -64,11 +79,11 @@ class Pins:
             found = {name: read_certificates(file)[0] for name, file in peers.items()}
             made = cls(identity, found, dict(peers))
             for name, one in found.items():
-                made._check(one, peers[name])
-            made.context(server=True)
+                made._check_peer(one, peers[name])
+            made.make_tls_context(server=True)
         return made
 
-    def _check(self, peer: Certificate, file: Path) -> None:
+    def _check_peer(self, peer: Certificate, file: Path) -> None:
         own = self.identity
         if peer == own.certificate:
             raise InputError(f"--cert {own.certificate_file} and --peer-cert {file} are one certificate")
@@ -92,7 +107,7 @@ class Pins:
             named[known] = (*named.get(known, ()), one)
         return PeerBook(self.identity.name, {name: Pin(found) for name, found in named.items()})
 
-    def context(self, *, server: bool) -> ssl.SSLContext:
+    def make_tls_context(self, *, server: bool) -> ssl.SSLContext:
         """TLS 1.3 with these certificates and no other.
 
         Raises:
@@ -101,12 +116,12 @@ class Pins:
         with wrong_input():
             return tls_context(self.identity, self.book, server=server)
 
-    def only(self, name: str) -> Pins:
+    def restrict_to(self, name: str) -> Pins:
         """The same party, that accepts one of its peers alone."""
         return Pins(self.identity, {name: self.peers[name]}, {name: self.files[name]})
 
     @classmethod
-    def merged(cls, several: Iterable[Pins]) -> Pins:
+    def merge_pins(cls, several: Iterable[Pins]) -> Pins:
         """One party's pins of several peers, for the port where all of them call."""
         first, *rest = several
         peers, files = dict(first.peers), dict(first.files)
@@ -115,8 +130,8 @@ class Pins:
             files |= other.files
         return cls(first.identity, peers, files)
 
-    def party(self, sock: socket.socket) -> str:
-        """Which peer is at the other end of a connection whose handshake is done; empty where there is no TLS."""
+    def identify_peer(self, sock: socket.socket) -> str:
+        """Which peer is at the other end of a connection whose handshake is done; empty without TLS."""
         shown = sock.getpeercert(binary_form=True) if isinstance(sock, ssl.SSLSocket) else None
         return next((name for name, one in self.peers.items() if one.der == shown), "")
 

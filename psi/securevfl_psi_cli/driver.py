@@ -65,7 +65,7 @@ def run_endpoint(
                 endpoint.close()
             if progress is not None and (written or data):
                 progress(traffic)
-            timer.check(traffic.total, [peer])
+            timer.check_bounds(traffic.total, [peer])
             if not endpoint.agreed and timer.seconds > 2 * timeout:
                 raise ConnectionLost(
                     f"{peer!r} did not finish its hello within {2 * timeout:.0f} s: raise --timeout, or look there"

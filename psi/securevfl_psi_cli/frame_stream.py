@@ -82,7 +82,7 @@ class FrameStream(ByteStream):
             self.send_frame(kind, np.ascontiguousarray(part).tobytes())
 
     def send_bytes(self, data: bytes) -> None:
-        """Send bytes of a length that the peer knows."""
+        """Send bytes whose length the peer expects."""
         for start in range(0, len(data), _PART):
             self.send_frame(Kind.SLOTS, data[start : start + _PART])
 
@@ -97,7 +97,7 @@ class FrameStream(ByteStream):
             ConnectionLost: the peer is gone, or silent for too long.
         """
         while not self.inbox:
-            self.decode_frames(self.receive(self._reader.missing) if only else self.receive())
+            self.decode_frames(self.receive(self._reader.missing_bytes) if only else self.receive())
         return self.inbox.popleft()
 
     def receive_frame(self, kind: Kind) -> bytes:
@@ -140,7 +140,7 @@ class FrameStream(ByteStream):
         return fields
 
     def receive_rows(self, kind: Kind, width: int, count: int, what: str) -> Iterator[np.ndarray]:
-        """Yield chunks of so many rows, uint8 (k, width), as they arrive."""
+        """Yield chunks of `count` rows in all, uint8 (k, width), as they arrive."""
         done = 0
         while done < count:
             rows = rows_of(Frame(kind, self.receive_frame(kind)), width)
@@ -149,7 +149,7 @@ class FrameStream(ByteStream):
             yield rows
 
     def receive_bytes(self, count: int) -> bytes:
-        """Wait for so many bytes. Memory is taken as they arrive."""
+        """Wait for `size` bytes. Memory grows as they arrive."""
         found = bytearray()
         while len(found) < count:
             part = self.receive_frame(Kind.SLOTS)

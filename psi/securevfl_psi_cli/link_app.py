@@ -16,13 +16,13 @@ from securevfl_psi.linkage.witnesses import check_witnesses
 
 from securevfl_psi_cli.channel import parse_address
 from securevfl_psi_cli.link_fields import blocks_of, schema_of
-from securevfl_psi_cli.link_plan import Plan, require_linker
+from securevfl_psi_cli.link_plan import LinkPlan, require_linker
 from securevfl_psi_cli.linking import run_link
 from securevfl_psi_cli.mesh import meet_all
-from securevfl_psi_cli.options import Delimiter, Json, MostBytes, Out, Shown
+from securevfl_psi_cli.options import Delimiter, Json, MostBytes, Out, RowsShown
 from securevfl_psi_cli.party import Watch
 from securevfl_psi_cli.record_table import Records
-from securevfl_psi_cli.reporting import report_errors, show
+from securevfl_psi_cli.reporting import print_summary, report_errors
 from securevfl_psi_cli.result_file import require_writable
 from securevfl_psi_cli.several import parse_named, parse_neighbours
 from securevfl_psi_cli.table_rows import MAX_BYTES
@@ -74,7 +74,9 @@ def link_command(
     wait: Annotated[float, typer.Option(min=0.1, help="Seconds until all must be there.")] = 600.0,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the run, once all are there.")] = 3600.0,
     out: Out = None,
-    rows: Annotated[Shown, typer.Option(help="Names and numbers of linked rows, or whole rows.")] = Shown.numbers,
+    rows: Annotated[
+        RowsShown, typer.Option(help="Names and numbers of linked rows, or whole rows.")
+    ] = RowsShown.numbers,
     json: Json = False,
 ) -> None:
     """Link records without a common identifier with another party's, over mutual TLS. Weaker than an intersection."""
@@ -84,7 +86,7 @@ def link_command(
             raise InputError(
                 f"{len(others)} --peer; the other party and, where a third one compares, that one are needed"
             )
-        plan = Plan(
+        plan = LinkPlan(
             name=name,
             linker=linker,
             names=tuple(sorted([name, *others])),
@@ -100,40 +102,40 @@ def link_command(
         if threshold is not None and precision is not None:
             raise InputError("--threshold and --precision; give one of them, or neither")
         records = None
-        if name in plan.parties:
+        if name in plan.record_parties:
             rules = block or (), witness or ()
-            plan, records = _own(plan, table, fields or (), columns or (), rules, delimiter, max_bytes)
+            plan, records = _read_records(plan, table, fields or (), columns or (), rules, delimiter, max_bytes)
             if out:
                 require_writable(out, records.path)
         elif table is not None or fields or block or witness or out:
             raise InputError("a third party that compares has no table, --field, --block, --witness or --out")
         with ExitStack() as stack:
 
-            def say(text: str) -> None:
+            def print_line(text: str) -> None:
                 err.print(text, markup=False, highlight=False, soft_wrap=True)
 
             for hint in () if records is None else find_placeholders(records.table, list(records.table)):
-                say(f"Note: {hint}")
-            socks = meet_all(name, parse_address(at, "--at"), others, stack, wait=wait, timeout=60.0, say=say)
+                print_line(f"Note: {hint}")
+            socks = meet_all(name, parse_address(at, "--at"), others, stack, wait=wait, timeout=60.0, say=print_line)
             found = run_link(plan, records, socks, deadline=deadline)
         if out and records is not None:
-            records.write(out, found.links, whole=rows == Shown.full)
+            records.write(out, found.links, whole=rows == RowsShown.full)
             found = replace(found, out=str(out))
         if json:
             typer.echo(found.as_json())
         else:
-            show(found.title(), found.lines())
+            print_summary(found.format_title(), found.format_lines())
 
 
-def _own(
-    plan: Plan,
+def _read_records(
+    plan: LinkPlan,
     table: Path | None,
     fields: Sequence[str],
     columns: Sequence[str],
     rules: tuple[Sequence[str], Sequence[str]],
     delimiter: str,
     max_bytes: int,
-) -> tuple[Plan, Records]:
+) -> tuple[LinkPlan, Records]:
     """What a party with records brings."""
     if table is None or not fields:
         raise InputError(f"{plan.name!r} has records: give its table, and --field for each field that is compared")

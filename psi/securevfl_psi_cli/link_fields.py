@@ -1,4 +1,4 @@
-"""`--field` and `--block` of the command `link`: texts that say what is compared, and which pairs."""
+"""`--field` and `--block` of the command `link`: what is compared, and which pairs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def schema_of(fields: Sequence[str], bits: int = 1024) -> Schema:
     Raises:
         InputError: texts of another form.
     """
-    found = [_field(name, text) for name, text in sorted(parse_named(fields, "--field", _FORM).items())]
+    found = [_parse_field(name, text) for name, text in sorted(parse_named(fields, "--field", _FORM).items())]
     try:
         return Schema(fields=tuple(found), bits=bits)
     except LinkageError as error:
         raise InputError(f"--field: {error}") from None
 
 
-def _field(name: str, text: str) -> Field:
+def _parse_field(name: str, text: str) -> Field:
     first, *rest = text.split(",")
     kind, _, weight = first.partition(":")
     begin = f"--field {name}={text}: "
@@ -60,14 +60,14 @@ def _field(name: str, text: str) -> Field:
         raise InputError(f"{begin}weight {weight!r}; a number from 0.05 to 20 is possible") from None
     how = _KINDS[kind]
     if isinstance(how, Number):
-        how = _number(how, more, begin)
+        how = _parse_number(how, more, begin)
     try:
         return Field(name=name, kind=how, weight=weighs, salt=salt)
     except LinkageError:
         raise InputError(f"{begin}weight {weight!r}; a number from 0.05 to 20 is possible") from None
 
 
-def _number(usual: Number, more: Mapping[str, str], begin: str) -> Number:
+def _parse_number(usual: Number, more: Mapping[str, str], begin: str) -> Number:
     try:
         given = {option: float(value) for option, value in more.items()}
     except ValueError:

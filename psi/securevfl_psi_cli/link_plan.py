@@ -12,18 +12,18 @@ from securevfl_psi.linkage.blocking import BlockKey
 
 from securevfl_psi_cli.summary import format_bytes, format_count
 
-__all__ = ["Linking", "Plan", "require_linker"]
+__all__ = ["LinkPlan", "Linking", "require_linker"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class LinkPlan:
     """What a party runs.
 
     Attributes:
         name: of this party.
         linker: of the one that compares.
         names: of all, sorted.
-        context: what the run is for; all must say the same.
+        context: what the run is for; all must give the same.
         schema: what is compared; None at a linker without records.
         rules: blocks.
         witnesses: two sets of fields for an estimate of recall, or none.
@@ -45,12 +45,12 @@ class Plan:
     max_set_size: int = 1 << 24
 
     @property
-    def parties(self) -> tuple[str, ...]:
+    def record_parties(self) -> tuple[str, ...]:
         """The two with records."""
         return self.names if len(self.names) == 2 else tuple(name for name in self.names if name != self.linker)
 
     @property
-    def what(self) -> str:
+    def agreed_rules(self) -> str:
         """Rules that both parties with records have to have alike; empty at a linker without records."""
         if self.schema is None:
             return ""
@@ -102,17 +102,17 @@ class Linking:
         fields = {name: value for name, value in asdict(self).items() if name != "links"}
         return json.dumps(fields | {"seconds": round(self.seconds, 3)}, indent=2)
 
-    def _recall(self) -> str:
+    def _format_recall(self) -> str:
         low, high = self.recall_range
         if self.common is None:
             return f"recall between {low:.2f} and {high:.2f}"
         return f"recall {self.recall:.3f} ({low:.3f} to {high:.3f}) of about {self.common:.0f} people in both tables"
 
-    def title(self) -> str:
+    def format_title(self) -> str:
         """The result in one line."""
         return f"{format_count(self.pairs, 'pair')} of records of {' and '.join(self.parties)} are linked"
 
-    def lines(self) -> list[tuple[str, str]]:
+    def format_lines(self) -> list[tuple[str, str]]:
         """Label and text of each line of the summary."""
         inside = self.linker in self.parties
         learned = "encodings of all records, and could test guesses on them: it has the key"
@@ -121,7 +121,7 @@ class Linking:
         left_out = [("left out", f"{format_count(self.duplicates, 'row')} of people who stand here twice")]
         left_out = left_out if self.duplicates else []
         return [
-            ("estimated", f"precision {self.precision:.3f}, {self._recall()}"),
+            ("estimated", f"precision {self.precision:.3f}, {self._format_recall()}"),
             ("threshold", f"similarity {self.threshold:.3f}"),
             (f"{self.linker} learned", learned),
             *left_out,
@@ -132,7 +132,7 @@ class Linking:
         ]
 
 
-def require_linker(plan: Plan, accepted: bool) -> None:
+def require_linker(plan: LinkPlan, accepted: bool) -> None:
     """Refuse a linker with the key that nobody asked for.
 
     Raises:
@@ -140,8 +140,8 @@ def require_linker(plan: Plan, accepted: bool) -> None:
     """
     if plan.linker not in plan.names:
         raise InputError(f"--linker {plan.linker!r}; it is this party or a --peer of it: {', '.join(plan.names)}")
-    if plan.linker in plan.parties and not accepted:
+    if plan.linker in plan.record_parties and not accepted:
         raise InputError(
-            f"--linker {plan.linker} has records of its own, and so the key: it could test any guess on the other "
+            f"--linker {plan.linker} has records too, and so the key: it could test any guess on the other "
             "party's records. Name a third party, or accept that with --the-linker-may-test-guesses"
         )

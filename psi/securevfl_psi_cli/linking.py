@@ -1,8 +1,8 @@
 """Linkage between processes: two parties with records, and who compares their encodings: a third one, or one of them.
 
 Each two parties have a connection. The two with records agree on a key over theirs, and send encodings to the linker.
-It gives each a random name for every linked row; both compare a hash of these names, so that a linker which tells
-the two different things is found.
+It gives each a random name for every linked row; both compare a hash of these names, which exposes a linker that sends
+the two different results.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from securevfl_psi.terms import parse_nonce
 from securevfl_psi.wire import Kind
 
 from securevfl_psi_cli.frame_stream import FrameStream
-from securevfl_psi_cli.link_plan import Linking, Plan
+from securevfl_psi_cli.link_plan import Linking, LinkPlan
 from securevfl_psi_cli.record_table import Records
 
 __all__ = ["REASONS", "Compared", "run_link"]
@@ -61,13 +61,15 @@ class _Sent:
 
 @dataclass(frozen=True)
 class Compared:
-    """What the linker tells a party: a name of 16 bytes for each record, zeros where it is not linked, and figures."""
+    """What the linker sends a party: a name of 16 bytes for each record, zeros where it is not linked, and figures."""
 
     names: np.ndarray = field(repr=False)
     figures: Mapping[str, float]
 
 
-def run_link(plan: Plan, records: Records | None, socks: Mapping[str, socket.socket], *, deadline: float) -> Linking:
+def run_link(
+    plan: LinkPlan, records: Records | None, socks: Mapping[str, socket.socket], *, deadline: float
+) -> Linking:
     """This party's part.
 
     Args:
@@ -77,7 +79,7 @@ def run_link(plan: Plan, records: Records | None, socks: Mapping[str, socket.soc
         deadline: seconds for the run, and for every wait in it.
 
     Raises:
-        PSIError: whatever went wrong, after all others were told.
+        PSIError: whatever went wrong, after all others were informed.
     """
     started = time.perf_counter()
     streams = {
@@ -85,7 +87,7 @@ def run_link(plan: Plan, records: Records | None, socks: Mapping[str, socket.soc
         for name, sock in socks.items()
     }
     try:
-        rows, duplicates, found, links = _run(plan, records, streams)
+        rows, duplicates, found, links = _run_linking(plan, records, streams)
     except PSIError as error:
         for stream in streams.values():
             stream.refuse(_refusal_code(error))
@@ -93,7 +95,7 @@ def run_link(plan: Plan, records: Records | None, socks: Mapping[str, socket.soc
     return Linking(
         name=plan.name,
         linker=plan.linker,
-        parties=plan.parties,
+        parties=plan.record_parties,
         rows=rows,
         duplicates=duplicates,
         pairs=int(found.figures["pairs"]),
@@ -117,14 +119,14 @@ def _refusal_code(error: PSIError) -> str:
     )
 
 
-def _run(
-    plan: Plan, records: Records | None, streams: Mapping[str, FrameStream]
+def _run_linking(
+    plan: LinkPlan, records: Records | None, streams: Mapping[str, FrameStream]
 ) -> tuple[int, int, Compared, list[tuple[int, str]]]:
-    nonces = _greet(plan, streams)
+    nonces = _exchange_nonces(plan, streams)
     if records is None or plan.schema is None:
         found = _compare_for_both(plan, streams)
         return 0, 0, found, []
-    (peer,) = [name for name in plan.parties if name != plan.name]
+    (peer,) = [name for name in plan.record_parties if name != plan.name]
     key = _agree_key(plan, streams[peer], peer, nonces)
     table, rows = records.table, np.arange(records.rows)
     if plan.deduplicate:
@@ -139,7 +141,7 @@ def _run(
     )
     if plan.linker == plan.name:
         theirs = _receive_encodings(plan, streams[peer])
-        mine, other, figures = _compare(plan, own, theirs)
+        mine, other, figures = _compare_records(plan, own, theirs)
         _send_links(streams[peer], other, figures)
         found = Compared(mine, figures)
     else:
@@ -152,19 +154,19 @@ def _run(
     return records.rows, records.rows - len(rows), found, [(row, name) for name, row in links]
 
 
-def _greet(plan: Plan, streams: Mapping[str, FrameStream]) -> dict[str, bytes]:
+def _exchange_nonces(plan: LinkPlan, streams: Mapping[str, FrameStream]) -> dict[str, bytes]:
     """Name → nonce of 16 bytes, of all."""
     nonce = secrets.token_bytes(16)
     fields = {"version": _VERSION, "what": "link", "linker": plan.linker, "context": plan.context}
     fields |= {"names": list(plan.names)}
     for stream in streams.values():
-        stream.send_fields(fields | {"name": plan.name, "nonce": nonce.hex(), "rules": plan.what})
+        stream.send_fields(fields | {"name": plan.name, "nonce": nonce.hex(), "rules": plan.agreed_rules})
     found = {plan.name: nonce}
     for name, stream in streams.items():
         said = stream.receive_fields(fields | {"name": name})
         found[name] = parse_nonce(said.get("nonce"))
-        both = plan.what and name in plan.parties
-        if both and said.get("rules") != plan.what:
+        both = plan.agreed_rules and name in plan.record_parties
+        if both and said.get("rules") != plan.agreed_rules:
             raise DisagreementError(
                 f"{name!r} compares other fields, weights, blocks or witnesses: give the same --field, --block and "
                 "--witness at both"
@@ -172,12 +174,14 @@ def _greet(plan: Plan, streams: Mapping[str, FrameStream]) -> dict[str, bytes]:
     return found
 
 
-def _agree_key(plan: Plan, stream: FrameStream, peer: str, nonces: Mapping[str, bytes]) -> bytes:
+def _agree_key(plan: LinkPlan, stream: FrameStream, peer: str, nonces: Mapping[str, bytes]) -> bytes:
     """What encodings are made under; a linker that is a third party has no part in it."""
-    nonce = b"".join(nonces[name] for name in sorted(plan.parties))
-    own = PairwiseKeys(Circle(names=tuple(sorted(plan.parties)), nonce=nonce, rules_tag=plan.what), plan.name)
+    nonce = b"".join(nonces[name] for name in sorted(plan.record_parties))
+    own = PairwiseKeys(
+        Circle(names=tuple(sorted(plan.record_parties)), nonce=nonce, rules_tag=plan.agreed_rules), plan.name
+    )
     stream.send_frame(Kind.KEY, own.public_key)
-    return own.seeds({peer: stream.receive_frame(Kind.KEY)})[peer]
+    return own.derive_seeds({peer: stream.receive_frame(Kind.KEY)})[peer]
 
 
 def _send_encodings(stream: FrameStream, sent: _Sent) -> None:
@@ -188,7 +192,7 @@ def _send_encodings(stream: FrameStream, sent: _Sent) -> None:
         stream.send_bytes(part)
 
 
-def _receive_encodings(plan: Plan, stream: FrameStream) -> _Sent:
+def _receive_encodings(plan: LinkPlan, stream: FrameStream) -> _Sent:
     head = stream.receive_frame(Kind.COUNT)
     if len(head) != 3 * _SIZE:
         raise MalformedError(f"{stream.peer!r} announces its records in {len(head)} bytes; {3 * _SIZE} were expected")
@@ -200,10 +204,10 @@ def _receive_encodings(plan: Plan, stream: FrameStream) -> _Sent:
             f"witnesses; at most {most}"
         )
     encodings = Encodings.from_bytes(stream.receive_bytes(sizes[0]), max_rows=plan.max_set_size)
-    return _Sent(encodings, *(_tokens(stream, size, len(encodings)) for size in sizes[1:]))
+    return _Sent(encodings, *(_receive_tokens(stream, size, len(encodings)) for size in sizes[1:]))
 
 
-def _tokens(stream: FrameStream, size: int, rows: int) -> np.ndarray | None:
+def _receive_tokens(stream: FrameStream, size: int, rows: int) -> np.ndarray | None:
     data = stream.receive_bytes(size)
     if not data:
         return None
@@ -222,7 +226,7 @@ def _require_both(
     return one, other
 
 
-def _compare(plan: Plan, one: _Sent, other: _Sent) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+def _compare_records(plan: LinkPlan, one: _Sent, other: _Sent) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
     a, b = one.encodings, other.encodings
     blocks, seen = (
         _require_both(one.blocks, other.blocks, "--block"),
@@ -242,10 +246,10 @@ def _compare(plan: Plan, one: _Sent, other: _Sent) -> tuple[np.ndarray, np.ndarr
     return given[0], given[1], figures
 
 
-def _compare_for_both(plan: Plan, streams: Mapping[str, FrameStream]) -> Compared:
-    first, second = plan.parties
+def _compare_for_both(plan: LinkPlan, streams: Mapping[str, FrameStream]) -> Compared:
+    first, second = plan.record_parties
     taken = {name: _receive_encodings(plan, streams[name]) for name in (first, second)}
-    one, other, figures = _compare(plan, taken[first], taken[second])
+    one, other, figures = _compare_records(plan, taken[first], taken[second])
     _send_links(streams[first], one, figures)
     _send_links(streams[second], other, figures)
     return Compared(one[:0], figures)
@@ -270,8 +274,8 @@ def _receive_links(stream: FrameStream, rows: int) -> Compared:
     return Compared(np.concatenate(parts), figures)
 
 
-def _require_same(stream: FrameStream, names: list[str], plan: Plan) -> None:
-    """Both have the same names of rows: they are random, so their hash tells nothing."""
+def _require_same(stream: FrameStream, names: list[str], plan: LinkPlan) -> None:
+    """Both have the same names of rows: they are random, so their hash reveals nothing."""
     if len(set(names)) < len(names):
         raise MalformedError(f"{plan.linker!r} gave two rows one name")
     digest = hashlib.sha256("\n".join(names).encode()).digest()

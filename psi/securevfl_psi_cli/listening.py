@@ -20,7 +20,7 @@ from securevfl_psi.wire import MAGIC
 from securevfl_psi_cli.channel import hang_up
 from securevfl_psi_cli.credentials import Pins, explain_refusal, wrong_input
 
-__all__ = ["Listener"]
+__all__ = ["PeerListener"]
 
 _CALLERS = 16  # that are looked at side by side; the one that came first makes room
 _LEAVING = 64  # refused callers that may still read why
@@ -38,7 +38,7 @@ class _Caller:
         until: when it is given up, monotonic.
         handshake: in TLS; None over plain TCP.
         want: what its handshake waits for.
-        said: it began to speak, so looking again at once tells nothing.
+        said: it began to speak, so there is no point in looking again at once.
         refused: it may read why, and is noted already.
     """
 
@@ -51,7 +51,7 @@ class _Caller:
     refused: bool = False
 
 
-class Listener:
+class PeerListener:
     """Listens at an address until it is closed.
 
     Args:
@@ -68,17 +68,17 @@ class Listener:
         self, address: Address, pins: Pins | None, *, timeout: float, refused: Callable[[str], None] = lambda _: None
     ) -> None:
         self._pins, self._timeout, self._refused = pins, timeout, refused
-        self._context = None if pins is None else pins.context(server=True)
+        self._context = None if pins is None else pins.make_tls_context(server=True)
         self._last: PSIError | None = None
         self._strangers = 0
         self._callers: list[_Caller] = []
         self._begun = time.monotonic()
         with wrong_input():
-            self._doors = Listen(address).open()
+            self._doors = Listen(address).open_sockets()
         for door in self._doors:
             door.setblocking(False)
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> PeerListener:
         return self
 
     def __exit__(
@@ -96,9 +96,9 @@ class Listener:
     @property
     def where(self) -> str:
         """The address, for people."""
-        return _name(self._doors[0].getsockname())
+        return _format_address(self._doors[0].getsockname())
 
-    def meet(self, wait: float | None) -> tuple[socket.socket, str]:
+    def accept_peer(self, wait: float | None) -> tuple[socket.socket, str]:
         """The first connection whose other end is the peer, as far as its certificate, or its first bytes, tell; and
         from where.
 
@@ -110,10 +110,10 @@ class Listener:
         """
         end = math.inf if wait is None else self._begun + wait
         while time.monotonic() <= end:
-            self._sleep(end)
+            self._wait_for_callers(end)
             self._take_calls()
             for caller in list(self._callers):
-                if found := self._look(caller):
+                if found := self._check_caller(caller):
                     return found, caller.where
         given = f"within {wait:g} s: raise --wait, or look there"
         if self._last is None:
@@ -121,13 +121,13 @@ class Listener:
         others = f"{self._strangers} connection{'' if self._strangers == 1 else 's'} refused, the last because"
         raise type(self._last)(f"the peer did not connect {given} ({others} {self._last})")
 
-    def refuse(self, where: str, error: PSIError) -> None:
+    def note_stranger(self, where: str, error: PSIError) -> None:
         """Note a stranger who looked like the peer until it spoke."""
         self._strangers += 1
         self._last = error
         self._refused(f"Refused {where}: {error}; listening on")
 
-    def _sleep(self, end: float) -> None:
+    def _wait_for_callers(self, end: float) -> None:
         """Until somebody calls or speaks, or has had its time."""
         with selectors.DefaultSelector() as selector:
             for door in self._doors:
@@ -150,7 +150,7 @@ class Listener:
             sock, where = door.accept()
         except OSError:  # nobody more; or one that has left already
             return False
-        caller = _Caller(sock, _name(where), time.monotonic() + self._timeout)
+        caller = _Caller(sock, _format_address(where), time.monotonic() + self._timeout)
         sock.setblocking(False)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -166,15 +166,15 @@ class Listener:
             self._give_up(waiting[0], ConnectionLost("it showed nothing while many others called"))
         return True
 
-    def _look(self, caller: _Caller) -> socket.socket | None:
+    def _check_caller(self, caller: _Caller) -> socket.socket | None:
         """The caller's connection, blocking again, if it is the peer's."""
         late = time.monotonic() > caller.until
         if caller.refused:
-            if late or self._step(caller) is Want.DONE:
-                self._drop(caller)
+            if late or self._step_handshake(caller) is Want.DONE:
+                self._drop_caller(caller)
             return None
         try:
-            known = self._begins(caller) if caller.handshake is None else self._handshake(caller)
+            known = self._begins_frame(caller) if caller.handshake is None else self._is_accepted(caller)
         except PSIError as error:
             self._give_up(caller, error)
             return None
@@ -187,12 +187,12 @@ class Listener:
         return None
 
     @staticmethod
-    def _step(caller: _Caller) -> Want:
+    def _step_handshake(caller: _Caller) -> Want:
         caller.want = Want.DONE if caller.handshake is None else caller.handshake.step()
         return caller.want
 
-    def _handshake(self, caller: _Caller) -> bool:
-        self._step(caller)
+    def _is_accepted(self, caller: _Caller) -> bool:
+        self._step_handshake(caller)
         outcome = None if caller.handshake is None else caller.handshake.outcome
         if outcome is None or self._pins is None:
             return False
@@ -201,7 +201,7 @@ class Listener:
         raise explain_refusal(outcome, self._pins)
 
     @staticmethod
-    def _begins(caller: _Caller) -> bool:
+    def _begins_frame(caller: _Caller) -> bool:
         """Whether the first bytes are those of a frame; they stay to be read."""
         try:
             begin = caller.sock.recv(len(MAGIC), socket.MSG_PEEK)
@@ -210,7 +210,7 @@ class Listener:
         except OSError as error:
             raise ConnectionLost(f"the connection broke: {error.strerror or error}") from None
         if not begin:
-            raise ConnectionLost("it hung up before it said anything")
+            raise ConnectionLost("it hung up before it sent anything")
         if not MAGIC.startswith(begin):
             raise ConnectionLost("it does not speak this protocol: its bytes are no frame")
         caller.said = True
@@ -218,17 +218,17 @@ class Listener:
 
     def _give_up(self, caller: _Caller, error: PSIError) -> None:
         """Note a stranger. One whose handshake was refused may still read why."""
-        self.refuse(caller.where, error)
+        self.note_stranger(caller.where, error)
         refused = caller.handshake is not None and caller.handshake.outcome is not None
         if refused and caller.want is not Want.DONE:
             caller.refused, caller.until = True, time.monotonic() + _LINGER
         else:
-            self._drop(caller)
+            self._drop_caller(caller)
 
-    def _drop(self, caller: _Caller) -> None:
+    def _drop_caller(self, caller: _Caller) -> None:
         self._callers.remove(caller)
         caller.sock.close()
 
 
-def _name(where: tuple[object, ...]) -> str:
+def _format_address(where: tuple[object, ...]) -> str:
     return str(Address(str(where[0]), int(str(where[1]))))

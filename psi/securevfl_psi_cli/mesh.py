@@ -21,7 +21,7 @@ from securevfl_psi_cli.byte_stream import ActivityTimer, Traffic
 from securevfl_psi_cli.channel import Address, connect, hanging_up, secure_connection
 from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.frame_stream import FrameStream
-from securevfl_psi_cli.listening import Listener
+from securevfl_psi_cli.listening import PeerListener
 
 __all__ = ["Neighbour", "meet_all", "run_joint"]
 
@@ -62,7 +62,7 @@ def meet_all(
         stack: closes the connections at the end.
         wait: seconds until all must be there.
         timeout: seconds that a caller has to show who it is.
-        say: is told what happens.
+        say: called with each progress message.
 
     Raises:
         ConnectionLost, CertificateError: somebody is not there in time, or is another one than expected.
@@ -74,8 +74,8 @@ def meet_all(
     with ExitStack() as doors:
         door = None
         if callers:
-            pins = Pins.merged(other.pins for other in callers.values())
-            door = doors.enter_context(Listener(at, pins, timeout=timeout, refused=say))
+            pins = Pins.merge_pins(other.pins for other in callers.values())
+            door = doors.enter_context(PeerListener(at, pins, timeout=timeout, refused=say))
             say(f"Listening at {door.where}")
         for other in sorted(neighbours.values(), key=lambda one: one.name):
             if other.name < name:  # by name: who waits for whom has no circle
@@ -87,13 +87,13 @@ def meet_all(
         while door is not None and not callers.keys() <= found.keys():
             missing = [one for one in callers if one not in found]
             try:
-                caught, where = door.meet(wait)
+                caught, where = door.accept_peer(wait)
             except PSIError as error:
                 raise type(error)(f"{' and '.join(missing)} did not come: {error}") from None
-            caller = pins.party(caught)
+            caller = pins.identify_peer(caught)
             if caller not in missing:
                 caught.close()
-                door.refuse(where, CertificateError("that party is here already"))
+                door.note_stranger(where, CertificateError("that party is here already"))
                 continue
             stack.enter_context(hanging_up(caught))
             found[caller] = caught
@@ -101,19 +101,19 @@ def meet_all(
     return found
 
 
-class _Line:
+class _PeerExchange:
     """The frames that a joint run sends to one party and expects from it."""
 
     def __init__(self, name: str, sock: socket.socket, joint: Joint, traffic: Traffic, timeout: float) -> None:
         self.name, self.stream = name, FrameStream(sock, name, timeout=timeout, traffic=traffic)
-        self._sending, self._receiving = joint.sending(name), joint.receiving(name)
+        self._sending, self._receiving = joint.send_script(name), joint.receive_script(name)
         self._due: Kind | None = None
         self.pending = memoryview(b"")
         self._sent = self._received = self._closed = False
         sock.setblocking(False)
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether all frames of both directions were moved."""
         return self._sent and self._received and not self.pending
 
@@ -122,9 +122,9 @@ class _Line:
         """Whether frames wait here that the run cannot use yet; no more are received until it can."""
         return bool(self.stream.inbox) or self._closed
 
-    def move(self) -> bool:
+    def move_frames(self) -> bool:
         """Do one round; return whether anything happened."""
-        return self._send() | self._receive() | self._use_frames()
+        return self._send_frames() | self._receive_frames() | self._use_frames()
 
     def refuse(self, error: PSIError) -> None:
         """Send the peer the reason why this party ends, if it still listens."""
@@ -134,7 +134,7 @@ class _Line:
             # All lines shut down before one is closed: otherwise parties wait for each other.
             self.stream.sock.shutdown(socket.SHUT_WR)
 
-    def _send(self) -> bool:
+    def _send_frames(self) -> bool:
         moved = False
         if not self.pending and not self._sent:
             try:
@@ -148,7 +148,7 @@ class _Line:
             self.pending, moved = self.pending[count:], True
         return moved
 
-    def _receive(self) -> bool:
+    def _receive_frames(self) -> bool:
         if self.is_full or self._received:
             return False
         data = self.stream.receive_some()
@@ -199,16 +199,16 @@ def run_joint(joint: Joint, socks: Mapping[str, socket.socket], *, timeout: floa
         ConnectionLost: somebody hung up, all were silent for too long, or the deadline is over.
     """
     traffic = Traffic()
-    lines = [_Line(name, sock, joint, traffic, timeout) for name, sock in socks.items()]
+    lines = [_PeerExchange(name, sock, joint, traffic, timeout) for name, sock in socks.items()]
     timer = ActivityTimer(timeout, deadline)
     try:
-        while not all(line.done for line in lines):
+        while not all(line.is_done for line in lines):
             moved = False
             for line in lines:
-                moved |= line.move()
-            timer.check(traffic.total, [line.name for line in lines if not line.done])
+                moved |= line.move_frames()
+            timer.check_bounds(traffic.total, [line.name for line in lines if not line.is_done])
             if not moved:
-                _sleep(lines, min(_TICK, timeout, deadline))
+                _wait_for_lines(lines, min(_TICK, timeout, deadline))
     except PSIError as error:
         for line in lines:
             line.refuse(error)
@@ -216,11 +216,11 @@ def run_joint(joint: Joint, socks: Mapping[str, socket.socket], *, timeout: floa
     return traffic
 
 
-def _sleep(lines: list[_Line], seconds: float) -> None:
+def _wait_for_lines(lines: list[_PeerExchange], seconds: float) -> None:
     """Wait until something can move."""
     with selectors.DefaultSelector() as selector:
         for line in lines:
-            wanted = (0 if line.is_full or line.done else selectors.EVENT_READ) | (
+            wanted = (0 if line.is_full or line.is_done else selectors.EVENT_READ) | (
                 selectors.EVENT_WRITE if line.pending else 0
             )
             if wanted:

@@ -1,4 +1,4 @@
-"""What `listen` and `connect` are told, checked before anything is sent."""
+"""The options of `listen` and `connect`, checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ __all__ = [
     "MostBytes",
     "Options",
     "Out",
-    "Shown",
+    "RowsShown",
     "take_options",
 ]
 
 _WHO, _WHAT, _WHERE, _RESULT = "Parties and table", "Protocol", "Connection", "Result"
 
 
-class Shown(StrEnum):
+class RowsShown(StrEnum):
     """What is written of the common rows."""
 
     numbers = "numbers"
@@ -86,7 +86,7 @@ Out = Annotated[Path | None, typer.Option("--out", help="Where the common rows g
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.", rich_help_panel=_RESULT)]
 
 
-def _choice(kind: Any, what: str) -> Any:
+def _choice_option(kind: Any, what: str) -> Any:
     return typer.Option(help=f"{what}: {', '.join(kind.__args__)}.", rich_help_panel=_WHAT, metavar="NAME")
 
 
@@ -101,11 +101,11 @@ class Options:
     delimiter: Delimiter = ","
     missing: Absent = Missing.refuse
     max_bytes: MostBytes = MAX_BYTES
-    protocol: Annotated[str, _choice(RequestedProtocol, "What is computed")] = "dh"
-    learns: Annotated[str, _choice(Learns, "Who learns the result")] = "both"
-    role: Annotated[str | None, _choice(Role, "The receiver compares; if not given, it is the party that listens")] = (
-        None
-    )
+    protocol: Annotated[str, _choice_option(RequestedProtocol, "What is computed")] = "dh"
+    learns: Annotated[str, _choice_option(Learns, "Who learns the result")] = "both"
+    role: Annotated[
+        str | None, _choice_option(Role, "The receiver compares; if not given, it is the party that listens")
+    ] = None
     casefold: Fold = False
     no_strip: KeepSpace = False
     squeeze: Squeeze = False
@@ -181,8 +181,8 @@ class Options:
     ] = None
     out: Out = None
     rows: Annotated[
-        Shown, typer.Option(help="Row numbers and identifiers, or whole rows.", rich_help_panel=_RESULT)
-    ] = Shown.numbers
+        RowsShown, typer.Option(help="Row numbers and identifiers, or whole rows.", rich_help_panel=_RESULT)
+    ] = RowsShown.numbers
     json: Json = False
 
     @property
@@ -190,7 +190,7 @@ class Options:
         """The columns that make an identifier."""
         return (self.column,) if isinstance(self.column, str) else tuple(self.column)
 
-    def read(self) -> Table:
+    def read_table(self) -> Table:
         """This party's table.
 
         Raises:
@@ -210,7 +210,7 @@ class Options:
         """Where to listen, or whom to call."""
         return make_address(self.host, self.port)
 
-    def rules(self) -> IdRules:
+    def id_rules(self) -> IdRules:
         """How identifiers are normalised."""
         return IdRules(
             form=self.form.value,
@@ -221,7 +221,7 @@ class Options:
             columns=len(self.columns),
         )
 
-    def pins(self) -> Pins | None:
+    def load_pins(self) -> Pins | None:
         """Certificates; None for plain text.
 
         Raises:
@@ -238,7 +238,7 @@ class Options:
             )
         return None
 
-    def terms(self, default: Role) -> dict[str, Any]:
+    def terms_arguments(self, default: Role) -> dict[str, Any]:
         """Arguments of `Terms`, tried.
 
         Raises:
@@ -258,13 +258,13 @@ class Options:
             "role": self.role or default,
             "protocol": self.protocol,
             "learns": self.learns,
-            "rules": self.rules(),
+            "rules": self.id_rules(),
             "context": self.context,
             "max_set_size": self.max_set_size,
             "min_intersection": self.min_intersection,
             "pad_to": self.pad_to,
             "link": self.link,
-            "salt": _content(self.salt_file) if self.salt_file else b"",
+            "salt": _read_content(self.salt_file) if self.salt_file else b"",
         }
         try:
             Terms(**given)
@@ -275,11 +275,11 @@ class Options:
         except PSIError as error:
             raise InputError(str(error)) from None
         if self.out and self.protocol == "cardinality":
-            raise InputError("--out with --protocol cardinality: it tells how many rows are common, not which")
+            raise InputError("--out with --protocol cardinality: it reveals how many rows are common, not which")
         return given
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
@@ -287,9 +287,9 @@ def _content(path: Path) -> bytes:
 
 
 def _lasting_key(path: Path) -> LastingKey:
-    """The key in a file; a new one if there is no file."""
+    """The key in a file; a new one if the file does not exist."""
     if path.exists():
-        return LastingKey.from_bytes(_content(path))
+        return LastingKey.from_bytes(_read_content(path))
     made = LastingKey()
     with wrong_input():
         write_new(path, made.to_bytes(), private=True)

@@ -24,21 +24,21 @@ from securevfl_psi_cli.byte_stream import Traffic
 from securevfl_psi_cli.channel import connect, hanging_up, is_local, secure_connection
 from securevfl_psi_cli.credentials import Pins, format_fingerprint
 from securevfl_psi_cli.driver import run_endpoint
-from securevfl_psi_cli.listening import Listener
-from securevfl_psi_cli.options import Options, Shown
+from securevfl_psi_cli.listening import PeerListener
+from securevfl_psi_cli.options import Options, RowsShown
 from securevfl_psi_cli.result_file import require_writable, write_csv
 from securevfl_psi_cli.spelling_hints import case_hint
-from securevfl_psi_cli.summary import Summary, format_bytes, format_count
+from securevfl_psi_cli.summary import RunSummary, format_bytes, format_count
 from securevfl_psi_cli.table import Table
 
-__all__ = ["Watch", "end_of", "run_party"]
+__all__ = ["Watch", "end_of", "run_two_party"]
 
 _CALL_FOR = 30.0
 
 
 @dataclass
 class Watch:
-    """What is known while a run goes on.
+    """What is known during a run.
 
     Attributes:
         peer_rows: what the peer announced; None before both agreed on terms.
@@ -57,32 +57,32 @@ class _WatchedTerms(Terms):
 
     watch: Watch = field(default_factory=Watch, compare=False, repr=False)
 
-    def agree(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
-        session, rows = super().agree(hello, own_size)
+    def accept_hello(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
+        session, rows = super().accept_hello(hello, own_size)
         self.watch.protocol = cast(Protocol, session.protocol)
         self.watch.peer_rows = rows
         return session, rows
 
 
-def run_party(options: Options, watch: Watch, console: Console, *, listens: bool) -> Summary:
+def run_two_party(options: Options, watch: Watch, console: Console, *, listens: bool) -> RunSummary:
     """Reads the table, meets the peer, runs the protocol, writes the result.
 
     Args:
         options: of the command line.
-        watch: filled while the run goes on.
-        console: for what is said on the way.
+        watch: filled during the run.
+        console: for progress messages.
         listens: or calls.
 
     Raises:
         PSIError: whatever went wrong; where it can, before anything was sent.
     """
     default: Role = "receiver" if listens else "sender"
-    given = options.terms(default)
+    given = options.terms_arguments(default)
     watch.least = options.min_intersection
-    pins = options.pins()
+    pins = options.load_pins()
     if options.out:
         require_writable(options.out, options.table)
-    table = options.read()
+    table = options.read_table()
     terms = _WatchedTerms(**given, watch=watch)
     endpoint = end_of(table, terms)
     columns = " and ".join(map(repr, table.columns))
@@ -102,17 +102,17 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
     def converse_with(sock: socket.socket, where: str, end: Endpoint) -> tuple[Traffic, float]:
         _print_line(console, f"Connected with {where}, {channel}")
         started = time.perf_counter()
-        with _progress(console, terms, len(table.ids)) as progress:
+        with _progress_bar(console, terms, len(table.ids)) as progress:
             moved = run_endpoint(end, sock, timeout=options.timeout, deadline=options.deadline, progress=progress)
         return moved, time.perf_counter() - started
 
     if listens:
-        traffic, seconds, endpoint = _listen(options, pins, console, endpoint, converse_with)
+        traffic, seconds, endpoint = _listen_for_peer(options, pins, console, endpoint, converse_with)
     else:
-        with secure_connection(_call(options, console), pins, timeout=options.timeout) as sock:
+        with secure_connection(_call_peer(options, console), pins, timeout=options.timeout) as sock:
             traffic, seconds = converse_with(sock, str(options.address), endpoint)
     result = endpoint.result
-    return Summary(
+    return RunSummary(
         name=terms.name,
         peer=terms.peer,
         role=terms.role,
@@ -146,13 +146,13 @@ def _print_line(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _call(options: Options, console: Console) -> socket.socket:
+def _call_peer(options: Options, console: Console) -> socket.socket:
     wait = _CALL_FOR if options.wait is None else options.wait
     with console.status(f"calling {options.peer} at {options.address!s}"):
         return connect(options.address, wait)
 
 
-def _listen(
+def _listen_for_peer(
     options: Options,
     pins: Pins | None,
     console: Console,
@@ -161,25 +161,25 @@ def _listen(
 ) -> tuple[Traffic, float, Endpoint]:
     """Listens until the peer came and the run is done. Without certificates, whoever agrees on the terms is the peer;
     whoever breaks off before, or talks nonsense, is a stranger."""
-    with Listener(
+    with PeerListener(
         options.address, pins, timeout=options.timeout, refused=lambda line: _print_line(console, line)
     ) as listener:
         _print_line(console, f"Listening at {listener.where}")
         while True:
             with console.status(f"waiting for {options.peer}; press Ctrl-C to stop"):
-                sock, where = listener.meet(options.wait)
+                sock, where = listener.accept_peer(options.wait)
             with hanging_up(sock):
                 try:
                     return *converse_with(sock, where, end), end
                 except (MalformedError, ConnectionLost) as error:
                     if pins is not None or end.agreed or isinstance(error, SetSizeError):
                         raise
-                    listener.refuse(where, error)
+                    listener.note_stranger(where, error)
             end = end.retry()
 
 
 @contextmanager
-def _progress(console: Console, terms: _WatchedTerms, own: int) -> Iterator[Callable[[Traffic], None]]:
+def _progress_bar(console: Console, terms: _WatchedTerms, own: int) -> Iterator[Callable[[Traffic], None]]:
     """A line on a terminal: how much of what has to arrive is there."""
     columns = (
         SpinnerColumn(),
@@ -191,13 +191,13 @@ def _progress(console: Console, terms: _WatchedTerms, own: int) -> Iterator[Call
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(f"{terms.name} and {terms.peer}", total=None, note="")
 
-        def show(traffic: Traffic) -> None:
+        def update_bar(traffic: Traffic) -> None:
             peer = terms.watch.peer_rows
             total = None if peer is None else _expected_bytes(terms, peer, max(own, terms.pad_to or 0))
             note = f"{format_bytes(traffic.sent)} sent, {format_bytes(traffic.received)} received"
             bar.update(task, total=total, completed=min(traffic.received, total or 0), note=note)
 
-        yield show
+        yield update_bar
 
 
 def _expected_bytes(terms: _WatchedTerms, peer: int, own: int) -> int | None:
@@ -224,11 +224,11 @@ def _write_result(options: Options, table: Table, result: Result) -> str | None:
     if options.out is None:
         return None
     if result.pseudonyms is not None:
-        rows = ([*table.fields(row), token.tobytes().hex()] for row, token in enumerate(result.pseudonyms.own))
+        rows = ([*table.row_fields(row), token.tobytes().hex()] for row, token in enumerate(result.pseudonyms.own))
         write_csv(options.out, [*table.columns, "pseudonym"], rows, table.delimiter)
     elif result.rows is None:
         return None
-    elif options.rows == Shown.full:
+    elif options.rows == RowsShown.full:
         table.write_atomic(options.out, result.rows)
     else:
         table.write_numbers(options.out, result.rows)

@@ -34,11 +34,11 @@ from securevfl_psi.errors import (
 
 from securevfl_psi_cli.party import Watch
 
-__all__ = ["exit_code", "report_errors", "show"]
+__all__ = ["exit_code", "print_summary", "report_errors"]
 
 
-def _console(*, stderr: bool = False) -> Console:
-    """A console; wide where nobody looks (a file, a pipe) unless COLUMNS says otherwise."""
+def _make_console(*, stderr: bool = False) -> Console:
+    """A console; wide where nobody looks (a file, a pipe) unless COLUMNS is set."""
     console = Console(stderr=stderr)
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, width=120)
 
@@ -67,7 +67,7 @@ def exit_code(error: Exception, watch: Watch) -> int:
 @contextmanager
 def report_errors(watch: Watch) -> Iterator[Console]:
     """One message and an exit code instead of a traceback."""
-    err = _console(stderr=True)
+    err = _make_console(stderr=True)
     try:
         yield err
     except (PSIError, CryptoError) as error:
@@ -79,9 +79,9 @@ def report_errors(watch: Watch) -> Iterator[Console]:
         raise typer.Exit(130) from None
 
 
-def show(title: str, lines: list[tuple[str, str]]) -> None:
+def print_summary(title: str, lines: list[tuple[str, str]]) -> None:
     """Print a title, and below it labels and texts."""
-    out = _console()
+    out = _make_console()
     out.print(title, style="bold", markup=False, highlight=False)
     grid = Grid.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)

@@ -12,7 +12,7 @@ __all__ = ["require_writable", "write_csv"]
 
 
 def require_writable(out: Path, *tables: Path) -> None:
-    """A file for results that can probably be written, and that is none of the tables.
+    """Check that the file for results can probably be written and is not one of the tables.
 
     Raises:
         InputError: another one.

@@ -1,4 +1,4 @@
-"""Three or more parties, each in its own process, that end with the rows all of them hold, in one order."""
+"""Three or more parties, each in its own process, that find the rows all of them have, in one order."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from securevfl_psi.joint import Joint, JointTerms
 from securevfl_psi_cli.channel import Address, parse_address
 from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.mesh import Neighbour, meet_all, run_joint
-from securevfl_psi_cli.options import Shown
+from securevfl_psi_cli.options import RowsShown
 from securevfl_psi_cli.result_file import require_writable
 from securevfl_psi_cli.summary import format_bytes, format_count
 from securevfl_psi_cli.table import Table
 
-__all__ = ["Several", "parse_named", "parse_neighbours", "run_several"]
+__all__ = ["JointSummary", "parse_named", "parse_neighbours", "run_several"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Several:
+class JointSummary:
     """One party's view of a finished run.
 
     Attributes:
@@ -38,7 +38,7 @@ class Several:
         rows: identifiers of this party.
         dropped: rows of its table without one.
         announced: party → rows that it announced; at the leader all, elsewhere the leader's alone.
-        common: rows that all hold.
+        common: rows that all have.
         run: names the run, the same at all parties.
         sent, received: bytes of messages, with all others together.
         seconds: from the connections to the end.
@@ -61,11 +61,11 @@ class Several:
         """All fields as one JSON object."""
         return json.dumps(asdict(self) | {"seconds": round(self.seconds, 3)}, indent=2)
 
-    def title(self) -> str:
+    def format_title(self) -> str:
         """The result in one line."""
         return f"{format_count(self.common, 'row')} of {self.rows:,} here are common to all"
 
-    def lines(self) -> list[tuple[str, str]]:
+    def format_lines(self) -> list[tuple[str, str]]:
         """Label and text of each line of the summary."""
         sizes = ", ".join(f"{format_count(number, 'row')} at {name}" for name, number in self.announced.items())
         return [
@@ -100,7 +100,7 @@ def parse_neighbours(
     pins = Pins.load(cert, key, {one: Path(file) for one, file in files.items()})
     if len(set(pins.peers.values())) < len(places):
         raise InputError("--peer-cert: two parties have the same certificate; each needs its own")
-    return {one: Neighbour(name=one, address=where, pins=pins.only(one)) for one, where in addresses.items()}
+    return {one: Neighbour(name=one, address=where, pins=pins.restrict_to(one)) for one, where in addresses.items()}
 
 
 def parse_named(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
@@ -135,9 +135,9 @@ def run_several(
     timeout: float,
     deadline: float,
     out: Path | None,
-    shown: Shown,
+    shown: RowsShown,
     console: Console,
-) -> Several:
+) -> JointSummary:
     """Meets all others, runs the protocol, writes the result.
 
     Args:
@@ -146,13 +146,13 @@ def run_several(
         others: the other parties.
         name, leader: this party and the one that compares.
         at: where this party listens.
-        context: what the run is for; all must say the same.
+        context: what the run is for; all must give the same.
         least: fewest common rows that are demanded.
         max_set_size: most rows that another party may announce.
         wait, timeout, deadline: seconds, see `meet_all` and `run_joint`.
         out: where the common rows go.
         shown: what is written of them.
-        console: for what is said on the way.
+        console: for progress messages.
 
     Raises:
         PSIError: whatever went wrong; where it can, before anything was sent.
@@ -167,17 +167,17 @@ def run_several(
         raise table.explain_error(error, rules) from None
     announced: dict[str, int] = {}
 
-    def allow(count: int, _found: Mapping[str, int], sizes: Mapping[str, int]) -> None:
+    def check_count(count: int, _found: Mapping[str, int], sizes: Mapping[str, int]) -> None:
         announced.update(sizes)
         if count < least:
             raise SmallIntersectionError(
                 f"{format_count(count, 'row')} common to all; at least {least} are demanded here"
             )
 
-    def order(rows: np.ndarray) -> np.ndarray:
-        return np.array(sorted(rows.tolist(), key=lambda row: _rank(context, ids, row)), dtype=np.int64)
+    def sort_rows(rows: np.ndarray) -> np.ndarray:
+        return np.array(sorted(rows.tolist(), key=lambda row: _rank_row(context, ids, row)), dtype=np.int64)
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     passive = tuple(sorted({name, *others} - {leader}))
@@ -190,16 +190,16 @@ def run_several(
         max_set_size=max_set_size,
         pairwise=False,
     )
-    joint = Joint(ids, terms, order=order, allow=allow, by=choose_engine())
+    joint = Joint(ids, terms, order=sort_rows, allow=check_count, by=choose_engine())
     with ExitStack() as stack:
-        socks = meet_all(name, at, others, stack, wait=wait, timeout=timeout, say=say)
+        socks = meet_all(name, at, others, stack, wait=wait, timeout=timeout, say=print_line)
         started = time.perf_counter()
         traffic = run_joint(joint, socks, timeout=timeout, deadline=deadline)
         seconds = time.perf_counter() - started
     result = joint.result
     if out:
-        (table.write_atomic if shown == Shown.full else table.write_numbers)(out, result.rows)
-    return Several(
+        (table.write_atomic if shown == RowsShown.full else table.write_numbers)(out, result.rows)
+    return JointSummary(
         name=name,
         leader=leader,
         rows=len(table.ids),
@@ -214,6 +214,6 @@ def run_several(
     )
 
 
-def _rank(context: str, ids: Identifiers, row: int) -> bytes:
-    """Puts rows into an order that says nothing about how a party sorts its table; the hash stays here."""
+def _rank_row(context: str, ids: Identifiers, row: int) -> bytes:
+    """Puts rows into an order that reveals nothing about how a party sorts its table; the hash stays here."""
     return hashlib.sha256(f"securevfl-psi several\n{context}\n{ids[row]}".encode()).digest()

@@ -1,4 +1,4 @@
-"""Rows that differ in how an identifier is written alone: said, so that nobody loses them without knowing."""
+"""Rows that differ in how an identifier is written alone: reported, so that nobody loses them unnoticed."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def more_matches(a: Table, b: Table, rules: IdRules) -> list[str]:
     found: list[str] = []
     if len(a.ids) + len(b.ids) > _MOST:
         return found
-    common = len(_normal(a, rules) & _normal(b, rules))
+    common = len(_normalised_texts(a, rules) & _normalised_texts(b, rules))
     for name, option in _OPTIONS.items():
         if getattr(rules, name):
             continue
         wider = replace(rules, **{name: True})  # type: ignore[arg-type]
-        more = len(_normal(a, wider) & _normal(b, wider)) - common
+        more = len(_normalised_texts(a, wider) & _normalised_texts(b, wider)) - common
         if more > 0:
             found.append(f"{option} would find {format_count(more, 'more common row')}")
     return found
 
 
 def case_hint(table: Table, rules: IdRules) -> str:
-    """What a party can see of its own table: identifiers in both cases, which do not match what the peer writes in
-    another one; empty where there is nothing to say."""
+    """What a party can see in its table: identifiers in both cases, which do not match what the peer writes in
+    another one; empty if there are none."""
     if rules.casefold:
         return ""
     capital = small = 0
     looked = min(len(table.ids), _MOST)
     for row in range(looked):
-        text = "".join(table.fields(row))
+        text = "".join(table.row_fields(row))
         capital += text != text.lower()
         small += text != text.upper()
     if not capital or not small or capital == small:  # one case, or every identifier has both, as a name has
@@ -52,9 +52,9 @@ def case_hint(table: Table, rules: IdRules) -> str:
     )
 
 
-def _normal(table: Table, rules: IdRules) -> set[tuple[str, ...]]:
-    return {tuple(map(rules.apply, fields)) for fields in _fields(table)}
+def _normalised_texts(table: Table, rules: IdRules) -> set[tuple[str, ...]]:
+    return {tuple(map(rules.apply, fields)) for fields in _iter_fields(table)}
 
 
-def _fields(table: Table) -> Iterable[tuple[str, ...]]:
-    return (table.fields(row) for row in range(len(table.ids)))
+def _iter_fields(table: Table) -> Iterable[tuple[str, ...]]:
+    return (table.row_fields(row) for row in range(len(table.ids)))

@@ -1,4 +1,4 @@
-"""What a finished run tells its user: who learned what, what was moved, whether both agree."""
+"""The report on a finished run: who learned what, what was moved, whether both agree."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 
 from securevfl_psi.terms import Learns, Protocol, Role
 
-__all__ = ["Summary", "format_bytes", "format_count"]
+__all__ = ["RunSummary", "format_bytes", "format_count"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary:
+class RunSummary:
     """One party's view of a finished run.
 
     Attributes:
@@ -19,7 +19,7 @@ class Summary:
         role: this party's.
         protocol: which one was run.
         why: it was chosen, where that was left open.
-        learns: who was told.
+        learns: who learned the result.
         rows: identifiers of this party.
         dropped: rows of its table without one.
         announced: rows that the peer saw, with padding.
@@ -56,18 +56,18 @@ class Summary:
         """All fields as one JSON object."""
         return json.dumps(asdict(self) | {"seconds": round(self.seconds, 3)}, indent=2)
 
-    def title(self) -> str:
+    def format_title(self) -> str:
         """The result in one line."""
         if self.common is None:
             return f"Done; {self.name} is not told what is common"
         return f"{format_count(self.common, 'common row')} of {self.rows:,} here and {self.peer_rows:,} at {self.peer}"
 
-    def lines(self) -> list[tuple[str, str]]:
+    def format_lines(self) -> list[tuple[str, str]]:
         """Label and text of each line of the summary."""
-        checked = f"{self.peer} proved each of the common rows" if self.verified else _unverified(self)
+        checked = f"{self.peer} proved each of the common rows" if self.verified else _explain_unverified(self)
         return [
-            (f"{self.name} learned", self._learned(self.role == "receiver", self.peer, self.peer_rows)),
-            (f"{self.peer} learned", self._learned(self.role != "receiver", self.name, self.announced)),
+            (f"{self.name} learned", self._describe_learned(self.role == "receiver", self.peer, self.peer_rows)),
+            (f"{self.peer} learned", self._describe_learned(self.role != "receiver", self.name, self.announced)),
             ("verified", checked),
             *([("ran", f"{self.protocol}: {self.why}")] if self.why else []),
             ("moved", f"{format_bytes(self.sent)} sent, {format_bytes(self.received)} received"),
@@ -77,7 +77,7 @@ class Summary:
             *([("written", self.out)] if self.out else []),
         ]
 
-    def _learned(self, receiver: bool, other: str, size: int) -> str:
+    def _describe_learned(self, receiver: bool, other: str, size: int) -> str:
         told = receiver or self.learns == "both"
         # A receiver can blind each identifier by a scalar of its own, and recognise the answers.
         number = "how many rows are common, " + ("and which, if it deviated" if receiver else "not which")
@@ -96,7 +96,7 @@ class Summary:
         return f"that {other} sent {format_count(size, 'row')}; {texts[self.protocol]}"
 
 
-def _unverified(run: Summary) -> str:
+def _explain_unverified(run: RunSummary) -> str:
     if run.protocol in ("dh", "ot", "unsafe_salted_hash"):
         return "no: this party is not told what is common"
     return "no: this protocol gives the parties no common list of rows"

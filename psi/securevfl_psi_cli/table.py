@@ -91,7 +91,7 @@ class Table:
         numbers: list[int] = []
         absent: list[tuple[int, str]] = []
         for number, (place, found) in enumerate(read_columns(path, wanted, delimiter, max_bytes)):
-            if missing is not Missing.keep and (text := _missing(found, missing)) is not None:
+            if missing is not Missing.keep and (text := _find_missing(found, missing)) is not None:
                 absent.append((place, text))
                 continue
             if len(alone) + len(several) >= max_rows:
@@ -106,7 +106,7 @@ class Table:
             if missing is Missing.drop:
                 numbers.append(number)
         if absent and missing is Missing.refuse:
-            raise IdentifierError(_refusal(path, absent))
+            raise IdentifierError(_missing_message(path, absent))
         ids = alone or several
         if not ids:
             raise InputError(
@@ -125,24 +125,24 @@ class Table:
             max_bytes=max_bytes,
         )
 
-    def fields(self, row: int) -> tuple[str, ...]:
+    def row_fields(self, row: int) -> tuple[str, ...]:
         """The columns of one row that takes part."""
         one = self.ids[row]
         return (one,) if isinstance(one, str) else one
 
     def explain_error(self, error: IdentifierError, rules: IdRules) -> IdentifierError:
-        """An error about identifiers that are empty, too long or doubled, with the lines where they stand."""
-        found = self._wrong(rules)
+        """An error about identifiers that are empty, too long or doubled, with their lines."""
+        found = self._find_mistakes(rules)
         return IdentifierError(f"{self.path}: {found}") if found else error
 
-    def _wrong(self, rules: IdRules) -> str:
+    def _find_mistakes(self, rules: IdRules) -> str:
         """What is wrong with which lines; read again, as it is seldom needed."""
-        what = _noun(self.path)
+        what = _row_noun(self.path)
         first: dict[tuple[str, ...], int] = {}
         empty: list[int] = []
         long: list[int] = []
         doubled: list[str] = []
-        for line, parts in self._lines(rules):
+        for line, parts in self._iter_lines(rules):
             if "" in parts:
                 empty.append(line)
             elif sum(len(part.encode("utf-8", "replace")) for part in parts) > MAX_ID_BYTES:
@@ -152,9 +152,10 @@ class Table:
                 doubled.append(f"{shown} in {what}s {first[parts]} and {line}")
             first.setdefault(parts, line)
         if empty:
-            return f"the identifier is empty in {_lines(empty, what)}; give each row one or drop it"
+            return f"the identifier is empty in {_name_lines(empty, what)}; give each row one or drop it"
         if long:
-            return f"the identifier has more than {MAX_ID_BYTES} bytes in {_lines(long, what)}; is it the right column?"
+            where = _name_lines(long, what)
+            return f"the identifier has more than {MAX_ID_BYTES} bytes in {where}; is it the right column?"
         if doubled:
             more = f" and {len(doubled) - _EXAMPLES} more" if len(doubled) > _EXAMPLES else ""
             noun = "identifier is" if len(doubled) == 1 else "identifiers are"
@@ -164,7 +165,7 @@ class Table:
             )
         return ""
 
-    def _lines(self, rules: IdRules) -> Iterator[tuple[int, tuple[str, ...]]]:
+    def _iter_lines(self, rules: IdRules) -> Iterator[tuple[int, tuple[str, ...]]]:
         taking_part = set(self.numbers) if self.dropped else None
         rows = read_columns(self.path, self.columns, self.delimiter, self.max_bytes)
         for number, (line, fields) in enumerate(rows):
@@ -173,7 +174,7 @@ class Table:
 
     def write_numbers(self, out: Path, rows: np.ndarray) -> None:
         """Number and identifier of some rows, in that order; rows are counted from 0 after the header."""
-        found = ([self.numbers[row], *self.fields(row)] for row in rows.tolist())
+        found = ([self.numbers[row], *self.row_fields(row)] for row in rows.tolist())
         write_csv(out, ["row", *self.columns], found, self.delimiter)
 
     def write_atomic(self, out: Path, rows: np.ndarray) -> None:
@@ -182,7 +183,7 @@ class Table:
         Raises:
             InputError: the file was changed in the meantime.
         """
-        wanted = {self.numbers[row]: self.fields(row) for row in rows.tolist()}
+        wanted = {self.numbers[row]: self.row_fields(row) for row in rows.tolist()}
         kept: dict[int, list[str]] = {}
         rest = read_rows(self.path, self.delimiter, self.max_bytes)
         _, header = next(rest, (0, [""]))
@@ -198,8 +199,8 @@ class Table:
         write_csv(out, header, (kept[self.numbers[row]] for row in rows.tolist()), self.delimiter)
 
 
-def _missing(parts: Sequence[str], missing: Missing) -> str | None:
-    """The first part that stands for nothing. An empty one is refused later, with those that are empty once they are
+def _find_missing(parts: Sequence[str], missing: Missing) -> str | None:
+    """The first part that means a missing value. An empty one is refused later, with those that are empty once they are
     normalised."""
     for part in parts:
         text = part.strip() if part.isascii() else _PLAIN.apply(part)
@@ -211,20 +212,20 @@ def _missing(parts: Sequence[str], missing: Missing) -> str | None:
 _PLAIN = IdRules()
 
 
-def _refusal(path: Path, absent: Sequence[tuple[int, str]]) -> str:
-    where = _lines([line for line, _ in absent], _noun(path))
+def _missing_message(path: Path, absent: Sequence[tuple[int, str]]) -> str:
+    where = _name_lines([line for line, _ in absent], _row_noun(path))
     texts = ", ".join(repr(text) for text in sorted({text for _, text in absent}))
     return (
-        f"{path}: the identifier is missing ({texts}) in {where}; correct or drop these rows, or say --missing drop, "
+        f"{path}: the identifier is missing ({texts}) in {where}; correct or drop these rows, or use --missing drop, "
         "which leaves them out, or --missing keep, if that is somebody's identifier"
     )
 
 
-def _noun(path: Path) -> str:
+def _row_noun(path: Path) -> str:
     return "row" if is_parquet(path) else "line"
 
 
-def _lines(numbers: Sequence[int], what: str) -> str:
+def _name_lines(numbers: Sequence[int], what: str) -> str:
     if len(numbers) == 1:
         return f"{what} {numbers[0]}"
     more = f" and {len(numbers) - _EXAMPLES} more" if len(numbers) > _EXAMPLES else ""

@@ -56,7 +56,7 @@ def read_columns(
         Each row's place, and its fields in the order of `columns`.
 
     Raises:
-        InputError: it cannot be read, is empty, is not what its name says, is above a limit, or lacks a column.
+        InputError: it cannot be read, is empty, does not match its name, is above a limit, or lacks a column.
     """
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise InputError(f"delimiter {delimiter!r}; one character is possible, for example ';'")
@@ -87,7 +87,7 @@ def read_rows(
         The place (of Parquet's header -1) and the fields.
 
     Raises:
-        InputError: it cannot be read, is not what its name says, or is above a limit.
+        InputError: it cannot be read, does not match its name, or is above a limit.
     """
     try:
         yield from (_read_parquet(path, most, columns) if is_parquet(path) else _read_csv(path, delimiter, most))
@@ -107,7 +107,7 @@ def find_column(path: Path, header: Sequence[str], column: str, delimiter: str) 
         return list(header).index(column)
     other = next((mark for mark in ";\t|," if mark != delimiter and mark in header[0]), None) if header else None
     if len(header) == 1 and other is not None:
-        raise InputError(f"{path} has one column, {header[0]!r}; say --delimiter {other!r} if that separates fields")
+        raise InputError(f"{path} has one column, {header[0]!r}; use --delimiter {other!r} if that separates fields")
     near = difflib.get_close_matches(column, header, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     more = ", …" if len(header) > _NAMED else ""

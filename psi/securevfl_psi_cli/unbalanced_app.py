@@ -24,11 +24,11 @@ from securevfl_psi_cli.options import (
     MostBytes,
     Numeric,
     Out,
-    Shown,
+    RowsShown,
     Squeeze,
 )
 from securevfl_psi_cli.party import Watch
-from securevfl_psi_cli.reporting import report_errors, show
+from securevfl_psi_cli.reporting import print_summary, report_errors
 from securevfl_psi_cli.several import parse_named
 from securevfl_psi_cli.summary import format_bytes, format_count
 from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
@@ -60,12 +60,12 @@ def publish_command(
 ) -> None:
     """Make the filter of a large table once, for many small clients; 'answer' serves it."""
     with report_errors(Watch()):
-        rules = _rules(form, no_strip, casefold, squeeze, numeric, column)
+        rules = _make_rules(form, no_strip, casefold, squeeze, numeric, column)
         read = Table.read(table, column, delimiter, missing=missing, max_rows=ONE_SESSION, max_bytes=max_bytes)
         made = publish_filter(
             read, rules, name=name, hours=hours, most=max_queries, bits=bits, filter_to=filter_to, state_to=state
         )
-        show(
+        print_summary(
             f"A filter of {format_count(len(made.hashes.values), 'identifier')}, for {hours:g} hours",
             [
                 (
@@ -105,7 +105,9 @@ def answer_command(
             deadline=deadline,
             say=lambda text: err.print(text, markup=False, highlight=False, soft_wrap=True),
         )
-        show("Done", [(name, f"asked {format_count(number, 'identifier')}") for name, number in sorted(asked.items())])
+        print_summary(
+            "Done", [(name, f"asked {format_count(number, 'identifier')}") for name, number in sorted(asked.items())]
+        )
 
 
 def ask_command(
@@ -131,12 +133,12 @@ def ask_command(
     timeout: Seconds = 60.0,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the whole run.")] = 600.0,
     out: Out = None,
-    rows: Annotated[Shown, typer.Option(help="Row numbers and identifiers, or whole rows.")] = Shown.numbers,
+    rows: Annotated[RowsShown, typer.Option(help="Row numbers and identifiers, or whole rows.")] = RowsShown.numbers,
     json: Json = False,
 ) -> None:
     """Ask a server with a large set, that 'answer's, which of this small table's identifiers it has."""
     with report_errors(Watch()):
-        rules = _rules(form, no_strip, casefold, squeeze, numeric, column)
+        rules = _make_rules(form, no_strip, casefold, squeeze, numeric, column)
         read = Table.read(table, column, delimiter, missing=missing, max_rows=ONE_SESSION, max_bytes=max_bytes)
         found = ask_server(
             read,
@@ -156,10 +158,10 @@ def ask_command(
         if json:
             typer.echo(found.as_json())
         else:
-            show(found.title(), found.lines())
+            print_summary(found.format_title(), found.format_lines())
 
 
-def _rules(form: Form, no_strip: bool, casefold: bool, squeeze: bool, numeric: bool, column: list[str]) -> IdRules:
+def _make_rules(form: Form, no_strip: bool, casefold: bool, squeeze: bool, numeric: bool, column: list[str]) -> IdRules:
     return IdRules(
         form=form.value,
         strip=not no_strip,

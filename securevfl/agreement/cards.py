@@ -137,7 +137,7 @@ def _read_certificate(text: str) -> Certificate:
         raise InputError("no base64 that can be read") from None
     if base64.b64encode(der).decode("ascii") != text:
         raise InputError("base64 in a non-canonical form")
-    return Certificate.of(der)
+    return Certificate.from_der(der)
 
 
 class PartyCard(Config):

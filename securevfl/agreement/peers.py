@@ -23,7 +23,7 @@ def identity_of(own: PartyFile) -> Identity:
     Raises:
         InputError: they cannot be used, or name another party.
     """
-    found = Identity.load(own.resolve_path(own.keys.certificate), own.resolve_path(own.keys.key)).newest()
+    found = Identity.load(own.resolve_path(own.keys.certificate), own.resolve_path(own.keys.key)).find_newest()
     if found.name != own.party:
         raise InputError(f"{found.certificate_file} names {found.name!r}; {own.path} is the file of {own.party!r}")
     return found

@@ -167,8 +167,8 @@ class Proposal(Config, dict=True):
         if self.serving is not None and len(self.owner_names) > 1:
             found.append(
                 f"serving lets {', '.join(self.serving.asks)} request scores, but a model of several label owners "
-                f"({', '.join(self.owner_names)}) cannot be served yet: leave serving (--asks) out; each owner scores its "
-                "own rows during training"
+                f"({', '.join(self.owner_names)}) cannot be served yet: leave serving (--asks) out; each owner scores "
+                "its own rows during training"
             )
         if self.serving is not None and self.link is not None and self.link.needs_coordinator():
             found.append(

@@ -60,10 +60,10 @@ async def drive_scripts(site: PartyContext, joint: Joint) -> None:
 
 
 async def _write_frames(link: Link, joint: Joint, news: _Wakeup) -> None:
-    script: Outgoing = joint.sending(link.peer)
+    script: Outgoing = joint.send_script(link.peer)
     for frame in script:
         if frame is None:
-            await (asyncio.sleep(0) if joint.busy(link.peer) else news.wait())
+            await (asyncio.sleep(0) if joint.is_busy(link.peer) else news.wait())
             continue
         way = find_crossing(frame.kind, joint.protocol_with(link.peer))
         payload = np.frombuffer(frame.payload, dtype=np.uint8)
@@ -75,7 +75,7 @@ async def _write_frames(link: Link, joint: Joint, news: _Wakeup) -> None:
 
 
 async def _read_frames(link: Link, joint: Joint, news: _Wakeup) -> None:
-    script: Incoming = joint.receiving(link.peer)
+    script: Incoming = joint.receive_script(link.peer)
     try:
         due = next(script, None)
         while True:

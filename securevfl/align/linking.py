@@ -191,7 +191,7 @@ async def _agree_keys(site: PartyContext, tag: str) -> dict[str, bytes]:
     for peer in peers:
         message = await site.links[peer].receive(Kind.PUBLIC_KEY, _KEY, "key")
         try:
-            found[peer] = made[peer].seeds({peer: read_byte_array(message, "key", (32,), peer).tobytes()})[peer]
+            found[peer] = made[peer].derive_seeds({peer: read_byte_array(message, "key", (32,), peer).tobytes()})[peer]
         except MalformedError as error:
             raise ProtocolError(str(error)) from None
     return found

@@ -84,7 +84,7 @@ def shared_order(ids: Sequence[str], rows: Iterable[int] | np.ndarray, seed: int
     column = ids if isinstance(ids, psi.Identifiers) else psi.Identifiers.of_texts(ids)
     first = np.empty(len(numbers), dtype=np.uint64)
     for start in range(0, len(numbers), _PART):
-        for places, matrix in column.matrices(numbers[start : start + _PART]):
+        for places, matrix in column.iter_matrices(numbers[start : start + _PART]):
             raw, length = matrix.tobytes(), matrix.shape[1]
             hashed = b"".join(
                 hashlib.sha256(prefix + raw[at : at + length]).digest()[:8] for at in range(0, len(raw), length)

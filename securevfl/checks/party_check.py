@@ -105,9 +105,9 @@ def _check_keys(own: PartyFile, now: Callable[[], datetime]) -> tuple[list[str],
     except InputError as error:
         found.append(f"keys.signing: {error}")
     try:
-        shown = Identity.load(own.resolve_path(own.keys.certificate), own.resolve_path(own.keys.key), now=now).newest(
-            now=now
-        )
+        shown = Identity.load(
+            own.resolve_path(own.keys.certificate), own.resolve_path(own.keys.key), now=now
+        ).find_newest(now=now)
     except InputError as error:
         found.append(f"keys.certificate: {error}")
     else:

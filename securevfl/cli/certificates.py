@@ -79,7 +79,7 @@ def rotate_command(
     accept it.
     """
     from securevfl_net.identity.files import read_bounded
-    from securevfl_net.identity.folder import rotate
+    from securevfl_net.identity.folder import rotate_certificate
 
     from securevfl.ledger import read_private_key
 
@@ -89,7 +89,7 @@ def rotate_command(
     if signing_key is not None and agreement is not None:
         signer = read_private_key(signing_key)
         digest = hashlib.sha256(read_bounded(agreement, 16 << 20, "an agreement")).digest()
-    made = rotate(name, folder, days=days, kind=kind, signer=signer, agreement=digest)
+    made = rotate_certificate(name, folder, days=days, kind=kind, signer=signer, agreement=digest)
     if made.certificate is None:
         _say(
             f"{made.file.with_suffix('.csr')} is the request to the authority that issued the current "
@@ -140,11 +140,11 @@ def revoke_command(
 ) -> None:
     """Sign the authority's next revocation list, ca.crl, with one more certificate."""
     from securevfl_net.identity.certificate import format_time
-    from securevfl_net.identity.folder import revoke
+    from securevfl_net.identity.folder import revoke_certificate
 
-    found = revoke(folder, certificate, days=days)
+    found = revoke_certificate(folder, certificate, days=days)
     _say(
-        f"{folder / 'ca.crl'} is list {found.number}: {len(found.revoked)} revoked, the next one due "
+        f"{folder / 'ca.crl'} is list {found.number}: {len(found.revocation_times)} revoked, the next one due "
         f"{format_time(found.due)}. Give it to all parties now."
     )
 
@@ -178,7 +178,7 @@ def _read_content(file: Path) -> list[str]:
         signed = "rightly" if asked.is_signature_valid else "WRONGLY"
         return [f"request for {', '.join(names) or 'nobody'}, {signed} signed"]
     if file.suffix == ".endorsement":
-        found = Endorsement.read(read_bounded(file, 32 << 10, "an endorsement"))
+        found = Endorsement.parse_payload(read_bounded(file, 32 << 10, "an endorsement"))
         head = (
             f"endorsement {found.counter} of {found.party} for the agreement {found.agreement.hex()}, not checked here"
         )

@@ -64,7 +64,7 @@ def relay_command(
         idle=idle,
     )
     known = Tokens.read(tokens)
-    server = RelayServer(Listen(Address.parse(listen)).open(), known, limits, _log)
+    server = RelayServer(Listen(Address.parse(listen)).open_sockets(), known, limits, _log)
     asyncio.run(_serve(server))
 
 

@@ -12,7 +12,7 @@ from inspect import signature
 from typing import get_type_hints
 
 import numpy as np
-from securevfl_net.fields import Accepts, accepts, format_value, suggest_nearest
+from securevfl_net.fields import Accepts, compile_annotation, format_value, suggest_nearest
 
 from securevfl.data.images import cifar10_parties, fashion_mnist, mnist
 from securevfl.data.overlap import Validation, hold_out, limited_overlap
@@ -218,7 +218,7 @@ def find_mistakes(name: object, options: Mapping[str, object], where: str = "dat
     ]
     for option, accept in accepted.items():
         if option in options:
-            accept.take(options[option], f"{where}.{option}", found, plain=True)
+            accept.convert_value(options[option], f"{where}.{option}", found, plain=True)
     return found
 
 
@@ -226,7 +226,10 @@ def find_mistakes(name: object, options: Mapping[str, object], where: str = "dat
 def _accepted_options(name: str) -> dict[str, Accepts]:
     """Return option → accepted values, from the function's signature."""
     hints = get_type_hints(_REGISTRY[name])
-    return {option: accepts(hints[option], lambda kinds: None) for option in signature(_REGISTRY[name]).parameters}
+    return {
+        option: compile_annotation(hints[option], lambda kinds: None)
+        for option in signature(_REGISTRY[name]).parameters
+    }
 
 
 def load(name: str, **options: object) -> Parties:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from securevfl_net.durable import locked, make_folder
+from securevfl_net.durable import lock_folder, make_folder
 
 from securevfl.data import Parties
 from securevfl.errors import InputError
@@ -152,7 +152,7 @@ def _open_study(folder: Path | None, pool: str) -> Iterator[Path | None]:
     """Where journal and tables are, locked: the folder, a temporary one for workers, or nowhere."""
     if folder is not None:
         make_folder(folder)
-        with locked(folder, "wait for it to end, or give another folder"):
+        with lock_folder(folder, "wait for it to end, or give another folder"):
             yield folder
     elif pool:
         with tempfile.TemporaryDirectory(prefix="securevfl-search-") as made:

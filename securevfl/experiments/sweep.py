@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import msgspec
-from securevfl_net.durable import locked, make_folder, write_atomic
+from securevfl_net.durable import lock_folder, make_folder, write_atomic
 
 from securevfl.data import Parties
 from securevfl.errors import InputError, PolicyError, SecureVFLError
@@ -66,7 +66,7 @@ def run_sweep(
     target = Path(folder)
     parties = sweep.parties if parties is None else parties
     make_folder(target)
-    with locked(target, "wait for it to end, or give another folder"):
+    with lock_folder(target, "wait for it to end, or give another folder"):
         finished = FinishedCells(target / "cells.jsonl")
         errors: dict[str, CellError] = {}
         missing = finished.find_missing(sweep.cells)

@@ -118,7 +118,7 @@ class StoredAttempts(Attempts):
     @property
     def known_incarnations(self) -> dict[str, Incarnation]:
         """Peer → the newest incarnation of it that was seen."""
-        return {peer: Incarnation.read(text) for peer, text in self._state.known_incarnations.items()}
+        return {peer: Incarnation.from_text(text) for peer, text in self._state.known_incarnations.items()}
 
     def store_incarnation(self, peer: str, incarnation: Incarnation) -> None:
         self._state.store_incarnation(peer, str(incarnation))

@@ -42,12 +42,12 @@ async def renew_certificates(row: CertificateSeries, mesh: Renewable, news: RunE
     while True:
         await asyncio.sleep(look)
         try:
-            found = row.next()
+            found = row.find_next()
             if found is None or not all(link.connected for link in mesh.link_states().values()):
                 continue
             newest, endorsement = found
             mesh.renew_certificate(endorsement)
-            row.use(newest)
+            row.record_use(newest)
         except (InputError, OSError) as error:
             news.report_event("rotated", f"the new certificate cannot be used: {error}")
             continue

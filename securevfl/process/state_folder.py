@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from securevfl_net.durable import locked, make_folder, write_atomic
+from securevfl_net.durable import lock_folder, make_folder, write_atomic
 
 from securevfl.align import Alignment
 from securevfl.errors import InputError
@@ -109,7 +109,7 @@ class StateFolder:
         """
         place = Path(path)
         make_folder(place, private=True)
-        with locked(place, _BUSY):
+        with lock_folder(place, _BUSY):
             folder = cls(place, party, agreement)
             folder._claim_folder()
             yield folder

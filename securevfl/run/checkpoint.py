@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from securevfl_net.durable import locked, make_folder
+from securevfl_net.durable import lock_folder, make_folder
 
 from securevfl.errors import InputError
 from securevfl.party_context import Keeper
@@ -275,5 +275,5 @@ def lock_keepers(
         InputError: another process keeps its checkpoints there; or see `keepers`.
     """
     make_folder(folder, private=True)
-    with locked(folder, "a run keeps its checkpoints there; wait for it to end, or give another folder"):
+    with lock_folder(folder, "a run keeps its checkpoints there; wait for it to end, or give another folder"):
         yield make_keepers(folder, parties, job, data=data)

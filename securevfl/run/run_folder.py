@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
-from securevfl_net.durable import InUse, locked, make_folder
+from securevfl_net.durable import InUse, lock_folder, make_folder
 
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.run.result import Result
@@ -129,7 +129,7 @@ def _prepare_folder(held: ExitStack, path: Path, *, overwrite: bool, numbered: b
             trying.callback(_remove_empty, [new for new in (place, *place.parents) if not new.exists()])
             make_folder(place)
             try:
-                trying.enter_context(locked(place, _CURE))
+                trying.enter_context(lock_folder(place, _CURE))
             except InUse:
                 if numbered:
                     continue

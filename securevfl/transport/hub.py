@@ -55,7 +55,7 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
         self._meshes: dict[str, MemoryMesh] = {}
         given = incarnations or {}
         for name in self.names:
-            self._meshes[name] = MemoryMesh(self, name, given.get(name) or Incarnation.after(0))
+            self._meshes[name] = MemoryMesh(self, name, given.get(name) or Incarnation.start_after(0))
         for one, other in self._iter_pairs():
             self.connect(one, other)
 
@@ -138,7 +138,9 @@ class MemoryHub(Mapping[str, "MemoryMesh"]):
         before = self._meshes[name]
         if before.alive:
             raise InputError(f"{name!r} runs already; let it crash or close first")
-        mesh = self._meshes[name] = MemoryMesh(self, name, incarnation or Incarnation.after(before.incarnation.count))
+        mesh = self._meshes[name] = MemoryMesh(
+            self, name, incarnation or Incarnation.start_after(before.incarnation.count)
+        )
         for peer in mesh.peers:
             self.connect(name, peer)
         return mesh

@@ -129,7 +129,7 @@ class NetworkChannel:
             bulk.body = part
             bulk.size = sum(map(len, part))
             self._at_gate += bulk.size + OVERHEAD
-            outbox.put(bulk)
+            outbox.put_bulk(bulk)
         self._mesh.wake_writer()
 
     async def receive(self) -> tuple[Message, int]:

@@ -63,7 +63,7 @@ class NetworkMesh:
     ) -> None:
         self.me = settings.me
         self.peers = tuple(settings.peers)
-        self.incarnation = Incarnation.read(settings.incarnation)
+        self.incarnation = Incarnation.from_text(settings.incarnation)
         self.listening: tuple[Address, ...] = ()
         self.outbox = Outbox()
         self._gate, self._sock, self._book = gate, sock, book
@@ -134,7 +134,7 @@ class NetworkMesh:
             known={peer: str(one) for peer, one in (known or {}).items()},
             certificate=str(identity.certificate_file.absolute()),
             key=str(identity.key_file.absolute()),
-            book=BookSettings.of(book),
+            book=BookSettings.from_book(book),
             listen=list(listen),
             routes=dict(routes or {}),
             limits=asdict(limits),
@@ -243,7 +243,7 @@ class NetworkMesh:
 
     def link_states(self) -> Mapping[str, LinkState]:
         """See `Mesh.link_states`."""
-        return {peer: self._standing.of(index) for index, peer in enumerate(self.peers)}
+        return {peer: self._standing.get_link(index) for index, peer in enumerate(self.peers)}
 
     # --- more than `Mesh`
 
@@ -254,7 +254,7 @@ class NetworkMesh:
         misses the endorsement.
 
         Args:
-            endorsement: as `Endorsement.signed` makes it; empty where an authority vouches.
+            endorsement: as `Endorsement.to_signed_bytes` makes it; empty where an authority vouches.
         """
         self._require_gate()
         if endorsement:
@@ -396,7 +396,7 @@ class NetworkMesh:
         match kind:
             case Frames.UP:
                 text, fingerprint = _PAIR.decode(body)
-                self._standing.incarnations[peer] = incarnation = Incarnation.read(text)
+                self._standing.incarnations[peer] = incarnation = Incarnation.from_text(text)
                 if fingerprint:
                     self._book.record_use(peer, fingerprint)
                 self._add_event(Connected(peer, incarnation, bool(count)))
@@ -432,7 +432,7 @@ class NetworkMesh:
 
     def _take_endorsement(self, peer: str, payload: bytes) -> None:
         try:
-            found = self._book.endorse(payload, sender=peer)
+            found = self._book.accept_endorsement(payload, sender=peer)
         except IdentityRefusal as refusal:
             self._add_event(ConnectionRefused(peer, refusal.code, refusal.words))
             return

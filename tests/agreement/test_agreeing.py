@@ -376,7 +376,7 @@ def test_the_agreement_alone_tells_who_the_peers_are(made: Proposal, bank: Compa
     own, agreement = read_party_file(bank.file), Agreement(made)
     assert row_of(agreement, own).shown == identity_of(own)
     book = peer_book(agreement, own, now=lambda: datetime.now(UTC))
-    assert book.accepts(made.card_of("shop").tls_certificates[0].der) == "shop"
+    assert book.identify_peer(made.card_of("shop").tls_certificates[0].der) == "shop"
     with pytest.raises(InputError, match=r"gives no way to reach shop: add \[peer.shop\]"):
         require_peers(agreement, own)
     bank.sections = '[peer.shop]\ndial = "shop:1"\n[peer.else]\ndial = "else:1"\n'
@@ -401,7 +401,7 @@ def test_a_party_known_by_its_authority(shop: Company, bank: Company) -> None:
         peer_book(Agreement(made), read_party_file(bank.file))
     bank.sections = f'[peer.shop]\ndial = "shop:1"\ncrl = "{ca.crl}"\n'
     book = peer_book(Agreement(made), read_party_file(bank.file), now=lambda: datetime.now(UTC))
-    assert book.accepts(issued.certificate.der) == "shop"
+    assert book.identify_peer(issued.certificate.der) == "shop"
     key = Key.generate()
     (shop.folder / "certs/ca.crt").write_bytes(make_authority("ca", key, NOW).pem)
     with pytest.raises(InputError, match="did not issue"):

@@ -103,12 +103,12 @@ def test_identifiers_that_double_once_normalised_are_the_users_mistake() -> None
 
 def test_a_party_with_other_rows_than_it_says_is_found_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose rows are shifted by one: the intersection looks right, its receipt is not."""
-    original = psi.DHServer.rows
+    original = psi.DHServer.find_proven_rows
 
     def shifted(self: psi.DHServer, proofs: np.ndarray) -> np.ndarray:
         return np.roll(original(self, proofs), 1)
 
-    monkeypatch.setattr(psi.DHServer, "rows", shifted)
+    monkeypatch.setattr(psi.DHServer, "find_proven_rows", shifted)
     with pytest.raises(
         sv.AlignmentError, match="do not have the same common rows in the same order; nothing was trained"
     ):
@@ -117,9 +117,12 @@ def test_a_party_with_other_rows_than_it_says_is_found_by_all(monkeypatch: pytes
 
 def test_a_lost_match_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A party drops the last common row: receipts, or the lists that are compared, differ."""
-    for kind, passive in ((psi.DHServer, 1), (psi.multiparty.Party, 2)):
-        original = kind.rows
-        monkeypatch.setattr(kind, "rows", lambda *given, original=original: original(*given)[:-1])
+    for kind, name, passive in (
+        (psi.DHServer, "find_proven_rows", 1),
+        (psi.multiparty.Follower, "find_common_rows", 2),
+    ):
+        original = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda *given, original=original: original(*given)[:-1])
         with pytest.raises(sv.AlignmentError):
             align_parties(make_parties(passive=passive), JOB)
 
@@ -230,13 +233,13 @@ def test_a_book_that_repeats_the_table_is_the_users_mistake() -> None:
 
 def test_labelled_rows_in_another_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The passive party shifts the labelled rows only: labels would go to other people."""
-    original = psi.DHServer.rows
+    original = psi.DHServer.find_proven_rows
 
     def shifted(self: psi.DHServer, proofs: np.ndarray) -> np.ndarray:
         rows = original(self, proofs)
         return np.concatenate([rows[:12], np.roll(rows[12:], 1)])
 
-    monkeypatch.setattr(psi.DHServer, "rows", shifted)
+    monkeypatch.setattr(psi.DHServer, "find_proven_rows", shifted)
     with pytest.raises(sv.AlignmentError, match="nothing was trained"):
         align_parties(_with_book(), JOB)
 
@@ -404,7 +407,7 @@ def test_the_smaller_set_asks_where_both_learn_the_same() -> None:
 
 def test_a_leader_cannot_tell_two_parties_two_things(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each finds rows that it has, as many as the other: only the comparison between the two shows it."""
-    original = psi.multiparty.Leader.announce
+    original = psi.multiparty.Leader.announce_rows
 
     def drops(self: psi.multiparty.Leader, name: str) -> Iterator[np.ndarray]:
         assert self._rows is not None
@@ -417,7 +420,7 @@ def test_a_leader_cannot_tell_two_parties_two_things(monkeypatch: pytest.MonkeyP
     def count(array: np.ndarray) -> np.ndarray:
         return np.frombuffer((int.from_bytes(array.tobytes(), "big") - 1).to_bytes(8, "big"), dtype=np.uint8)
 
-    monkeypatch.setattr(psi.multiparty.Leader, "announce", drops)
+    monkeypatch.setattr(psi.multiparty.Leader, "announce_rows", drops)
     _lying(monkeypatch, "bank", "psi/common", count)
     # The leader itself says nothing: what is left is what the two passive parties find.
     monkeypatch.setattr("securevfl_psi.cpace.Comparison.require_equal", _only_between_passive(Comparison.require_equal))
@@ -484,14 +487,14 @@ def test_waiting_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A party that is asked faster than it answers stops reading: its memory does not grow with the peer's set."""
     monkeypatch.setattr("securevfl_psi.chunks.CHUNK", 4)
     most = 0
-    original = ChunkQueue.add
+    original = ChunkQueue.add_chunk
 
     def add(self: ChunkQueue, points: np.ndarray) -> None:
         nonlocal most
         original(self, points)
         most = max(most, len(self))
 
-    monkeypatch.setattr(ChunkQueue, "add", add)
+    monkeypatch.setattr(ChunkQueue, "add_chunk", add)
     monkeypatch.setattr("securevfl.run.in_memory.MemoryHub", lambda names, **_: MemoryHub(names, window=1 << 30))
     ids = [f"i{n:04d}" for n in range(400)]
     align_parties(sv.Parties.of(_table("a", ids, label=True), _table("b", ids)), JOB)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import securevfl_psi as psi
-from securevfl_psi.salted_hash import reverse
+from securevfl_psi.salted_hash import reverse_digests
 from support.agreement_parties import proposal
 from support.helpers import make_parties
 
@@ -103,7 +103,7 @@ def test_salted_hashes_show_whole_sets_and_every_page_says_leak() -> None:
         patch.setattr("securevfl_psi.salted_hash.salted_digests", salted)
         align_parties(people, job)
     guesses = sorted({*people["shop1"].ids, *people["bank"].ids, "nobody"})
-    assert set(reverse(np.concatenate(taken), salts[0], guesses).values()) == set(people["shop1"].ids)
+    assert set(reverse_digests(np.concatenate(taken), salts[0], guesses).values()) == set(people["shop1"].ids)
     (finding,) = job.align.findings(["shop1"], "bank")
     assert (finding.party, finding.about, finding.severity) == ("bank", "shop1", "leak")
     made = proposal(align=job.align)

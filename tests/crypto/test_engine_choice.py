@@ -256,13 +256,13 @@ def test_parties_on_different_paths_find_the_same_rows(one: str, other: str) -> 
     session = Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag="v1")
     client = DHClient(mine, session, by=choose_engine(one))
     server = DHServer(theirs, session, by=choose_engine(other))
-    for points in client.chunks():
-        server.take(points)
-        client.take_answers(server.answer())
-    for tokens in server.chunks():
+    for points in client.blind_set():
+        server.take_chunk(points)
+        client.take_answers(server.answer_chunk())
+    for tokens in server.token_chunks():
         client.take_tokens(tokens)
-    found = client.finish()
-    rows = server.rows(client.outputs.proofs(found))
+    found = client.find_common_rows()
+    rows = server.find_proven_rows(client.outputs.prove_rows(found))
     assert [mine[row] for row in found] == [f"id {k}" for k in range(0, 60, 6)]
     assert [theirs[row] for row in rows] == [f"id {k}" for k in range(0, 60, 6)]
 

@@ -244,7 +244,7 @@ def _frames() -> list[bytes]:
 def _hello() -> tuple[list[bytes], Callable[[bytes], object]]:
     bank = psi.Terms(name="bank", peer="shop", role="receiver")
     shop = psi.Terms(name="shop", peer="bank", role="sender")
-    return [shop.hello(100)], bank.agree
+    return [shop.encode_hello(100)], bank.accept_hello
 
 
 def _greeting() -> tuple[list[bytes], Callable[[bytes], object]]:
@@ -256,13 +256,13 @@ def _greeting() -> tuple[list[bytes], Callable[[bytes], object]]:
 
 def _points() -> tuple[list[bytes], Callable[[bytes], object]]:
     session = psi.Session(names=("a", "b"), nonce=bytes(16), rules_tag="x")
-    data = np.concatenate(list(psi.DHClient([f"i{i}" for i in range(30)], session).chunks())).tobytes()
+    data = np.concatenate(list(psi.DHClient([f"i{i}" for i in range(30)], session).blind_set())).tobytes()
 
     def decode(raw: bytes) -> object:
         rows = np.frombuffer(raw[: len(raw) // 32 * 32], np.uint8).reshape(-1, 32)
         server = psi.DHServer(["a", "b"], session)
-        server.take(rows)
-        return server.answer()
+        server.take_chunk(rows)
+        return server.answer_chunk()
 
     return [data], decode
 
@@ -312,7 +312,7 @@ def _served() -> tuple[list[bytes], Callable[[bytes], object]]:
 
 def _publication() -> tuple[list[bytes], Callable[[bytes], object]]:
     session = lambda nonce: psi.Session(names=("a", "b"), nonce=nonce, rules_tag="r")  # noqa: E731
-    making = Publication.of(psi.Identifiers.of_texts(["x", "y", "z"]), session, None)
+    making = Publication.publish_stepwise(psi.Identifiers.of_texts(["x", "y", "z"]), session, None)
     try:
         while True:
             next(making)

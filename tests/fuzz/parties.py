@@ -67,11 +67,11 @@ class _Verifier:
 def endorsements() -> Made:
     """The endorsement of a new certificate, from the network."""
     der = self_signed("shop", Key.generate(), _NOW).der
-    content = Endorsement("shop", 2, AGREEMENT, Certificate.of(der))._content() + bytes(64)
+    content = Endorsement("shop", 2, AGREEMENT, Certificate.from_der(der))._signed_content() + bytes(64)
 
     def decode(data: bytes) -> object:
-        found = Endorsement.read(data)
-        Endorsement.check(data, _Verifier())
+        found = Endorsement.parse_payload(data)
+        Endorsement.check_payload(data, _Verifier())
         return found
 
     return [content], decode
@@ -85,7 +85,7 @@ def verdicts() -> Made:
         shake._tls = io.BytesIO(data)  # type: ignore[assignment]
         shake._book = SimpleNamespace(now=lambda: _NOW)  # type: ignore[assignment]
         shake._expected = "shop"
-        hearing = shake._hear()
+        hearing = shake._receive_verdict()
         try:
             next(hearing)
         except StopIteration as found:
@@ -94,8 +94,8 @@ def verdicts() -> Made:
             return found.value
         raise AssertionError("it waits though all bytes are there")
 
-    ready = struct.pack(Handshake._hear.__globals__["_HEAD"].format, 1, 1_750_000_000_000)
-    refused = struct.pack(Handshake._hear.__globals__["_HEAD"].format, 2, 1_750_000_000_000)
+    ready = struct.pack(Handshake._receive_verdict.__globals__["_HEAD"].format, 1, 1_750_000_000_000)
+    refused = struct.pack(Handshake._receive_verdict.__globals__["_HEAD"].format, 2, 1_750_000_000_000)
     return [ready, refused + b"\x07revoked\x05words"], decode
 
 
@@ -105,7 +105,7 @@ def proxies() -> Made:
     good = b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n"
 
     def decode(data: bytes) -> object:
-        proxy._check(data)
+        proxy._check_answer(data)
         return data
 
     return [good], decode

@@ -10,9 +10,9 @@ import msgspec
 from fuzz.mutators import blind
 from net.session.ends import AGREEMENT, incarnation, view
 from securevfl_net.session import Event, Refused, SessionEnd, SessionLimits
-from securevfl_net.session.frames import FrameKind, Position, blocked_frame, data_head, frame, refuse_frame
+from securevfl_net.session.frames import FrameKind, Position, blocked_frame, data_head, encode_frame, refuse_frame
 from securevfl_net.session.hello import Hello, hello_frame, read_hello
-from securevfl_net.session.refusal import Refusal
+from securevfl_net.session.refusal import SessionRefusal
 
 from securevfl.errors import WireError
 
@@ -26,9 +26,9 @@ _ID = bytes(16)
 def _end(first: bool) -> SessionEnd:
     me, peer = ("bank", "shop") if first else ("shop", "bank")
     end = SessionEnd(me, peer, agreement=AGREEMENT, own=incarnation(2, me), limits=_LIMITS)
-    end.begin(view(1))
-    end.open()
-    end.send(memoryview(b"abc"), first_total=3, step="out")
+    end.begin_view(view(1))
+    end.open_view()
+    end.send_part(memoryview(b"abc"), first_total=3, step="out")
     return end
 
 
@@ -52,43 +52,43 @@ def _opening(first: bool) -> bytes:
         allowed=1 << 18,
     )
     position = Position(_TAG, 0, 1 << 18)
-    return hello_frame(hello) + (b"" if first else frame(FrameKind.ACCEPT, _ID + position.pack()))
+    return hello_frame(hello) + (b"" if first else encode_frame(FrameKind.ACCEPT, _ID + position.pack()))
 
 
 def _said() -> bytes:
     return (
-        frame(FrameKind.PING, b"beat")
-        + frame(FrameKind.NOTE, b"note" * 20)
+        encode_frame(FrameKind.PING, b"beat")
+        + encode_frame(FrameKind.NOTE, b"note" * 20)
         + data_head(_TAG, 1, 8, 8)
         + bytes(8)
-        + frame(FrameKind.ACK, Position(_TAG, 0, 1 << 19).pack())
+        + encode_frame(FrameKind.ACK, Position(_TAG, 0, 1 << 19).pack())
         + data_head(_TAG, 2, 40, 100)
         + bytes(40)
         + blocked_frame(_TAG, 1 << 18, "step")
         + data_head(_TAG, 3, 60, None)
         + bytes(60)
-        + frame(FrameKind.ENDORSE, b"certificate")
+        + encode_frame(FrameKind.ENDORSE, b"certificate")
         + data_head(_TAG, 4, 40_000, 40_000)
         + bytes(40_000)
-        + frame(FrameKind.BYE)
+        + encode_frame(FrameKind.BYE)
     )
 
 
 def _run(first: bool, data: bytes, step: int) -> tuple[list[Event], bytes]:
     """All events and all that the end wrote, with the bytes coming `step` at a time."""
     end = _end(first)
-    line = end.connected()
+    line = end.open_line()
     line.id = _ID
     line.last_words.clear()
     found: list[Event] = []
     written = []
     for at in range(0, len(data), step):
         line.feed(data[at : at + step])
-        found += end.events()
-        if not 0 <= end.unread <= _LIMITS.window or end.held > 3 + 512:
-            raise AssertionError(f"{end.unread} bytes are unread, {end.held} are held")
+        found += end.take_events()
+        if not 0 <= end.unread_bytes <= _LIMITS.window or end.held_bytes > 3 + 512:
+            raise AssertionError(f"{end.unread_bytes} bytes are unread, {end.held_bytes} are held")
     for _ in range(4):
-        written += line.pull()
+        written += line.pull_bytes()
     return found, b"".join(written)
 
 
@@ -111,8 +111,8 @@ def session(first: bool) -> Callable[[], tuple[list[bytes], Callable[[bytes], ob
                     raise WireError(event.words)
             return found
 
-        refusal = refuse_frame(Refusal("flood", "too much", "shop"), "bank")
-        return [opening + _said(), refusal, opening + frame(FrameKind.ABORT, b"no")], decode
+        refusal = refuse_frame(SessionRefusal("flood", "too much", "shop"), "bank")
+        return [opening + _said(), refusal, opening + encode_frame(FrameKind.ABORT, b"no")], decode
 
     return make
 
@@ -151,7 +151,7 @@ def frames(data: bytes, luck: random.Random) -> bytes:
 def _hello(piece: bytes, luck: random.Random) -> bytes:
     try:
         hello = read_hello(memoryview(piece)[8:])
-    except Refusal:
+    except SessionRefusal:
         return piece
     name = luck.choice(hello.__struct_fields__)
     value = getattr(hello, name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from securevfl_net.dialers import Address, Direct, Listen, Proxy, Relay
-from securevfl_net.identity import Accepted, Code, PeerBook, Refusal
+from securevfl_net.identity import Accepted, PeerBook, Refusal, RefusalCode
 from securevfl_net.relay import Side
 from support.identity_parties import Side as End
 from support.identity_parties import World, pinned
@@ -48,7 +48,7 @@ def test_direct(host: str) -> None:
     if host == "::1" and not socket.has_ipv6:
         pytest.skip("no IPv6 here")
     try:
-        listeners = Listen(Address(host, 0)).open()
+        listeners = Listen(Address(host, 0)).open_sockets()
     except InputError:
         pytest.skip(f"no {host} here")
     try:
@@ -68,7 +68,7 @@ def test_nobody_listens() -> None:
         address = _here(listener)
     with pytest.raises(Refusal, match=f"nobody answers at {address} within 5 s .*refused") as found:
         Direct(address).dial(5)
-    assert found.value.code == Code.NO_ANSWER
+    assert found.value.code == RefusalCode.NO_ANSWER
     with pytest.raises(Refusal, match=r"host 'nowhere\.invalid' is unknown"):
         Direct(Address("nowhere.invalid", 1)).dial(5)
 
@@ -76,9 +76,9 @@ def test_nobody_listens() -> None:
 def test_a_port_that_is_taken_and_a_host_of_another_machine() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         with pytest.raises(InputError, match=f"cannot listen at {_here(listener)}"):
-            Listen(_here(listener)).open()
+            Listen(_here(listener)).open_sockets()
         with pytest.raises(InputError, match=r"cannot listen at 192\.0\.2\.1:1"):
-            Listen(Address("192.0.2.1", 1)).open()
+            Listen(Address("192.0.2.1", 1)).open_sockets()
 
 
 def test_tls_through_a_proxy_with_a_password(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_bytes_right_behind_the_proxy_s_answer_are_the_tunnel_s() -> None:
 def test_a_proxy_that_refuses_or_is_none(said: bytes, words: str) -> None:
     with proxy(lambda _: said) as where, pytest.raises(Refusal, match=words) as found:
         Proxy(Direct(where), Address("bank.example", 7443)).dial(LIMIT)
-    assert found.value.code == Code.PROXY
+    assert found.value.code == RefusalCode.PROXY
 
 
 def test_a_proxy_that_is_silent_or_trickles_is_given_up() -> None:
@@ -204,4 +204,4 @@ def test_something_else_listens_where_a_relay_should() -> None:
         with pytest.raises(Refusal, match=r"unlike any relay|hung up") as found:
             Relay(Direct(_here(listener)), MEETING, TOKEN, Side.CLIENT).dial(LIMIT)
         done.result(LIMIT)
-    assert found.value.code == Code.RELAY
+    assert found.value.code == RefusalCode.RELAY

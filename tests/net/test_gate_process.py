@@ -300,9 +300,9 @@ def test_a_certificate_that_is_revoked_in_mid_job_ends_the_connection_by_name(pl
         for name, peer in ("ab", "ba"):
             loopback.meshes[name] = await NetworkMesh.start(
                 own[name],
-                PeerBook(name, {peer: Authority.of(ca.file, ca.crl)}, agreement=AGREEMENT),
+                PeerBook(name, {peer: Authority.from_files(ca.file, ca.crl)}, agreement=AGREEMENT),
                 agreement=AGREEMENT,
-                incarnation=Incarnation.after(0),
+                incarnation=Incarnation.start_after(0),
                 listen=[LOCAL] if name == "a" else [],
                 routes={} if name == "a" else {"a": Route(loopback.meshes["a"].listening[0])},
                 timing=timing,
@@ -333,7 +333,7 @@ def test_a_new_certificate_takes_over_in_mid_job(play: Play) -> None:
             await _of(mesh, Connected)
         a, b = await _begun(loopback)
         new = world.own("b", file="b.1")
-        endorsement = Endorsement("b", 1, AGREEMENT, new.certificate).signed(signer)
+        endorsement = Endorsement("b", 1, AGREEMENT, new.certificate).to_signed_bytes(signer)
         writer = asyncio.create_task(a.send(_message(1, 8 * MB)))
         loopback.meshes["b"].renew_certificate(endorsement)
         assert await _of(loopback.meshes["a"], CertificateReplaced) == CertificateReplaced("b", new.fingerprint)
@@ -356,7 +356,7 @@ def test_parties_of_other_agreements_are_refused_on_both_sides(play: Play) -> No
             loopback.identities["b"],
             loopback.book("b"),
             agreement=bytes(32),
-            incarnation=Incarnation.after(0),
+            incarnation=Incarnation.start_after(0),
             routes={"a": Route(first.listening[0])},
             timing=QUICK,
         )
@@ -398,7 +398,7 @@ def test_what_cannot_be_used_is_said_at_the_start(play: Play) -> None:
                 loopback.identities["a"],
                 loopback.book("a"),
                 agreement=AGREEMENT,
-                incarnation=Incarnation.after(0),
+                incarnation=Incarnation.start_after(0),
                 listen=[LOCAL, Address("192.0.2.1", 0)],  # TEST-NET-1, RFC 5737: no machine has it,
             )
         with pytest.raises(InputError, match="a route to c"):
@@ -406,7 +406,7 @@ def test_what_cannot_be_used_is_said_at_the_start(play: Play) -> None:
                 loopback.identities["a"],
                 loopback.book("a"),
                 agreement=AGREEMENT,
-                incarnation=Incarnation.after(0),
+                incarnation=Incarnation.start_after(0),
                 routes={"c": Route(LOCAL)},
             )
 

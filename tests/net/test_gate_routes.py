@@ -40,7 +40,7 @@ class Two:
             own,
             PeerBook(name, {peer: pinned(self.own[peer])}, agreement=AGREEMENT),
             agreement=AGREEMENT,
-            incarnation=Incarnation.after(0),
+            incarnation=Incarnation.start_after(0),
             listen=[LOCAL] if listens else [],
             routes={peer: route} if route else {},
             limits=SMALL,
@@ -177,4 +177,4 @@ def test_a_peer_that_is_not_at_the_relay_yet_is_no_refusal(play: Play) -> None:
 @pytest.mark.parametrize("wrong", [{"rendezvous": "00" * 32, "token": "11" * 32}, {"rendezvous": MEETING.hex()}])
 def test_a_route_that_cannot_be_right_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(InputError, match=r"32 random bytes|needs a token"):
-        Route(LOCAL, **wrong).dialer(server=True)
+        Route(LOCAL, **wrong).build_dialer(server=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from securevfl_net.identity import Accepted, PeerBook, Refusal
 from securevfl_net.relay import Allowance, Limits, Side, Tokens, read_rendezvous
-from securevfl_net.relay.introduction import HELLO, NONCE, introduction, key_of
+from securevfl_net.relay.introduction import HELLO, NONCE, build_introduction, key_of
 from securevfl_net.relay.limits import network_of
 from support.identity_parties import Side as End
 from support.identity_parties import World, pinned
@@ -176,7 +176,7 @@ def test_an_unknown_token_is_told_and_a_nonce_heard_before_is_useless() -> None:
         with pytest.raises(Refusal, match="unknown token or wrong proof") as found:
             running.dialer(Side.SERVER, token=b"x" * 32).dial(LIMIT)
         assert found.value.code == "relay"
-        heard = introduction(TOKEN, bytes(NONCE), Side.SERVER, MEETING)  # with another nonce: a replay
+        heard = build_introduction(TOKEN, bytes(NONCE), Side.SERVER, MEETING)  # with another nonce: a replay
         with socket.create_connection((running.address.host, running.address.port), timeout=LIMIT) as sock:
             sock.sendall(HELLO)
             assert len(_exactly(sock, NONCE)) == NONCE
@@ -303,18 +303,21 @@ def test_a_pair_without_bytes_ends() -> None:
 
 def test_allowances_count_addresses_customers_attempts_and_days() -> None:
     allowance = Allowance(Limits(connections=3, per_address=2, attempts=4, bytes_a_day=10))
-    assert [allowance.enter("a", 0.0) for _ in range(3)] == [True, True, False]
-    assert [allowance.enter("b", 0.0) for _ in range(2)] == [True, False]
+    assert [allowance.admit_address("a", 0.0) for _ in range(3)] == [True, True, False]
+    assert [allowance.admit_address("b", 0.0) for _ in range(2)] == [True, False]
     for address in ("a", "a", "b"):
-        allowance.leave(address)
+        allowance.release_address(address)
     assert allowance.connections == 0
-    assert [allowance.enter("a", 0.0), allowance.enter("a", 0.0)] == [True, False]  # the fourth attempt, the fifth
-    assert allowance.enter("a", 20.0)
+    assert [allowance.admit_address("a", 0.0), allowance.admit_address("a", 0.0)] == [
+        True,
+        False,
+    ]  # the fourth attempt, the fifth
+    assert allowance.admit_address("a", 20.0)
     assert allowance.count_bytes("c", 10, 0.0)
     assert not allowance.count_bytes("c", 1, 1.0)
     assert allowance.count_bytes("c", 1, 86_401.0)
     for number in range(5000):
-        allowance._attempt(str(number), 30.0)
+        allowance._allow_attempt(str(number), 30.0)
     assert len(allowance._attempts) == 4096
 
 

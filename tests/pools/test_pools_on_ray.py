@@ -210,4 +210,6 @@ def test_a_node_is_killed_during_a_sharded_intersection_and_the_result_is_the_sa
     disturbed = run_shards(tmp_path / "killed", BANK, SHOP, key=KEY, pools=(lambda: pool, LocalPool), timeout=90.0)
     found, _ = check_shards(disturbed, BANK, SHOP)
     assert not pool.kills
-    assert [rows.tolist() for rows in found.state.results()] == [rows.tolist() for rows in usual.state.results()]
+    assert [rows.tolist() for rows in found.state.read_results()] == [
+        rows.tolist() for rows in usual.state.read_results()
+    ]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import securevfl_psi as psi
 from securevfl_psi.doubling import Namer
-from securevfl_psi.group import Scalar, hash_to_group, tokens
+from securevfl_psi.group import Scalar, hash_points, hash_to_group
 from securevfl_psi.oprf import finalise
 from securevfl_psi.wire import HEADER_BYTES, Kind
 from support.psi_ends import Hostile, terms, until
@@ -30,8 +30,8 @@ def _shop(ids: list[str], **more: Any) -> psi.Endpoint:
 
 
 def _answers(monkeypatch: pytest.MonkeyPatch, change: Callable[[np.ndarray], np.ndarray]) -> None:
-    original = psi.DHServer.answer
-    monkeypatch.setattr(psi.DHServer, "answer", lambda self: change(original(self)))
+    original = psi.DHServer.answer_chunk
+    monkeypatch.setattr(psi.DHServer, "answer_chunk", lambda self: change(original(self)))
 
 
 def _recorded(bank: psi.Endpoint, shop: psi.Endpoint) -> list[bytes]:
@@ -171,13 +171,13 @@ def test_cardinality_gives_a_deviating_receiver_the_intersection() -> None:
     found = {
         guess
         for guess, scalar in zip(guesses, scalars, strict=True)
-        if {row.tobytes() for row in tokens(scalar.multiply(theirs), bad.session.dst)} & heard
+        if {row.tobytes() for row in hash_points(scalar.multiply(theirs), bad.session.dst)} & heard
     }
     assert found == {f"u{i}" for i in range(0, 20, 3)}
 
 
 def test_a_permuting_peer_forges_no_pseudonym(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Namer.double
+    original = Namer.double_chunk
     ids = [f"i{number}" for number in range(12)]
     bank = psi.Endpoint(ids, terms("receiver", "pseudonyms"))
     shop = psi.Endpoint([*ids, "x"], terms("sender", "pseudonyms"))
@@ -186,6 +186,6 @@ def test_a_permuting_peer_forges_no_pseudonym(monkeypatch: pytest.MonkeyPatch) -
         answers = original(self)
         return np.roll(answers, 1, axis=0) if self.size == 13 else answers
 
-    monkeypatch.setattr(Namer, "double", permutes)
+    monkeypatch.setattr(Namer, "double_chunk", permutes)
     psi.run_in_process(bank, shop)
     assert bank.result.count == 0

@@ -20,7 +20,7 @@ from securevfl_net.identity.files import write_new
 from securevfl_psi.errors import CertificateError, ConnectionLost, InputError, PSIError
 from securevfl_psi_cli.channel import Address, connect, hanging_up, is_local, secure_connection
 from securevfl_psi_cli.credentials import Pins, make_certificate, wrong_input
-from securevfl_psi_cli.listening import Listener
+from securevfl_psi_cli.listening import PeerListener
 
 PEM = serialization.Encoding.PEM
 
@@ -47,15 +47,15 @@ def _meet(bank: Pins | None, shop: Pins | None) -> tuple[object, object]:
         if isinstance(sock, ssl.SSLSocket):
             assert sock.version() == "TLSv1.3"
 
-    def listen(listener: Listener) -> None:
+    def listen(listener: PeerListener) -> None:
         try:
-            sock, _ = listener.meet(1)
+            sock, _ = listener.accept_peer(1)
             with hanging_up(sock):
                 talk("bank", sock)
         except PSIError as error:
             outcomes["bank"] = error
 
-    with Listener(Address("127.0.0.1", 0), bank, timeout=5) as listener:
+    with PeerListener(Address("127.0.0.1", 0), bank, timeout=5) as listener:
         port = int(listener.where.rsplit(":", 1)[1])
         thread = threading.Thread(target=listen, args=(listener,), daemon=True)
         thread.start()
@@ -92,7 +92,7 @@ def test_one_known_party_is_not_taken_for_another(keys: Path) -> None:
     """Where a party calls one of its peers, it accepts no other of them at that address."""
     both = {name: keys / f"{name}.crt" for name in ("shop", "eve")}
     bank = Pins.load(keys / "bank.crt", keys / "bank.key", both)
-    met = [_meet(bank.only(called), _pins(keys, "eve", "bank")) for called in ("eve", "shop")]
+    met = [_meet(bank.restrict_to(called), _pins(keys, "eve", "bank")) for called in ("eve", "shop")]
     assert not any(isinstance(end, Exception) for end in met[0])
     assert any(isinstance(end, CertificateError) for end in met[1])
 
@@ -105,20 +105,20 @@ def test_plain_text_and_tls_do_not_meet(keys: Path) -> None:
     assert isinstance(shop, ConnectionLost)
 
 
-def _port(listener: Listener) -> int:
+def _port(listener: PeerListener) -> int:
     return int(listener.where.rsplit(":", 1)[1])
 
 
 def test_strangers_do_not_end_the_wait(keys: Path) -> None:
     """A port scan, a browser, silent ones, a wrong certificate: each is noted, and the peer still gets through."""
     said: list[str] = []
-    with Listener(Address("127.0.0.1", 0), _pins(keys, "bank", "shop"), timeout=5, refused=said.append) as listener:
+    with PeerListener(Address("127.0.0.1", 0), _pins(keys, "bank", "shop"), timeout=5, refused=said.append) as listener:
         where = ("127.0.0.1", _port(listener))
         silent = [socket.create_connection(where) for _ in range(3)]
         socket.create_connection(where).close()
         silent[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
         found: list[socket.socket] = []
-        thread = threading.Thread(target=lambda: found.append(listener.meet(10)[0]), daemon=True)
+        thread = threading.Thread(target=lambda: found.append(listener.accept_peer(10)[0]), daemon=True)
         thread.start()
         with (
             pytest.raises(CertificateError, match="does not accept this party's certificate"),
@@ -139,9 +139,9 @@ def test_strangers_do_not_end_the_wait(keys: Path) -> None:
 
 def test_silent_strangers_are_given_up_and_make_room() -> None:
     said: list[str] = []
-    with Listener(Address("127.0.0.1", 0), None, timeout=20, refused=said.append) as listener:
+    with PeerListener(Address("127.0.0.1", 0), None, timeout=20, refused=said.append) as listener:
         found: list[socket.socket] = []
-        thread = threading.Thread(target=lambda: found.append(listener.meet(20)[0]), daemon=True)
+        thread = threading.Thread(target=lambda: found.append(listener.accept_peer(20)[0]), daemon=True)
         thread.start()
         where = ("127.0.0.1", _port(listener))
         silent = [socket.create_connection(where) for _ in range(20)]
@@ -153,11 +153,11 @@ def test_silent_strangers_are_given_up_and_make_room() -> None:
             found[0].close()
     assert len(said) == 5
     assert all("it showed nothing while many others called" in line for line in said)
-    with Listener(Address("127.0.0.1", 0), None, timeout=0.1, refused=said.append) as listener:
+    with PeerListener(Address("127.0.0.1", 0), None, timeout=0.1, refused=said.append) as listener:
         silent.append(socket.create_connection(("127.0.0.1", _port(listener))))
         match = r"did not connect within 0.6 s: .*1 connection refused, the last because it did not show who it is"
         with pytest.raises(ConnectionLost, match=match):
-            listener.meet(0.6)
+            listener.accept_peer(0.6)
     for one in silent:
         one.close()
 
@@ -247,14 +247,14 @@ def test_loopback_is_told_from_networks(host: str, local: bool) -> None:
 
 def test_nobody_there() -> None:
     with (
-        Listener(Address("127.0.0.1", 0), None, timeout=1) as listener,
+        PeerListener(Address("127.0.0.1", 0), None, timeout=1) as listener,
         pytest.raises(ConnectionLost, match=r"nobody connected within 0\.1 s"),
     ):
-        listener.meet(0.1)
+        listener.accept_peer(0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=r"cannot listen at 127.0.0.1:\d+ \("):
-            Listener(Address("127.0.0.1", port), None, timeout=1)
+            PeerListener(Address("127.0.0.1", port), None, timeout=1)
     with pytest.raises(ConnectionLost, match=r"nobody answers at 127\.0\.0\.1"):
         connect(Address("127.0.0.1", port), 0.1)
     with pytest.raises(InputError, match="is unknown"):

@@ -113,9 +113,9 @@ def test_nothing_else_can_be_slipped_in(named: RequestedProtocol) -> None:
 
 @pytest.mark.parametrize("link", ["fast", -1, 0, True, [], 1e999])
 def test_hostile_links(link: object) -> None:
-    hello = json.loads(terms("sender", "auto").hello(3)) | {"link": link}
+    hello = json.loads(terms("sender", "auto").encode_hello(3)) | {"link": link}
     with pytest.raises(MalformedError, match="a number above 0 was expected"):
-        terms("receiver", "auto").agree(json.dumps(hello).encode(), 3)
+        terms("receiver", "auto").accept_hello(json.dumps(hello).encode(), 3)
 
 
 @pytest.mark.parametrize(("protocol", "link"), [("auto", 0.0), ("auto", float("nan")), ("dh", 5.0)])

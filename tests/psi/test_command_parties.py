@@ -16,9 +16,9 @@ from rich.console import Console
 from securevfl_psi import errors
 from securevfl_psi.terms import PROTOCOLS, LastingKey, Terms
 from securevfl_psi_cli.app import exit_code
-from securevfl_psi_cli.options import Options, Shown
-from securevfl_psi_cli.party import Watch, run_party
-from securevfl_psi_cli.summary import Summary
+from securevfl_psi_cli.options import Options, RowsShown
+from securevfl_psi_cli.party import Watch, run_two_party
+from securevfl_psi_cli.summary import RunSummary
 from support.commands import BANK, port, run, start
 
 # two parties
@@ -44,15 +44,15 @@ def _options(**more: Any) -> tuple[Options, Options]:
     return replace(bank, **more), replace(shop, **more)
 
 
-def _meet(bank: Options, shop: Options) -> tuple[Summary | int, Summary | int]:
+def _meet(bank: Options, shop: Options) -> tuple[RunSummary | int, RunSummary | int]:
     """Both parties' summaries, or the exit codes of their errors."""
-    ended: dict[str, Summary | int] = {}
+    ended: dict[str, RunSummary | int] = {}
     said = _Said()
 
     def run(options: Options, console: Console, listens: bool) -> None:
         watch = Watch()
         try:
-            ended[options.name] = run_party(options, watch, console, listens=listens)
+            ended[options.name] = run_two_party(options, watch, console, listens=listens)
         except errors.PSIError as error:
             ended[options.name] = exit_code(error, watch)
 
@@ -68,10 +68,10 @@ def _meet(bank: Options, shop: Options) -> tuple[Summary | int, Summary | int]:
 
 
 def test_common_rows_stand_in_one_order_at_both(tables: Path) -> None:
-    bank, shop = _options(out=Path("x.csv"), rows=Shown.full)
+    bank, shop = _options(out=Path("x.csv"), rows=RowsShown.full)
     one, other = _meet(replace(bank, out=Path("b.csv")), replace(shop, out=Path("s.csv")))
-    assert isinstance(one, Summary)
-    assert isinstance(other, Summary)
+    assert isinstance(one, RunSummary)
+    assert isinstance(other, RunSummary)
     assert (one.common, one.verified, one.peer_rows, one.out) == (2, True, 3, "b.csv")
     assert (one.sent, one.received) == (other.received, other.sent)
     left, right = ((tables / name).read_text().splitlines() for name in ("b.csv", "s.csv"))
@@ -84,11 +84,11 @@ def test_numbers_count_rows_after_the_header(tables: Path) -> None:
     bank, shop = _options(learns="receiver", out=Path("x.csv"))
     _, other = _meet(replace(bank, out=Path("b.csv")), replace(shop, out=Path("s.csv")))
     assert (tables / "b.csv").read_text() == "row,customer\n0,ann\n2,eve\n"
-    assert isinstance(other, Summary)
+    assert isinstance(other, RunSummary)
     assert other.common is None
     assert other.out is None
     assert not (tables / "s.csv").exists()
-    assert other.title() == "Done; shop is not told what is common"
+    assert other.format_title() == "Done; shop is not told what is common"
 
 
 def test_lasting_pseudonyms_are_those_of_the_run_before(tables: Path) -> None:
@@ -98,7 +98,7 @@ def test_lasting_pseudonyms_are_those_of_the_run_before(tables: Path) -> None:
         if number == 2:
             (tables / "shop.key").unlink()
         out = replace(bank, lasting=Path("bank.key"), out=Path("b.csv")), replace(shop, lasting=Path("shop.key"))
-        assert all(isinstance(found, Summary) for found in _meet(*out))
+        assert all(isinstance(found, RunSummary) for found in _meet(*out))
         runs.append((tables / "b.csv").read_text())
     assert runs[0] == runs[1] != runs[2]
     assert (tables / "bank.key").stat().st_mode & 0o077 == 0
@@ -107,8 +107,8 @@ def test_lasting_pseudonyms_are_those_of_the_run_before(tables: Path) -> None:
 def test_pseudonyms_are_of_all_own_rows_and_equal_for_common_ones(tables: Path) -> None:
     bank, shop = _options(protocol="pseudonyms")
     one, other = _meet(replace(bank, out=Path("b.csv")), replace(shop, out=Path("s.csv")))
-    assert isinstance(one, Summary)
-    assert isinstance(other, Summary)
+    assert isinstance(one, RunSummary)
+    assert isinstance(other, RunSummary)
     assert (one.common, other.common) == (2, None)
     left, right = (
         dict(line.split(",") for line in (tables / name).read_text().splitlines()) for name in ("b.csv", "s.csv")
@@ -127,17 +127,17 @@ def test_the_summary_says_who_learned_what(protocol: str, learns: str, tables: P
     unsafe = {"not_private": True, "salt_file": Path("salt")} if protocol == "unsafe_salted_hash" else {}
     bank, shop = _options(protocol=protocol, learns=learns, role="sender", **unsafe)
     one, other = _meet(replace(bank, pad_to=8 if protocol == "dh" else None), replace(shop, role="receiver"))
-    assert isinstance(one, Summary)
-    assert isinstance(other, Summary)
-    lines = dict(one.lines())
-    assert lines["bank learned"] == dict(other.lines())["bank learned"], "both tell the same story"
-    assert lines["shop learned"] == dict(other.lines())["shop learned"]
+    assert isinstance(one, RunSummary)
+    assert isinstance(other, RunSummary)
+    lines = dict(one.format_lines())
+    assert lines["bank learned"] == dict(other.format_lines())["bank learned"], "both tell the same story"
+    assert lines["shop learned"] == dict(other.format_lines())["shop learned"]
     assert f"that bank sent {8 if protocol == 'dh' else 3} rows" in lines["shop learned"]
     knows_rows = learns == "both" and protocol in ("dh", "ot", "unsafe_salted_hash")
     assert ("which of its rows shop has" in lines["bank learned"]) == knows_rows
     assert ("and which, if it deviated" in lines["shop learned"]) == (protocol == "cardinality")
     assert lines["verified"].startswith("shop proved") == knows_rows
-    proved = dict(other.lines())["verified"].startswith("bank proved")
+    proved = dict(other.format_lines())["verified"].startswith("bank proved")
     assert proved == (protocol in ("dh", "ot", "unsafe_salted_hash"))
     assert one.common == (2 if learns == "both" and protocol != "pseudonyms" else None)
     assert other.common == 2
@@ -151,9 +151,9 @@ def test_a_choice_that_was_left_open_is_explained(tables: Path) -> None:
         (bank, replace(shop, protocol="ot"), "ot", "ot: shop wants it"),
     ):
         for ended in _meet(one, other):
-            assert isinstance(ended, Summary)
+            assert isinstance(ended, RunSummary)
             assert (ended.protocol, ended.common, ended.verified) == (protocol, 2, True)
-            assert why in dict(ended.lines())["ran"]
+            assert why in dict(ended.format_lines())["ran"]
             assert json.loads(ended.as_json())["why"] == ended.why
 
 
@@ -184,9 +184,9 @@ def test_nothing_in_common_is_an_error_of_its_own(tables: Path) -> None:
     (tables / "shop.csv").write_text("client\nzoe\n")
     assert _meet(*_options()) == (6, 4)  # the smaller set asks, and so is the first to know
     one, other = _meet(*_options(min_intersection=0))
-    assert isinstance(one, Summary)
-    assert isinstance(other, Summary)
-    assert (one.common, one.title()) == (0, "0 common rows of 3 here and 1 at shop")
+    assert isinstance(one, RunSummary)
+    assert isinstance(other, RunSummary)
+    assert (one.common, one.format_title()) == (0, "0 common rows of 3 here and 1 at shop")
 
 
 def test_a_table_that_changes_under_the_run(tables: Path) -> None:
@@ -283,7 +283,7 @@ def test_pseudonyms_that_last_are_kept_by_both_or_neither(tables: Path) -> None:
     kept = replace(terms[0], lasting=LastingKey())
     for mine, theirs, words in ((kept, terms[1], "does not keep"), (terms[1], kept, "keeps its key")):
         with pytest.raises(errors.DisagreementError, match=f"use one setting at both; the peer {words}"):
-            mine.agree(theirs.hello(3))
+            mine.accept_hello(theirs.encode_hello(3))
 
 
 PAIR: list[tuple[str, str, Any]] = [("bank", "shop", "receiver"), ("shop", "bank", "sender")]

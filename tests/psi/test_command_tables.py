@@ -100,7 +100,7 @@ def test_missing_identifiers_do_not_match(text: str, tables: Path, capsys: pytes
     assert run("compare", "a.csv", "b.csv", "--id", "id") == 2
     said = capsys.readouterr().err
     assert "the identifier is missing ('" in said
-    assert "in line 3; correct or drop these rows, or say --missing drop" in said
+    assert "in line 3; correct or drop these rows, or use --missing drop" in said
     found = _compare(capsys, "a.csv", "b.csv", "--id", "id", "--missing", "drop", "--out", "o.csv")
     assert (found["common"], found["rows_a"], found["dropped_a"], found["dropped_b"]) == (1, 2, 1, 1)
     assert (tables / "o.csv").read_text() == "row_a,row_b,id\n2,1,eve\n"
@@ -193,7 +193,7 @@ def test_a_pipe_is_read_once(tables: Path) -> None:
     writer.start()
     table = Table.read(pipe, "id")
     writer.join()
-    assert [table.fields(row) for row in range(2)] == [("ann",), ("bob",)]
+    assert [table.row_fields(row) for row in range(2)] == [("ann",), ("bob",)]
 
 
 def test_a_party_hears_of_cases_in_its_own_table(tables: Path) -> None:

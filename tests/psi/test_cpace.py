@@ -19,7 +19,7 @@ TAG = bytes(range(32))
 
 
 def _run(one: Comparison, other: Comparison) -> None:
-    first, second = one.confirmation(other.share), other.confirmation(one.share)
+    first, second = one.make_confirmation(other.share), other.make_confirmation(one.share)
     one.require_equal(second)
     other.require_equal(first)
 
@@ -36,7 +36,7 @@ def test_equal_lists_are_accepted_by_both() -> None:
 @pytest.mark.parametrize("other", [["bob", "ann"], ["ann"], ["ann", "bo"], ["an", "nbob"], ["ann", "bob", "eve"]])
 def test_different_lists_are_refused_by_both(other: list[str]) -> None:
     one, two = _pair(list_digest(["ann", "bob"]), list_digest(other))
-    tags = one.confirmation(two.share), two.confirmation(one.share)
+    tags = one.make_confirmation(two.share), two.make_confirmation(one.share)
     for end, tag in ((one, tags[1]), (two, tags[0])):
         with pytest.raises(RowsDifferError, match="same common rows in the same order"):
             end.require_equal(tag)
@@ -49,8 +49,8 @@ def test_names_and_session_count() -> None:
         (Comparison(same, "bank", "shop", TAG), Comparison(same, "shop", "mall", TAG)),
         (Comparison(same, "bank", "shop", TAG), Comparison(same, "bank", "shop", TAG)),
     ):
-        first = two.confirmation(one.share)
-        one.confirmation(two.share)
+        first = two.make_confirmation(one.share)
+        one.make_confirmation(two.share)
         with pytest.raises(RowsDifferError):
             one.require_equal(first)
     with pytest.raises(PSIError, match="different names"):
@@ -61,10 +61,10 @@ def test_a_listener_with_the_right_list_cannot_confirm_it() -> None:
     """Shares and confirmations are all that crosses. Without a or b, the right list gives no key."""
     same = list_digest(["ann", "bob"])
     one, two = _pair(same, same)
-    tags = {one.confirmation(two.share), two.confirmation(one.share)}
+    tags = {one.make_confirmation(two.share), two.make_confirmation(one.share)}
     listener, _ = _pair(same, same)
-    assert not {listener.confirmation(two.share)} & tags
-    assert not {Comparison(same, "bank", "shop", TAG).confirmation(one.share)} & tags
+    assert not {listener.make_confirmation(two.share)} & tags
+    assert not {Comparison(same, "bank", "shop", TAG).make_confirmation(one.share)} & tags
 
 
 def test_a_peer_tests_the_list_that_it_entered_and_no_other() -> None:
@@ -73,13 +73,13 @@ def test_a_peer_tests_the_list_that_it_entered_and_no_other() -> None:
     truth = "n17"
     one = Comparison(list_digest([truth]), "bank", "shop", TAG)
     peer = Comparison(list_digest(["n5"]), "shop", "bank", TAG)
-    tag = one.confirmation(peer.share)
+    tag = one.make_confirmation(peer.share)
     cracked = []
     for guess in candidates:
         retry = Comparison(list_digest([guess]), "shop", "bank", TAG)
         retry._scalar = peer._scalar  # it may use its secret, and any generator, as often as it likes
         retry._own = np.frombuffer(peer.share, dtype=np.uint8).reshape(1, -1)
-        retry.confirmation(one.share)
+        retry.make_confirmation(one.share)
         try:
             retry.require_equal(tag)
         except RowsDifferError:
@@ -100,7 +100,7 @@ def test_shares_are_fresh_and_independent_of_what_is_compared() -> None:
 def test_points_that_nobody_makes_are_refused(value: int) -> None:
     one, _ = _pair(b"x", b"x")
     with pytest.raises(MalformedError):
-        one.confirmation(value.to_bytes(32, "little"))
+        one.make_confirmation(value.to_bytes(32, "little"))
 
 
 def test_a_share_may_not_come_back_nor_twice() -> None:
@@ -109,10 +109,10 @@ def test_a_share_may_not_come_back_nor_twice() -> None:
         one.require_equal(bytes(CONFIRMATION_BYTES))
     for bad in (one.share, b"", two.share + b"x"):
         with pytest.raises(MalformedError, match="this party's own"):
-            one.confirmation(bad)
-    one.confirmation(two.share)
+            one.make_confirmation(bad)
+    one.make_confirmation(two.share)
     with pytest.raises(PSIError, match="one guess"):
-        one.confirmation(two.share)
+        one.make_confirmation(two.share)
 
 
 def test_the_transcript_is_the_one_that_is_written_down() -> None:
@@ -136,5 +136,5 @@ def test_the_transcript_is_the_one_that_is_written_down() -> None:
         framed(domain + b" ISK", TAG, x25519(a, two.share)) + framed(b"bank", one.share, b"shop", two.share)
     ).digest()
     mac = hashlib.sha512(framed(domain + b" MAC", key)).digest()
-    assert one.confirmation(two.share) == hmac.digest(mac, framed(one.share, b"bank"), "sha512")
-    assert two.confirmation(one.share) == hmac.digest(mac, framed(two.share, b"shop"), "sha512")
+    assert one.make_confirmation(two.share) == hmac.digest(mac, framed(one.share, b"bank"), "sha512")
+    assert two.make_confirmation(one.share) == hmac.digest(mac, framed(two.share, b"shop"), "sha512")

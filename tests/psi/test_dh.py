@@ -33,26 +33,26 @@ def _session(nonce: bytes | None = None, rules: str = "v1") -> Session:
 
 def _compare(client: DHClient, server: DHServer) -> np.ndarray:
     """Both run to the point where the client knows its rows."""
-    for points in client.chunks():
-        server.take(points)
-        client.take_answers(server.answer())
-    for tokens in server.chunks():
+    for points in client.blind_set():
+        server.take_chunk(points)
+        client.take_answers(server.answer_chunk())
+    for tokens in server.token_chunks():
         client.take_tokens(tokens)
-    return client.finish(server.size)
+    return client.find_common_rows(server.size)
 
 
 def _intersect(mine: list[str], theirs: list[str]) -> tuple[list[int], list[int]]:
     session = _session()
     client, server = DHClient(mine, session), DHServer(theirs, session)
     rows = _compare(client, server)
-    found = server.rows(client.outputs.proofs(rows))
-    client.outputs.require_receipt([rows], server.outputs.receipt([found]))
+    found = server.find_proven_rows(client.outputs.prove_rows(rows))
+    client.outputs.require_receipt([rows], server.outputs.make_receipt([found]))
     return rows.tolist(), found.tolist()
 
 
 def _points(ids: list[str], session: Session | None = None) -> np.ndarray:
     """What a client sends."""
-    return np.concatenate(list(DHClient(ids, session or _session()).chunks()))
+    return np.concatenate(list(DHClient(ids, session or _session()).blind_set()))
 
 
 ids = st.lists(st.text(min_size=1, max_size=6), unique=True, max_size=12)
@@ -83,14 +83,14 @@ def test_sets_are_sent_in_a_secret_order() -> None:
     session = _session()
     client, server = DHClient(names, session), DHServer(names, session)
     sent = []
-    for points in client.chunks():
-        server.take(points)
-        client.take_answers(server.answer())
-    for tokens in server.chunks():
+    for points in client.blind_set():
+        server.take_chunk(points)
+        client.take_answers(server.answer_chunk())
+    for tokens in server.token_chunks():
         sent.append(tokens)
         client.take_tokens(tokens)
     place = {token.tobytes(): number for number, token in enumerate(np.concatenate(sent))}
-    positions = [place[token.tobytes()] for token in server.outputs.tokens()]
+    positions = [place[token.tobytes()] for token in server.outputs.take_tokens()]
     for order in (positions, client._order):
         assert sorted(order) == list(range(200))
         assert np.abs(np.corrcoef(order, np.arange(200))[0, 1]) < 0.35
@@ -119,9 +119,9 @@ def _point(value: int) -> np.ndarray:
 def _refused(bad: np.ndarray, match: str) -> None:
     """By a server as a client's points, and by a client as answers to its own."""
     with pytest.raises(MalformedError, match=match):
-        DHServer(["x"], _session()).take(bad)
+        DHServer(["x"], _session()).take_chunk(bad)
     client = DHClient(["a", "b", "c"], _session())
-    list(client.chunks())
+    list(client.blind_set())
     with pytest.raises(MalformedError, match=match):
         client.take_answers(bad)
 
@@ -168,34 +168,34 @@ def test_arrays_that_are_not_contiguous_are_read_right() -> None:
     session = _session()
     client, server = DHClient(["a", "b", "c"], session), DHServer(["c", "a"], session)
     wide = np.zeros((3, 64), dtype=np.uint8)
-    wide[:, ::2] = next(client.chunks())
-    server.take(wide[:, ::2])
-    client.take_answers(np.asfortranarray(server.answer()))
-    client.take_tokens(np.asfortranarray(next(server.chunks())))
-    rows = client.finish()
+    wide[:, ::2] = next(client.blind_set())
+    server.take_chunk(wide[:, ::2])
+    client.take_answers(np.asfortranarray(server.answer_chunk()))
+    client.take_tokens(np.asfortranarray(next(server.token_chunks())))
+    rows = client.find_common_rows()
     assert rows.tolist() == [0, 2]
-    assert server.rows(np.asfortranarray(client.outputs.proofs(rows))).tolist() == [1, 0]
+    assert server.find_proven_rows(np.asfortranarray(client.outputs.prove_rows(rows))).tolist() == [1, 0]
 
 
 def test_sets_larger_than_allowed_or_announced_are_refused() -> None:
     points = _points(["a", "b", "c"])
     small = DHServer(["x"], _session(), max_set_size=2)
     with pytest.raises(SetSizeError, match="3 points or more; at most 2"):
-        small.take(points)
+        small.take_chunk(points)
     client = DHClient(["a"], _session(), max_set_size=2)
     client.take_tokens(np.zeros((2, 16), dtype=np.uint8))
     with pytest.raises(SetSizeError, match="at most 2"):
         client.take_tokens(np.ones((1, 16), dtype=np.uint8))
     client = DHClient(["a"], _session())
-    list(client.chunks())
+    list(client.blind_set())
     with pytest.raises(SetSizeError, match="3 points; 1 were sent"):
         client.take_answers(points)
     with pytest.raises(SetSizeError, match="0 points; 1 were sent"):
-        client.finish()
+        client.find_common_rows()
     client = DHClient([], _session())
     client.take_tokens(np.zeros((1, 16), dtype=np.uint8))
     with pytest.raises(SetSizeError, match="1 points; 2 were announced"):
-        client.finish(2)
+        client.find_common_rows(2)
     for kind in (DHClient, DHServer):
         with pytest.raises(SetSizeError, match="3 identifiers; at most 2"):
             kind(["a", "b", "c"], _session(), max_set_size=2)
@@ -207,31 +207,31 @@ def test_a_step_cannot_be_taken_twice_or_out_of_order() -> None:
     with pytest.raises(PSIError, match=r"answers chunks\(\), so call that first"):
         client.take_answers(_points(["a"]))
     with pytest.raises(PSIError, match=r"answers chunks\(\), so call that first"):
-        client.finish()
+        client.find_common_rows()
     with pytest.raises(PSIError, match="no chunk of the client's set waits"):
-        server.answer()
+        server.answer_chunk()
     with pytest.raises(PSIError, match="0 of 1 are known"):
-        server.rows(np.zeros((1, 16), dtype=np.uint8))
+        server.find_proven_rows(np.zeros((1, 16), dtype=np.uint8))
     rows = _compare(client, server)
-    proofs = client.outputs.proofs(rows)
-    for again in (client.finish, lambda: next(client.chunks()), lambda: next(server.chunks())):
+    proofs = client.outputs.prove_rows(rows)
+    for again in (client.find_common_rows, lambda: next(client.blind_set()), lambda: next(server.token_chunks())):
         with pytest.raises(PSIError, match="twice"):
             again()
-    assert server.rows(proofs).tolist() == [0]
+    assert server.find_proven_rows(proofs).tolist() == [0]
     with pytest.raises(PSIError, match="twice"):
-        server.rows(proofs)  # a second list would be an oracle for more guesses
+        server.find_proven_rows(proofs)  # a second list would be an oracle for more guesses
 
 
 def test_a_set_replayed_in_another_session_matches_nothing() -> None:
     old = DHServer(["a", "b"], _session())
-    replayed = np.concatenate(list(old.chunks()))
+    replayed = np.concatenate(list(old.token_chunks()))
     session = _session()
     client, server = DHClient(["a", "b"], session), DHServer(["a", "b"], session)
-    for points in client.chunks():
-        server.take(points)
-        client.take_answers(server.answer())
+    for points in client.blind_set():
+        server.take_chunk(points)
+        client.take_answers(server.answer_chunk())
     client.take_tokens(replayed)
-    assert client.finish().tolist() == []
+    assert client.find_common_rows().tolist() == []
 
 
 @pytest.mark.parametrize("version", ["", "v 2", "v-1", "é", "v" * 17])
@@ -272,9 +272,9 @@ def test_tokens_that_come_twice_or_in_another_form_are_refused() -> None:
     def client() -> DHClient:
         one = DHClient(["a"], session := _session())
         server = DHServer(["a"], session)
-        for points in one.chunks():
-            server.take(points)
-            one.take_answers(server.answer())
+        for points in one.blind_set():
+            server.take_chunk(points)
+            one.take_answers(server.answer_chunk())
         return one
 
     tokens = np.arange(32, dtype=np.uint8).reshape(2, 16)
@@ -284,7 +284,7 @@ def test_tokens_that_come_twice_or_in_another_form_are_refused() -> None:
     twice = client()
     twice.take_tokens(np.repeat(tokens[:1], 2, axis=0))
     with pytest.raises(MalformedError, match="tokens of the server's set appear twice"):
-        twice.finish()
+        twice.find_common_rows()
 
 
 def test_proofs_that_prove_nothing_are_refused() -> None:
@@ -297,29 +297,29 @@ def test_proofs_that_prove_nothing_are_refused() -> None:
         session = _session()
         client, server = DHClient(["a", "b"], session), DHServer(["b", "a", "c"], session)
         rows = _compare(client, server)
-        proofs = client.outputs.proofs(rows)
+        proofs = client.outputs.prove_rows(rows)
         with pytest.raises(MalformedError, match=match):
-            server.rows(change(proofs))
+            server.find_proven_rows(change(proofs))
 
 
 def _other_receipt(session: Session) -> bytes:
     """Of the same rows under another key."""
     server = DHServer(["c", "b", "a"], session)
-    list(server.chunks())
-    return server.outputs.receipt([np.array([2, 1, 0])])
+    list(server.token_chunks())
+    return server.outputs.make_receipt([np.array([2, 1, 0])])
 
 
 def test_receipts_are_of_these_rows_in_this_order() -> None:
     session = _session()
     client, server = DHClient(["a", "b", "c"], session), DHServer(["c", "b", "a"], session)
     rows = _compare(client, server)
-    found = server.rows(client.outputs.proofs(rows))
-    receipt = server.outputs.receipt([found])
+    found = server.find_proven_rows(client.outputs.prove_rows(rows))
+    receipt = server.outputs.make_receipt([found])
     client.outputs.require_receipt([rows], receipt)
     for other in (
-        server.outputs.receipt([found[::-1]]),
-        server.outputs.receipt([found[:2]]),
-        server.outputs.receipt([found[:2], found[2:]]),
+        server.outputs.make_receipt([found[::-1]]),
+        server.outputs.make_receipt([found[:2]]),
+        server.outputs.make_receipt([found[:2], found[2:]]),
         _other_receipt(session),
         receipt[:-1] + bytes([receipt[-1] ^ 1]),
         b"",
@@ -333,9 +333,9 @@ def test_padding_is_nobodys_row() -> None:
     client, server = DHClient(["a"], session, pad_to=4), DHServer(["a"], session, pad_to=4)
     rows = _compare(client, server)
     assert rows.tolist() == [0]
-    assert server.rows(client.outputs.proofs(rows)).tolist() == [0]
+    assert server.find_proven_rows(client.outputs.prove_rows(rows)).tolist() == [0]
     one, two = (DHClient([], _session(), pad_to=300) for _ in range(2))
-    assert len({row.tobytes() for party in (one, two) for row in party._hashed(np.arange(300))}) == 600
+    assert len({row.tobytes() for party in (one, two) for row in party._hash_rows(np.arange(300))}) == 600
 
 
 def test_sets_of_several_segments(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,15 +344,15 @@ def test_sets_of_several_segments(monkeypatch: pytest.MonkeyPatch) -> None:
         gathered = RowBuffer(16, 61, "the set")
         rows = np.frombuffer(secrets.token_bytes(16 * size), dtype=np.uint8).reshape(size, 16)
         for part in np.array_split(rows, 5):
-            gathered.add(part)
+            gathered.add_rows(part)
         assert (gathered.take_all(size) == rows).all()
     with pytest.raises(SetSizeError, match="62 points or more; at most 61"):
-        RowBuffer(16, 61, "the set").add(np.zeros((62, 16), dtype=np.uint8))
+        RowBuffer(16, 61, "the set").add_rows(np.zeros((62, 16), dtype=np.uint8))
     names = [f"{i}" for i in range(61)]
     assert _intersect(names, names[10:])[0] == list(range(10, 61))
     for segment in (1 << 22, 2):
         monkeypatch.setattr("securevfl_psi.blinding.RowBuffer._SEGMENT", segment)
         gathered, rows = RowBuffer(16, 9, "it"), np.arange(48, dtype=np.uint8).reshape(3, 16)
         for _ in range(2):  # gathered rows can be followed by others
-            gathered.add(rows)
+            gathered.add_rows(rows)
             assert np.array_equal(gathered.take_all(3), rows)

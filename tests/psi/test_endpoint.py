@@ -21,7 +21,7 @@ from securevfl_psi.errors import (
     SetSizeError,
     SmallIntersectionError,
 )
-from securevfl_psi.group import tokens
+from securevfl_psi.group import hash_points
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import PROTOCOLS, LastingKey, Learns, Protocol
 from securevfl_psi.wire import HEADER_BYTES, Kind
@@ -180,7 +180,7 @@ def test_cardinality_answers_in_a_secret_order() -> None:
         answers = _rows(until(shop, bank, Kind.TOKENS), 16)
         place = {token.tobytes(): i for i, token in enumerate(answers)}
         sender = shop._talk._party  # type: ignore[union-attr]
-        right = tokens(sender._key.multiply(_rows(points, 32)), sender._session.dst)
+        right = hash_points(sender._key.multiply(_rows(points, 32)), sender._session.dst)
         orders.add(tuple(place[token.tobytes()] for token in right))
     assert len(orders) == 2
     assert tuple(range(64)) not in orders
@@ -242,12 +242,12 @@ def test_the_refused_peer_is_told_why_and_nothing_else() -> None:
     ],
 )
 def test_hostile_hellos(change: dict[str, object], match: str) -> None:
-    hello = json.loads(terms("sender").hello(3)) | change
+    hello = json.loads(terms("sender").encode_hello(3)) | change
     with pytest.raises(MalformedError, match=match):
-        terms("receiver").agree(json.dumps(hello).encode())
+        terms("receiver").accept_hello(json.dumps(hello).encode())
     for data in (b"", b"[]", b"{", b"\xff", b"[" * 4000):
         with pytest.raises(MalformedError, match="JSON"):
-            terms("receiver").agree(data)
+            terms("receiver").accept_hello(data)
 
 
 def test_a_set_larger_than_accepted_is_refused_before_it_comes() -> None:

@@ -89,7 +89,7 @@ def test_what_one_party_sends_cannot_be_sent_back() -> None:
         bank.feed(own[:8] + (1).to_bytes(4, "big") + own[12:])
     mine = terms("receiver")
     with pytest.raises(DisagreementError, match="name 'bank'"):
-        mine.agree(mine.hello(3))
+        mine.accept_hello(mine.encode_hello(3))
 
 
 def test_a_payload_one_byte_too_long_is_refused_by_its_header() -> None:
@@ -214,8 +214,8 @@ def test_forged_receipts_are_refused(protocol: Protocol, forged: bytes | str) ->
 
 def test_a_receipt_is_of_the_rows_that_were_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that finds other rows than those, by a fault or on purpose, cannot give it."""
-    original = DHServer.rows
-    monkeypatch.setattr(DHServer, "rows", lambda self, proofs: np.roll(original(self, proofs), 1))
+    original = DHServer.find_proven_rows
+    monkeypatch.setattr(DHServer, "find_proven_rows", lambda self, proofs: np.roll(original(self, proofs), 1))
     bank, shop = ends(BANK, SHOP)
     with pytest.raises(RowsDifferError, match="same common rows in the same order"):
         run_in_process(bank, shop)
@@ -274,12 +274,12 @@ def test_a_set_that_is_no_set_of_codewords_gets_no_token() -> None:
     """A row with ones added would show in the tokens whether the secret has ones there."""
     bad = Hostile("receiver", Endpoint(["a", "b"], terms("sender", "ot")), 1)
     client = OTClient(["a"], bad.session, 2)
-    bad.send(Kind.TRANSFERS, client.message)
+    bad.send(Kind.TRANSFERS, client.first_message)
     bad.send(Kind.SEED, client.seed)
     client.take_keys(bad.heard(Kind.TRANSFERS))
-    for rows in client.rows():
+    for rows in client.encode_rows():
         bad.send(Kind.ROWS, (rows ^ np.uint8(0x55)).tobytes())
-    answer = client.answer(bad.heard(Kind.SEED))
+    answer = client.answer_challenge(bad.heard(Kind.SEED))
     with pytest.raises(MalformedError, match="is not made of codewords"):
         bad.send(Kind.SUMS, answer)
     assert bad.heard(Kind.REFUSED) == b"malformed"
@@ -328,12 +328,12 @@ def test_a_secret_of_zeros_or_ones_matches_no_row_that_was_not_entered() -> None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("securevfl_psi.oblivious.server.secrets", _Constant(bit))
             server.take_message(message)
-        bad.send(Kind.TRANSFERS, server.choices())
+        bad.send(Kind.TRANSFERS, server.make_choices())
         server.take_seed(bad.heard(Kind.SEED))
         server.take_rows(np.frombuffer(bad.heard(Kind.ROWS), dtype=np.uint8).reshape(-1, 64))
-        bad.send(Kind.SEED, server.challenge())
-        server.check(bad.heard(Kind.SUMS))
-        for tokens in server.chunks():
+        bad.send(Kind.SEED, server.draw_challenge())
+        server.check_answer(bad.heard(Kind.SUMS))
+        for tokens in server.token_chunks():
             bad.send(Kind.TOKENS, tokens.tobytes())
         assert bad.heard(Kind.COUNT) == (1).to_bytes(8, "big")
 

@@ -73,7 +73,7 @@ def test_one_text_is_not_a_column() -> None:
         (["x" * 2000], "at most 1024"),
         (["é" * 513], "has 1026 bytes; at most 1024"),
         ([10**5000], "at most 1024 digits"),
-        (["a", "\ud800"], "row 1, '.ud800', holds a lone surrogate"),
+        (["a", "\ud800"], "row 1, '.ud800', contains a lone surrogate"),
     ],
 )
 def test_unusable_identifiers_are_named(ids: list[object], match: str) -> None:

@@ -48,8 +48,8 @@ class _Wires:
         ways = [(a, b) for a in joints for b in joints if a != b]
         self.draw, self.change, self.window = draw, change, window
         self.queues: dict[tuple[str, str], deque[Frame]] = {way: deque() for way in ways}
-        self.sending: dict[tuple[str, str], Outgoing] = {(a, b): joints[a].sending(b) for a, b in ways}
-        self.hearing: dict[tuple[str, str], Incoming] = {(a, b): joints[b].receiving(a) for a, b in ways}
+        self.sending: dict[tuple[str, str], Outgoing] = {(a, b): joints[a].send_script(b) for a, b in ways}
+        self.hearing: dict[tuple[str, str], Incoming] = {(a, b): joints[b].receive_script(a) for a, b in ways}
         self.due = {way: next(script, None) for way, script in self.hearing.items()}
         self.kinds: set[tuple[str, str, Kind]] = set()
 
@@ -186,9 +186,9 @@ def test_a_passive_party_may_refuse_pairwise_intersections() -> None:
     strict = psi.Joint(psi.Identifiers.of_texts(IDS), terms, order=lambda rows: rows, allow=lambda *_: None)
     for own, refused in ((16, True), (None, False)):
         bank = _joints(THREE, own)["bank"]
-        script = strict.receiving("bank")
+        script = strict.receive_script("bank")
         assert next(script) == Kind.HELLO
-        hello = next(bank.sending("shop"))
+        hello = next(bank.send_script("shop"))
         assert hello is not None
         if refused:
             with pytest.raises(psi.PlanRefusedError, match="pairwise intersection with 'shop'"):
@@ -206,19 +206,19 @@ def test_there_is_no_result_before_the_end() -> None:
 def test_sizes_are_for_the_active_party_and_its_own_for_all() -> None:
     joints = _joints(THREE)
     clinic, shop = joints["clinic"], joints["shop"]
-    hello = next(joints["bank"].sending("clinic"))
+    hello = next(joints["bank"].send_script("clinic"))
     assert hello is not None
     assert b'"rows": 20' in hello.payload
-    assert next(clinic.sending("shop")) is None  # it does not know the plan yet
-    script = clinic.receiving("bank")
+    assert next(clinic.send_script("shop")) is None  # it does not know the plan yet
+    script = clinic.receive_script("bank")
     next(script)
     script.send(hello)
-    told = {name: next(clinic.sending(name)) for name in ("bank", "shop")}
+    told = {name: next(clinic.send_script(name)) for name in ("bank", "shop")}
     assert told["bank"] is not None
     assert told["shop"] is not None
     assert b'"rows": 25' in told["bank"].payload
     assert b'"rows": null' in told["shop"].payload
-    assert next(shop.receiving("clinic")) == Kind.HELLO
+    assert next(shop.receive_script("clinic")) == Kind.HELLO
 
 
 @pytest.mark.parametrize("sets", [TWO, SMALL, THREE], ids=["two", "smaller", "three"])
@@ -281,20 +281,20 @@ def test_an_active_party_cannot_make_others_show_more_than_their_terms_say() -> 
         ("unbalanced", "dh"),
     ):
         bank, shop = (_joints(TWO, protocol=one)[name] for one, name in ((mine, "bank"), (theirs, "shop")))
-        hello = next(bank.sending("shop"))
+        hello = next(bank.send_script("shop"))
         assert hello is not None
-        script = shop.receiving("bank")
+        script = shop.receive_script("bank")
         next(script)
         with pytest.raises(psi.DisagreementError, match=f"this party's terms name '{theirs}'"):
             script.send(hello)
-        assert next(shop.sending("bank")) is None  # nothing leaves
+        assert next(shop.send_script("bank")) is None  # nothing leaves
 
 
 def test_transfers_by_a_joint_run_may_be_forbidden_as_pairwise_intersections() -> None:
     shop = _joints(THREE, protocol="ot", pairwise=False)["shop"]
-    hello = next(_joints(THREE, protocol="ot")["bank"].sending("shop"))
+    hello = next(_joints(THREE, protocol="ot")["bank"].send_script("shop"))
     assert hello is not None
-    script = shop.receiving("bank")
+    script = shop.receive_script("bank")
     next(script)
     with pytest.raises(psi.PlanRefusedError, match="pairwise intersection with 'shop'"):
         script.send(hello)

@@ -18,7 +18,7 @@ from securevfl_psi.linkage import Date, FamilyErrors, Field, Number, Schema, Tex
 from securevfl_psi_cli import linking
 from securevfl_psi_cli.credentials import make_certificate
 from securevfl_psi_cli.link_fields import blocks_of, schema_of
-from securevfl_psi_cli.link_plan import Linking, Plan
+from securevfl_psi_cli.link_plan import Linking, LinkPlan
 from securevfl_psi_cli.linking import run_link
 from securevfl_psi_cli.record_table import Records
 from support.commands import run, start
@@ -51,10 +51,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _plan(name: str, linker: str, **more: Any) -> Plan:
+def _plan(name: str, linker: str, **more: Any) -> LinkPlan:
     names = NAMES if linker == "notary" else ("bank", "shop")
     schema = None if name == "notary" else schema_of(FIELDS)
-    return Plan(name=name, linker=linker, names=names, **({"context": "t", "schema": schema} | more))
+    return LinkPlan(name=name, linker=linker, names=names, **({"context": "t", "schema": schema} | more))
 
 
 def _run(folder: Path, linker: str, **plans: dict[str, Any]) -> dict[str, Linking | Exception]:
@@ -102,8 +102,8 @@ def test_both_get_the_same_people_whoever_compares(folder: Path, linker: str) ->
     common = len(set(FILES.people[0].tolist()) & set(FILES.people[1].tolist()))
     assert len({one.pairs for one in found.values()}) == 1
     assert found["bank"].pairs > 0.8 * common
-    assert all("recall between" in dict(one.lines())["estimated"] for one in found.values())
-    said = dict(found["bank"].lines())[f"{linker} learned"]
+    assert all("recall between" in dict(one.format_lines())["estimated"] for one in found.values())
+    said = dict(found["bank"].format_lines())[f"{linker} learned"]
     assert ("could test guesses" in said) is (linker != "notary")
 
 
@@ -119,7 +119,7 @@ def test_witnesses_tell_both_how_many_people_there_are(folder: Path, linker: str
         assert one.common == pytest.approx(people, rel=0.2)
         assert one.recall_range is not None
         assert one.recall_range[0] <= one.recall <= one.recall_range[1]
-        assert "people in both tables" in dict(one.lines())["estimated"]
+        assert "people in both tables" in dict(one.format_lines())["estimated"]
     assert len({one.common for one in found.values()}) == 1
     del more["shop"]
     ended = _run(folder, linker, **more)
@@ -177,7 +177,7 @@ def test_another_key_other_fields_and_other_blocks_end_it(folder: Path, monkeypa
     ended = _run(folder, "bank", shop={"context": "another"})
     assert any(isinstance(one, errors.DisagreementError) for one in ended.values())
 
-    def wrong(original: Any, plan: Plan, stream: Any, peer: str, nonces: Any) -> bytes:
+    def wrong(original: Any, plan: LinkPlan, stream: Any, peer: str, nonces: Any) -> bytes:
         key = original(plan, stream, peer, nonces)
         return bytes(32) if plan.name == "shop" else bytes(key)
 

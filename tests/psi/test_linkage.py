@@ -35,7 +35,7 @@ from securevfl_psi.linkage import (
     assignment,
     blocking_tokens,
     encode_records,
-    estimate,
+    estimate_matches,
     hamming_tokens,
     link_records,
     similar_pairs,
@@ -252,7 +252,7 @@ def test_components_are_those_of_a_search() -> None:
             ):
                 found |= more
             expected.add(frozenset(found))
-        parts = assignment._components(candidates)
+        parts = assignment._split_components(candidates)
         assert {frozenset(part.tolist()) for part in parts} == expected
         assert all(np.all(np.diff(part) > 0) for part in parts)
 
@@ -328,10 +328,10 @@ def test_degenerate_scores_are_answered() -> None:
     with pytest.raises(LinkageError, match="the scores show about"):
         link_records(same, same)
     for scores in (np.ones((12, 12)), np.eye(40)):
-        got = estimate(c := candidates_of(scores, 0.0), assign_greedy(c))
+        got = estimate_matches(c := candidates_of(scores, 0.0), assign_greedy(c))
         assert np.isfinite(got.probabilities).all()
     assert got.matches == pytest.approx(40, abs=0.5)
-    assert got.threshold() > 0
+    assert got.choose_threshold() > 0
     assert got.precision(2.0) == 0
 
 

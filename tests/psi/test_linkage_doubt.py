@@ -102,4 +102,4 @@ def test_others_of_the_own_file_are_counted() -> None:
         scores = dice(records, records, first[first != second], second[first != second])
         expected += [(scores >= least).sum() / len(records) / 2 for least in thresholds]
     assert decoys.least < 0.65
-    assert decoys.alike(thresholds) == pytest.approx(expected)
+    assert decoys.count_alike(thresholds) == pytest.approx(expected)

@@ -36,7 +36,7 @@ from securevfl_psi.linkage import (
     hamming_tokens,
 )
 from securevfl_psi.linkage.blocking import soundex
-from securevfl_psi.linkage.keys import bit_positions, derive_key, hkdf, permutation
+from securevfl_psi.linkage.keys import bit_positions, derive_key, derive_permutation, hkdf
 
 KEY = bytes(range(32))
 NAME = Field(name="name", kind=Text())
@@ -86,7 +86,7 @@ def test_positions_are_a_stretched_hmac_and_a_prefix_of_more() -> None:
     expected = [int.from_bytes(stream[i : i + 4], "little") % 1000 for i in range(0, 40, 4)]
     assert bit_positions(KEY, b"token", 10, 1000).tolist() == expected
     assert bit_positions(KEY, b"token", 4, 1000).tolist() == expected[:4]
-    assert sorted(permutation(KEY, 100).tolist()) == list(range(100)) != permutation(KEY, 100).tolist()
+    assert sorted(derive_permutation(KEY, 100).tolist()) == list(range(100)) != derive_permutation(KEY, 100).tolist()
 
 
 @pytest.mark.parametrize(
@@ -115,25 +115,25 @@ def test_positions_are_a_stretched_hmac_and_a_prefix_of_more() -> None:
     ],
 )
 def test_normal_forms(kind: FieldKind, value: object, normal: str | None) -> None:
-    assert kind.normal(value) == normal
+    assert kind.normalise_value(value) == normal
 
 
 @given(st.text(max_size=12), st.sampled_from([Text(), Text(q=3), Code(), Code(q=2, positional=False)]))
 def test_normal_forms_are_normal_and_have_distinct_tokens(text: str, kind: FieldKind) -> None:
-    normal = kind.normal(text)
+    normal = kind.normalise_value(text)
     if normal is not None:
-        assert kind.normal(normal) == normal
-        tokens = kind.tokens(normal)
+        assert kind.normalise_value(normal) == normal
+        tokens = kind.make_tokens(normal)
         assert tokens
         assert len(set(tokens)) == len(tokens)
 
 
 def test_tokens_are_these() -> None:
-    assert Text().tokens("abab") == ["\x02a", "ab", "ba", "b\x02"]
-    assert Text(q=1).tokens("abab") == ["a", "b"]
-    assert Code().tokens("4223") == ["0:4", "1:2", "2:2", "3:3"]
-    assert Date().tokens("19710305")[-4:] == ["7:5", "y1971", "m03", "d05"]
-    assert Number(step=1, reach=4).tokens("10") == ["8", "9", "10", "11", "12"]
+    assert Text().make_tokens("abab") == ["\x02a", "ab", "ba", "b\x02"]
+    assert Text(q=1).make_tokens("abab") == ["a", "b"]
+    assert Code().make_tokens("4223") == ["0:4", "1:2", "2:2", "3:3"]
+    assert Date().make_tokens("19710305")[-4:] == ["7:5", "y1971", "m03", "d05"]
+    assert Number(step=1, reach=4).make_tokens("10") == ["8", "9", "10", "11", "12"]
 
 
 def test_near_values_are_similar_and_far_ones_are_not() -> None:
@@ -152,16 +152,16 @@ def reference(row: int, table: dict[str, list[object]], schema: Schema, key: byt
     """Which bits one record sets before hardening, in obvious lines."""
     found = set()
     for field in schema.fields:
-        normal = field.kind.normal(table[field.name][row])
+        normal = field.kind.normalise_value(table[field.name][row])
         if normal is None:
             continue
         salt = ""
         if field.salt:
             other = next(f for f in schema.fields if f.name == field.salt)
-            salt = other.kind.normal(table[field.salt][row]) or ""
+            salt = other.kind.normalise_value(table[field.salt][row]) or ""
             salt = salt[:4] if isinstance(other.kind, Date) else salt
-        tokens = field.kind.tokens(normal)
-        each = max(1, math.floor(schema.hashes(field) / len(tokens) + 0.5))
+        tokens = field.kind.make_tokens(normal)
+        each = max(1, math.floor(schema.count_hashes(field) / len(tokens) + 0.5))
         secret = derive_key(key, "field", context, field.share or "." + field.name)
         for token in tokens:
             message = len(salt.encode()).to_bytes(4, "big") + salt.encode() + token.encode()
@@ -244,7 +244,7 @@ def test_the_fill_is_as_declared_whatever_the_length_of_the_filter() -> None:
         "zip": [10000 + 37 * i for i in range(200)],
     }
     for size in (512, 2048):
-        share = encode_records(table, replace(PLAIN, bits=size), KEY).ones().mean() / size
+        share = encode_records(table, replace(PLAIN, bits=size), KEY).count_ones().mean() / size
         assert share == pytest.approx(0.3, abs=0.02)
 
 
@@ -252,7 +252,7 @@ def test_weights_share_the_bits() -> None:
     fields = (replace(NAME, weight=3), BORN)
     schema = Schema(fields=fields, bits=4096, hardening=())
     only = [
-        encode_records({"name": [a], "born": [b]}, schema, KEY).ones()[0]
+        encode_records({"name": [a], "born": [b]}, schema, KEY).count_ones()[0]
         for a, b in (("catherine", None), (None, "19710305"))
     ]
     assert only[0] / only[1] == pytest.approx(3, rel=0.1)
@@ -284,7 +284,7 @@ def test_hardening_does_what_it_says() -> None:
     assert (folded == (filters[:, :128] != filters[:, 128:])).all()
     balanced = Balanced().apply(filters, KEY)
     assert (balanced.sum(axis=1) == 256).all()
-    assert (balanced[:, np.argsort(permutation(KEY, 512))][:, :256] == filters).all()
+    assert (balanced[:, np.argsort(derive_permutation(KEY, 512))][:, :256] == filters).all()
     flipped = Blip(0.1).apply(filters, KEY)
     assert 0.08 < (flipped != filters).mean() < 0.12
     assert (Blip(0.1).apply(filters, KEY) != flipped).any()

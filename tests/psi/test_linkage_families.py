@@ -19,7 +19,7 @@ from securevfl_psi.linkage import (
     Text,
     assign_greedy,
     encode_records,
-    estimate,
+    estimate_matches,
     find_duplicates,
     format_links,
     link_records,
@@ -51,7 +51,7 @@ def linked_and_best(files: Families) -> tuple[Linked, float, float]:
     right = np.cumsum(files.people[0][candidates.rows_a[taken]] == files.people[1][candidates.rows_b[taken]])
     common = len(np.intersect1d(*files.people))
     f1 = 2 * right / (np.arange(1, len(taken) + 1) + common)
-    blind = estimate(candidates, taken).threshold()
+    blind = estimate_matches(candidates, taken).choose_threshold()
     at = int(np.searchsorted(-candidates.scores[taken], -blind, side="right"))
     return link_records(a, b), float(f1.max()), float(f1[at - 1])
 

@@ -25,8 +25,8 @@ from securevfl_psi.linkage import (
     assign_greedy,
     blocking_tokens,
     encode_records,
-    estimate,
     estimate_by_witnesses,
+    estimate_matches,
     link_records,
     link_tables,
     similar_pairs,
@@ -91,19 +91,19 @@ def test_recall_is_what_witnesses_say_also_where_few_records_are_in_common(commo
 def test_scores_alone_do_not_know_what_witnesses_know() -> None:
     """A tenth in common: without witnesses, recall is told as above 0.9, and is not; its bounds hold."""
     files = simulated(0.1, seed=5, rows=2000)
-    alone, found = estimate(files.candidates, files.taken, files.encodings), by_witnesses(files)
+    alone, found = estimate_matches(files.candidates, files.taken, files.encodings), by_witnesses(files)
     f1 = []
     for one in (alone, found):
-        precision, recall = files.at(one.threshold())
+        precision, recall = files.at(one.choose_threshold())
         f1.append(2 * precision * recall / (precision + recall))
-    threshold = alone.threshold()
+    threshold = alone.choose_threshold()
     truth = files.at(threshold)[1]
     assert abs(found.recall(threshold) - truth) < abs(alone.recall(threshold) - truth)
     assert alone.recall_between(threshold)[0] <= truth <= alone.recall_between(threshold)[1]
     assert f1[1] >= f1[0] - 0.02  # since decoys are counted, the threshold alone is as good
-    (low, high), (least, most) = found.ranges(found.threshold())
-    assert low < found.precision(found.threshold()) + 0.05
-    assert 0 <= least < found.recall(found.threshold()) < most <= 1
+    (low, high), (least, most) = found.confidence_ranges(found.choose_threshold())
+    assert low < found.precision(found.choose_threshold()) + 0.05
+    assert 0 <= least < found.recall(found.choose_threshold()) < most <= 1
     assert high <= 1
     assert found.common_range[0] < files.common < found.common_range[1] * 1.1
 

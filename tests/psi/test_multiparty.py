@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_psi import IdentifierError, MalformedError, PSIError, SetSizeError, chunks, okvs
 from securevfl_psi.circle import Circle, PairwiseKeys
-from securevfl_psi.multiparty import Leader, Party
+from securevfl_psi.multiparty import Follower, Leader
 
 NAMES = ("lead", "b", "c", "d", "e")
 
@@ -25,23 +25,23 @@ def _circle(count: int, **other: object) -> Circle:
 def _seeds(circle: Circle) -> dict[str, dict[str, bytes]]:
     keys = {name: PairwiseKeys(circle, name) for name in circle.names}
     public = {name: key.public_key for name, key in keys.items()}
-    return {name: key.seeds({n: p for n, p in public.items() if n != name}) for name, key in keys.items()}
+    return {name: key.derive_seeds({n: p for n, p in public.items() if n != name}) for name, key in keys.items()}
 
 
-def _hear(leader: Leader, party: Party, name: str, blinded: Sequence[np.ndarray], sizes: tuple[int, int]) -> None:
-    table = party.table()
+def _hear(leader: Leader, party: Follower, name: str, blinded: Sequence[np.ndarray], sizes: tuple[int, int]) -> None:
+    table = party.encode_table()
     answers = party.evaluate(iter(blinded), sizes[0])
-    leader.receive(name, answers, table.seed, chunks.split(table.slots), sizes[1])
+    leader.receive_answer(name, answers, table.seed, chunks.split(table.slots), sizes[1])
 
 
 def _run(
-    sets: Sequence[Sequence[str]], party: type[Party] = Party, leader: type[Leader] = Leader
-) -> tuple[Leader, dict[str, Party], np.ndarray, dict[str, dict[str, bytes]]]:
+    sets: Sequence[Sequence[str]], party: type[Follower] = Follower, leader: type[Leader] = Leader
+) -> tuple[Leader, dict[str, Follower], np.ndarray, dict[str, dict[str, bytes]]]:
     circle = _circle(len(sets))
     seeds = _seeds(circle)
     parties = {n: party(ids, n, circle, seeds[n]) for n, ids in zip(circle.names[1:], sets[1:], strict=True)}
     lead = leader(sets[0], circle, seeds["lead"])
-    blinded = list(lead.blinded())
+    blinded = list(lead.blind_set())
     for (name, member), ids in zip(parties.items(), sets[1:], strict=True):
         _hear(lead, member, name, blinded, (len(sets[0]), len(ids)))
     return lead, parties, lead.intersect(), seeds
@@ -58,7 +58,7 @@ def test_all_find_the_same_common_rows_in_the_same_order(sets: list[set[str]], r
     common = [tables[0][row] for row in rows]
     assert sorted(common) == sorted(set.intersection(*sets))
     for (name, party), table in zip(parties.items(), tables[1:], strict=True):
-        own = party.rows(lead.announce(name), len(rows))
+        own = party.find_common_rows(lead.announce_rows(name), len(rows))
         assert own.dtype == np.int64
         assert [table[row] for row in own] == common
 
@@ -85,7 +85,9 @@ def test_large_sets_travel_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     sets = [[str(i) for i in range(30)], [str(i) for i in range(5, 40)], [str(i) for i in range(50)]]
     lead, parties, rows, _ = _run(sets)
     assert sorted(rows.tolist()) == list(range(5, 30))
-    assert [sets[1][i] for i in parties["b"].rows(lead.announce("b"), 25)] == [sets[0][i] for i in rows]
+    assert [sets[1][i] for i in parties["b"].find_common_rows(lead.announce_rows("b"), 25)] == [
+        sets[0][i] for i in rows
+    ]
 
 
 def test_the_order_of_the_common_rows_is_not_that_of_a_table() -> None:
@@ -101,25 +103,25 @@ def test_the_order_of_the_common_rows_is_not_that_of_a_table() -> None:
 class _Watching(Leader):
     """A leader that keeps, for each party, what it decodes at each item once its own mask is gone."""
 
-    def receive(
+    def receive_answer(
         self, name: str, evaluated: Iterable[np.ndarray], seed: bytes, slots: Iterable[np.ndarray], count: int
     ) -> None:
         before = self._sum.copy()
-        super().receive(name, evaluated, seed, slots, count)
+        super().receive_answer(name, evaluated, seed, slots, count)
         self.seen: dict[str, np.ndarray] = {**getattr(self, "seen", {}), name: before ^ self._sum}
 
 
-class _NoShares(Party):
+class _NoShares(Follower):
     """The mutation: zero-sharing switched off."""
 
-    def _shares(self) -> np.ndarray:
+    def _compute_shares(self) -> np.ndarray:
         return np.zeros(len(self._digests), dtype=np.uint64)
 
 
-class _SharesWithTheLeaderOnly(Party):
+class _SharesWithTheLeaderOnly(Follower):
     """A subtler one: the intersection is still right, but parties share nothing that the leader does not know."""
 
-    def _shares(self) -> np.ndarray:
+    def _compute_shares(self) -> np.ndarray:
         shares: np.ndarray = okvs.prf(self._seeds["lead"], self._digests).view(np.uint64)[:, 0].copy()
         return shares
 
@@ -142,7 +144,7 @@ def _evidence(columns: Mapping[str, np.ndarray], rows: np.ndarray) -> list[str]:
     return found
 
 
-def _view(party: type[Party]) -> tuple[dict[str, np.ndarray], dict[tuple[str, ...], np.ndarray], np.ndarray]:
+def _view(party: type[Follower]) -> tuple[dict[str, np.ndarray], dict[tuple[str, ...], np.ndarray], np.ndarray]:
     """The leader's columns, its rows by which parties hold them too, and the intersection it finds."""
     subsets = [s for size in range(4) for s in itertools.combinations(("b", "c", "d"), size)]
     items = [f"{''.join(s)}-{i}" for i in range(120) for s in subsets]
@@ -154,7 +156,7 @@ def _view(party: type[Party]) -> tuple[dict[str, np.ndarray], dict[tuple[str, ..
 
 
 def test_the_leaders_view_does_not_depend_on_smaller_intersections() -> None:
-    columns, classes, rows = _view(Party)
+    columns, classes, rows = _view(Follower)
     everywhere = classes.pop(("b", "c", "d"))
     assert sorted(rows.tolist()) == everywhere.tolist()
     for held, where in classes.items():
@@ -163,7 +165,7 @@ def test_the_leaders_view_does_not_depend_on_smaller_intersections() -> None:
 
 
 @pytest.mark.parametrize("mutation", [_NoShares, _SharesWithTheLeaderOnly])
-def test_without_shares_between_the_parties_the_view_tells_who_holds_what(mutation: type[Party]) -> None:
+def test_without_shares_between_the_parties_the_view_tells_who_holds_what(mutation: type[Follower]) -> None:
     columns, classes, _ = _view(mutation)
     assert _evidence(columns, classes[()]) == []
     for held in (("b",), ("c", "d")):
@@ -173,7 +175,7 @@ def test_without_shares_between_the_parties_the_view_tells_who_holds_what(mutati
 def test_leader_and_one_party_learn_the_intersection_with_the_others() -> None:
     """The documented collusion: with c's seed the leader finds its items that b holds, whether or not c does."""
     sets = [["all", "with b", "with c", "alone"], ["all", "with b"], ["all", "with c"]]
-    lead, _, _, seeds = _run(sets, Party, _Watching)
+    lead, _, _, seeds = _run(sets, Follower, _Watching)
 
     def shared(seed: bytes) -> np.ndarray:
         return okvs.prf(seed, lead._digests).view(np.uint64)[:, 0]
@@ -185,8 +187,8 @@ def test_leader_and_one_party_learn_the_intersection_with_the_others() -> None:
 def test_shares_of_all_parties_vanish_together_only() -> None:
     circle = _circle(4)
     seeds = _seeds(circle)
-    shares = [Party(["x", "y"], n, circle, seeds[n])._shares() for n in NAMES[1:4]]
-    shares.append(Leader(["x", "y"], circle, seeds["lead"])._shares())
+    shares = [Follower(["x", "y"], n, circle, seeds[n])._compute_shares() for n in NAMES[1:4]]
+    shares.append(Leader(["x", "y"], circle, seeds["lead"])._compute_shares())
     for size in range(1, 5):
         for some in itertools.combinations(shares, size):
             assert (np.bitwise_xor.reduce(some) == 0).all() == (size == 4)
@@ -195,42 +197,42 @@ def test_shares_of_all_parties_vanish_together_only() -> None:
 # Hostile and misplaced messages. --------------------------------------------------------------------------------------
 
 
-def _pair() -> tuple[Leader, Party, list[np.ndarray]]:
+def _pair() -> tuple[Leader, Follower, list[np.ndarray]]:
     circle = _circle(3)
     seeds = _seeds(circle)
     leader = Leader(["x", "y"], circle, seeds["lead"])
-    return leader, Party(["y", "z", "x"], "b", circle, seeds["b"]), list(leader.blinded())
+    return leader, Follower(["y", "z", "x"], "b", circle, seeds["b"]), list(leader.blind_set())
 
 
 def test_steps_are_taken_once_and_in_order() -> None:
     leader, party, blinded = _pair()
     with pytest.raises(PSIError, match="twice"):
-        leader.blinded()
+        leader.blind_set()
     with pytest.raises(PSIError, match="follows table"):
-        party.rows([], 0)
+        party.find_common_rows([], 0)
     _hear(leader, party, "b", blinded, (2, 3))
     for name in ("b", "lead", "nobody"):
         with pytest.raises(PSIError, match="not one of the servers"):
-            leader.receive(name, [], bytes(32), [], 0)
+            leader.receive_answer(name, [], bytes(32), [], 0)
     with pytest.raises(PSIError, match="missing: \\['c'\\]"):
         leader.intersect()
     with pytest.raises(PSIError, match="before intersect"):
-        leader.announce("b")
-    for again in (party.table, lambda: party.evaluate(blinded, 2)):
+        leader.announce_rows("b")
+    for again in (party.encode_table, lambda: party.evaluate(blinded, 2)):
         with pytest.raises(PSIError, match="twice"):
             again()
-    party.rows([], 0)
+    party.find_common_rows([], 0)
     with pytest.raises(PSIError, match="once"):
-        party.rows([], 0)
+        party.find_common_rows([], 0)
 
 
 def test_a_result_is_told_and_found_once() -> None:
     lead, parties, _, _ = _run([["a", "b"], ["b", "a"]])
     with pytest.raises(PSIError, match="twice"):
         lead.intersect()
-    assert len(parties["b"].rows(lead.announce("b"), 2)) == 2
+    assert len(parties["b"].find_common_rows(lead.announce_rows("b"), 2)) == 2
     with pytest.raises(PSIError, match="twice"):
-        lead.announce("b")
+        lead.announce_rows("b")
 
 
 @pytest.mark.parametrize(
@@ -249,13 +251,13 @@ def test_hostile_tables_are_refused(seed: int, rows: int, width: int, count: int
     leader, party, blinded = _pair()
     slots = np.zeros((rows, width), np.uint8)
     with pytest.raises(error):
-        leader.receive("b", party.evaluate(blinded, 2), bytes(seed), [slots], count)
+        leader.receive_answer("b", party.evaluate(blinded, 2), bytes(seed), [slots], count)
 
 
 def test_hostile_points_are_refused() -> None:
     leader, party, blinded = _pair()
     with pytest.raises(MalformedError, match="small order"):
-        leader.receive("b", [np.zeros((2, 32), np.uint8)], bytes(32), [], 3)
+        leader.receive_answer("b", [np.zeros((2, 32), np.uint8)], bytes(32), [], 3)
     bad = blinded[0].copy()
     bad[1] = 255
     with pytest.raises(MalformedError, match="coordinate"):
@@ -263,25 +265,25 @@ def test_hostile_points_are_refused() -> None:
 
 
 def test_hostile_results_are_refused() -> None:
-    def fresh() -> tuple[Party, np.ndarray]:
+    def fresh() -> tuple[Follower, np.ndarray]:
         lead, parties, _, _ = _run([["x", "y"], ["y", "z", "x"]])
-        return parties["b"], np.concatenate(list(lead.announce("b")))
+        return parties["b"], np.concatenate(list(lead.announce_rows("b")))
 
     party, tokens = fresh()
     with pytest.raises(MalformedError, match="twice"):
-        party.rows([tokens[[0, 0]]], 2)
+        party.find_common_rows([tokens[[0, 0]]], 2)
     party, tokens = fresh()
     with pytest.raises(MalformedError, match="1 tokens of no own row"):
-        party.rows([np.concatenate([tokens, np.zeros((1, 16), np.uint8)])], 3)
+        party.find_common_rows([np.concatenate([tokens, np.zeros((1, 16), np.uint8)])], 3)
     party, tokens = fresh()
     with pytest.raises(SetSizeError, match="at most 3"):
-        party.rows([tokens], 4)
+        party.find_common_rows([tokens], 4)
     party, tokens = fresh()
     with pytest.raises(SetSizeError, match="2 of 3"):
-        party.rows([tokens], 3)
+        party.find_common_rows([tokens], 3)
     party, tokens = fresh()
     with pytest.raises(MalformedError, match="uint8"):
-        party.rows([tokens[:, :15]], 2)
+        party.find_common_rows([tokens[:, :15]], 2)
 
 
 def test_what_was_agreed_is_checked() -> None:
@@ -291,13 +293,13 @@ def test_what_was_agreed_is_checked() -> None:
     circle = _circle(3)
     seeds = _seeds(circle)
     with pytest.raises(PSIError, match="leader"):
-        Party([], "lead", circle, seeds["lead"])
+        Follower([], "lead", circle, seeds["lead"])
     with pytest.raises(PSIError, match="not a party of this run"):
-        Party([], "d", circle, seeds["b"])
+        Follower([], "d", circle, seeds["b"])
     with pytest.raises(PSIError, match="each other party needs one"):
-        Party([], "b", circle, seeds["c"])
+        Follower([], "b", circle, seeds["c"])
     with pytest.raises(IdentifierError):
-        Party(["x", "x"], "b", circle, seeds["b"])
+        Follower(["x", "x"], "b", circle, seeds["b"])
     with pytest.raises(SetSizeError):
         Leader(["x", "y"], circle, seeds["lead"], max_set_size=1)
     with pytest.raises(SetSizeError, match="at most"):
@@ -320,7 +322,7 @@ def test_a_seed_is_bound_to_names_keys_and_circle() -> None:
     info = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
     shared = mine._key.exchange(theirs._key.public_key())
     extracted = hmac.digest(circle.dst, shared, "sha256")
-    assert mine.seeds({"b": theirs.public_key})["b"] == hmac.digest(extracted, info + b"\x01", "sha256")
+    assert mine.derive_seeds({"b": theirs.public_key})["b"] == hmac.digest(extracted, info + b"\x01", "sha256")
 
 
 def test_hostile_public_keys_are_refused() -> None:
@@ -335,15 +337,15 @@ def test_hostile_public_keys_are_refused() -> None:
         {**good, "d": bytes(32)},
     ):
         with pytest.raises(MalformedError):
-            PairwiseKeys(circle, "lead").seeds(wrong)  # type: ignore[arg-type]
+            PairwiseKeys(circle, "lead").derive_seeds(wrong)  # type: ignore[arg-type]
     keys = PairwiseKeys(circle, "lead")
     with pytest.raises(MalformedError, match="same public key"):
-        keys.seeds({**good, "b": keys.public_key})
+        keys.derive_seeds({**good, "b": keys.public_key})
     with pytest.raises(PSIError, match="twice"):
-        keys.seeds(good)
+        keys.derive_seeds(good)
 
 
 def test_another_circle_gives_other_seeds_and_tokens() -> None:
     circles = [_circle(2), _circle(2), _circle(2, rules_tag="v2")]
     assert len({circle.dst for circle in circles}) == 3
-    assert len({Party(["x"], "b", c, {"lead": bytes(32)})._digests.tobytes() for c in circles}) == 3
+    assert len({Follower(["x"], "b", c, {"lead": bytes(32)})._digests.tobytes() for c in circles}) == 3

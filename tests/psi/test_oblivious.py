@@ -46,7 +46,7 @@ def test_the_generator_is_that_of_the_code() -> None:
         powers.append(power)
         power = times(power, 2)
     assert len(set(powers)) == 511
-    rows = np.unpackbits(code.generator(), axis=1, bitorder="little")
+    rows = np.unpackbits(code.generator_rows(), axis=1, bitorder="little")
     for row in (rows[0], rows[79], np.bitwise_xor.reduce(rows[::7])):
         ones = np.flatnonzero(row[:511])
         for exponent in range(1, 127):
@@ -58,7 +58,7 @@ def test_the_generator_is_that_of_the_code() -> None:
 
 def test_words_are_as_far_apart_as_they_must_be() -> None:
     """All sums of up to two rows, and random words: their weight is at least 128; the rows are independent."""
-    rows = code.generator()
+    rows = code.generator_rows()
     bits = np.unpackbits(rows, axis=1, bitorder="little")
     weights = (bits[:, None] ^ bits[None]).sum(axis=2)
     assert weights[~np.eye(80, dtype=bool)].min() >= code.DISTANCE
@@ -132,13 +132,13 @@ def test_a_chooser_gets_the_keys_that_it_chose() -> None:
     choices = np.frombuffer(secrets.token_bytes(TRANSFERS), dtype=np.uint8) & 1
     giver = Giver(TAG)
     chooser = Chooser(TAG, choices, giver.message)
-    pairs = giver.keys(chooser.answer)
+    pairs = giver.derive_keys(chooser.answer)
     assert chooser.keys == [pairs[choice][i] for i, choice in enumerate(choices.tolist())]
     assert not set(chooser.keys) & {pairs[1 - choice][i] for i, choice in enumerate(choices.tolist())}
     assert len({*pairs[0], *pairs[1]}) == 2 * TRANSFERS
     other = Giver(b"another session")
     other._secret, other.message = giver._secret, giver.message
-    assert not {*pairs[0], *pairs[1]} & {key for keys in other.keys(chooser.answer) for key in keys}
+    assert not {*pairs[0], *pairs[1]} & {key for keys in other.derive_keys(chooser.answer) for key in keys}
 
 
 @pytest.mark.parametrize("order", [1, 2, 4, 8, "mixed"])
@@ -160,11 +160,11 @@ def test_answers_that_are_none_are_refused() -> None:
     neutral, torsion = (1).to_bytes(32, "little"), bytes.fromhex(ORDER_8)
     for bad in (neutral, torsion, giver.message):  # the last one's difference to the message is neutral
         with pytest.raises(MalformedError, match="small order"):
-            giver.keys(answer[:-32] + bad)
+            giver.derive_keys(answer[:-32] + bad)
     with pytest.raises(MalformedError, match="16383 bytes; 16384"):
-        giver.keys(answer[:-1])
+        giver.derive_keys(answer[:-1])
     with pytest.raises(MalformedError, match="no point"):
-        giver.keys(b"\xff" * 32 + answer[32:])
+        giver.derive_keys(b"\xff" * 32 + answer[32:])
 
 
 # The extension
@@ -190,9 +190,9 @@ def test_rows_are_what_they_should_be(monkeypatch: pytest.MonkeyPatch, count: in
     """Q = T ⊕ (C(D) ∧ s), and honest sums are right; in chunks of 512 rows."""
     monkeypatch.setattr(extension, "ROWS", 512)
     encoder, decoder, words = _ends(count, path)
-    for rows in encoder.rows():
-        decoder.take(rows)
-    decoder.check(encoder.answer(decoder.challenge()))
+    for rows in encoder.encode_rows():
+        decoder.take_chunk(rows)
+    decoder.check_answer(encoder.answer_challenge(decoder.draw_challenge()))
     expected = encoder.matrix[:count].copy()
     bit_loops().encode(words, code.code_tables() & decoder._secret, expected)
     assert np.array_equal(decoder.matrix[:count], expected)
@@ -207,13 +207,13 @@ def test_rows_that_are_no_codewords_are_found(bits: int) -> None:
         touched = np.zeros(512, dtype=np.uint8)
         touched[:bits] = 1
         error = np.packbits(touched, bitorder="little")
-        for rows in encoder.rows():
+        for rows in encoder.encode_rows():
             rows[7] ^= error
-            decoder.take(rows)
-        answer = encoder.answer(decoder.challenge())
+            decoder.take_chunk(rows)
+        answer = encoder.answer_challenge(decoder.draw_challenge())
         guessed = not (decoder._secret & error).any()
         try:
-            decoder.check(answer)
+            decoder.check_answer(answer)
             passed += 1
             assert guessed
         except MalformedError as refused:
@@ -229,9 +229,9 @@ def test_sums_say_nothing_of_the_words() -> None:
     for _ in range(2):
         encoder = Encoder(pairs, np.zeros((300, 16), np.uint8), bit_loops())
         decoder = Decoder(secret, chosen, encoder.count, bit_loops())
-        for rows in encoder.rows():
-            decoder.take(rows)
-        sums.append(np.frombuffer(encoder.answer(bytes(32))[:400], dtype=np.uint8))
+        for rows in encoder.encode_rows():
+            decoder.take_chunk(rows)
+        sums.append(np.frombuffer(encoder.answer_challenge(bytes(32))[:400], dtype=np.uint8))
     ones = np.unpackbits(np.stack(sums)).mean()
     assert 0.45 < ones < 0.55
     assert not np.array_equal(*sums)
@@ -250,31 +250,31 @@ def test_sums_say_nothing_of_the_words() -> None:
 def test_malformed_rows_are_refused(damage: Callable[[np.ndarray], np.ndarray], match: str) -> None:
     encoder, decoder, _ = _ends(400)
     with pytest.raises(MalformedError, match=match):
-        decoder.take(damage(next(encoder.rows())))
+        decoder.take_chunk(damage(next(encoder.encode_rows())))
 
 
 def test_the_check_comes_once_and_in_its_place() -> None:
     encoder, decoder, _ = _ends(10)
     with pytest.raises(MalformedError, match="after 0 of 90 rows"):
-        decoder.challenge()
-    for rows in encoder.rows():
-        decoder.take(rows)
+        decoder.draw_challenge()
+    for rows in encoder.encode_rows():
+        decoder.take_chunk(rows)
     with pytest.raises(MalformedError, match="after the challenge"):
-        decoder.check(bytes(extension.ANSWER_BYTES))
-    challenge = decoder.challenge()
+        decoder.check_answer(bytes(extension.ANSWER_BYTES))
+    challenge = decoder.draw_challenge()
     with pytest.raises(MalformedError, match="31 bytes"):
-        encoder.answer(challenge[:31])
-    answer = encoder.answer(challenge)
+        encoder.answer_challenge(challenge[:31])
+    answer = encoder.answer_challenge(challenge)
     with pytest.raises(MalformedError, match="second challenge"):
-        encoder.answer(challenge)
+        encoder.answer_challenge(challenge)
     with pytest.raises(MalformedError, match="sums of 2959 bytes"):
-        decoder.check(answer[:-1])
+        decoder.check_answer(answer[:-1])
     for place in (0, 399, 400, 2959):
         changed = bytearray(answer)
         changed[place] ^= 0xFF
         with pytest.raises(MalformedError, match="is not made of codewords"):
-            decoder.check(bytes(changed))
-    decoder.check(answer)
+            decoder.check_answer(bytes(changed))
+    decoder.check_answer(answer)
 
 
 # Both ends
@@ -285,12 +285,12 @@ def _session(nonce: bytes | None = None) -> Session:
 
 
 def _transfer(client: OTClient, server: OTServer) -> None:
-    server.take_message(client.message)
-    client.take_keys(server.choices())
+    server.take_message(client.first_message)
+    client.take_keys(server.make_choices())
     server.take_seed(client.seed)
-    for rows in client.rows():
+    for rows in client.encode_rows():
         server.take_rows(rows)
-    server.check(client.answer(server.challenge()))
+    server.check_answer(client.answer_challenge(server.draw_challenge()))
 
 
 def _intersect(mine: list[str], theirs: list[str], paths: tuple[str | None, str | None] = (None, None)) -> list[int]:
@@ -298,11 +298,11 @@ def _intersect(mine: list[str], theirs: list[str], paths: tuple[str | None, str 
     client = OTClient(mine, session, len(theirs), path=paths[0])
     server = OTServer(theirs, session, len(mine), path=paths[1])
     _transfer(client, server)
-    for tokens in server.chunks():
+    for tokens in server.token_chunks():
         client.take_tokens(tokens)
-    rows = client.finish()
-    found = server.rows(client.outputs.proofs(rows))
-    client.outputs.require_receipt([rows], server.outputs.receipt([found]))
+    rows = client.find_common_rows()
+    found = server.find_proven_rows(client.outputs.prove_rows(rows))
+    client.outputs.require_receipt([rows], server.outputs.make_receipt([found]))
     assert [mine[row] for row in rows] == [theirs[row] for row in found]
     return rows.tolist()
 
@@ -337,7 +337,7 @@ def test_both_ends_make_the_same_outputs_and_others_no_path_to_them() -> None:
     session = _session()
     client, server = OTClient(["a", "b"], session, 3), OTServer(["b", "c", "d"], session, 2)
     _transfer(client, server)
-    list(server.chunks())
+    list(server.token_chunks())
     encoder = client._encoder
     client.evaluate()
     assert np.array_equal(client.outputs._table[1], server.outputs._table[0])
@@ -366,7 +366,7 @@ def test_tokens_come_in_a_secret_order_and_parts_of_an_output_are_apart() -> Non
     session = _session()
     client, server = OTClient(names, session, 200), OTServer(names, session, 200)
     _transfer(client, server)
-    sent = np.concatenate(list(server.chunks()))
+    sent = np.concatenate(list(server.token_chunks()))
     table = server.outputs._table
     place = {token.tobytes(): number for number, token in enumerate(sent)}
     order = [place[token.tobytes()] for token in table[:, : sent.shape[1]]]
@@ -381,39 +381,39 @@ def test_padding_equals_nothing() -> None:
     client = OTClient(["a", "b"], session, 40, pad_to=50)
     server = OTServer(["b", "c"], session, 50, pad_to=40)
     _transfer(client, server)
-    tokens = list(server.chunks())
+    tokens = list(server.token_chunks())
     assert sum(map(len, tokens)) == 40
     for part in tokens:
         client.take_tokens(part)
-    assert client.finish().tolist() == [1]
+    assert client.find_common_rows().tolist() == [1]
 
 
 def test_steps_cannot_be_taken_twice_or_out_of_order() -> None:
     session = _session()
     client, server = OTClient(["a"], session, 1), OTServer(["a"], session, 1)
     for early, match in (
-        (lambda: next(client.rows()), "take_keys comes first"),
+        (lambda: next(client.encode_rows()), "take_keys comes first"),
         (client.evaluate, "answer comes first"),
-        (server.choices, "take_message comes first"),
+        (server.make_choices, "take_message comes first"),
         (lambda: server.take_rows(np.zeros((1, 64), np.uint8)), "out of order"),
-        (lambda: next(server.chunks()), "check comes first"),
-        (lambda: server.rows(np.zeros((1, 16), np.uint8)), "before they are known"),
-        (client.finish, "answer comes first"),
+        (lambda: next(server.token_chunks()), "check comes first"),
+        (lambda: server.find_proven_rows(np.zeros((1, 16), np.uint8)), "before they are known"),
+        (client.find_common_rows, "answer comes first"),
     ):
         with pytest.raises(PSIError, match=match):
             early()
     with pytest.raises(MalformedError, match="before the server had all rows"):
-        client.answer(bytes(32))
+        client.answer_challenge(bytes(32))
     client = OTClient(["a"], session, 1)
     _transfer(client, server)
     for again in (
-        lambda: server.take_message(client.message),
-        lambda: client.take_keys(server.choices()),
+        lambda: server.take_message(client.first_message),
+        lambda: client.take_keys(server.make_choices()),
         lambda: server.take_seed(bytes(32)),
-        lambda: next(client.rows()),
-        server.challenge,
-        lambda: server.check(b""),
-        lambda: client.answer(bytes(32)),
+        lambda: next(client.encode_rows()),
+        server.draw_challenge,
+        lambda: server.check_answer(b""),
+        lambda: client.answer_challenge(bytes(32)),
     ):
         with pytest.raises(PSIError, match="twice"):
             again()

@@ -88,21 +88,21 @@ def test_failures_are_as_rare_as_computed(monkeypatch: pytest.MonkeyPatch) -> No
     keys, values = _random(count, 16), _random(count, 8).view(np.uint64)
     monkeypatch.setattr(okvs, "DENSE", 8)
     bound = 2 ** okvs.failure_exponent(count)
-    failed = sum(okvs._solve(keys, values, secrets.token_bytes(32)) is None for _ in range(trials))
+    failed = sum(okvs._solve_slots(keys, values, secrets.token_bytes(32)) is None for _ in range(trials))
     assert failed <= bound * trials + 6 * (bound * trials) ** 0.5
-    rows = okvs._rows
-    monkeypatch.setattr(okvs, "_rows", lambda *args: (rows(*args)[0], np.zeros((len(args[0]), 1), np.uint8)))
-    rate = sum(okvs._solve(keys, values, secrets.token_bytes(32)) is None for _ in range(trials)) / trials
-    pairs = count * (count - 1) / 2 / okvs._segment(count) ** 3
+    rows = okvs._hash_rows
+    monkeypatch.setattr(okvs, "_hash_rows", lambda *args: (rows(*args)[0], np.zeros((len(args[0]), 1), np.uint8)))
+    rate = sum(okvs._solve_slots(keys, values, secrets.token_bytes(32)) is None for _ in range(trials)) / trials
+    pairs = count * (count - 1) / 2 / okvs._segment_length(count) ** 3
     assert 0.6 * pairs < rate < bound * 2**8, f"{rate:.4f} fail; pairs alone {pairs:.4f}, bound {bound * 2**8:.4f}"
 
 
 def test_a_seed_that_fails_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, values = _random(20, 16), _random(20, 8)
     seeds = [bytes(32), b"x" * 32]
-    solve = okvs._solve
+    solve = okvs._solve_slots
     monkeypatch.setattr(okvs.secrets, "token_bytes", lambda n: seeds.pop(0) if n == 32 else bytes(n))
-    monkeypatch.setattr(okvs, "_solve", lambda k, v, seed: None if seed == bytes(32) else solve(k, v, seed))
+    monkeypatch.setattr(okvs, "_solve_slots", lambda k, v, seed: None if seed == bytes(32) else solve(k, v, seed))
     table = okvs.encode_table(keys, values)
     assert table.seed == b"x" * 32
     assert (okvs.decode_table(table, keys) == values).all()
@@ -144,6 +144,6 @@ def test_wrong_arrays_are_refused(keys: np.ndarray, values: np.ndarray, error: t
 )
 def test_a_table_of_another_form_is_refused(seed: bytes, rows: int) -> None:
     with pytest.raises(MalformedError):
-        okvs.Table(seed, np.zeros((rows, 8), np.uint8))
+        okvs.SlotTable(seed, np.zeros((rows, 8), np.uint8))
     with pytest.raises(MalformedError, match="list"):
-        okvs.Table(bytes(32), [])  # type: ignore[arg-type]
+        okvs.SlotTable(bytes(32), [])  # type: ignore[arg-type]

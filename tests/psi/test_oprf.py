@@ -20,7 +20,7 @@ DST = b"test"
 def _run(ids: list[str], key: Scalar, length: int = 16) -> np.ndarray:
     client = oprf.OPRFClient(ids, DST, length=length)
     server = oprf.OPRFServer(DST, key, length=length)
-    return client.outputs(server.evaluate(client.blinded(), len(ids)))
+    return client.compute_outputs(server.evaluate(client.blind_set(), len(ids)))
 
 
 def _points(*numbers: int) -> np.ndarray:
@@ -34,7 +34,7 @@ def test_client_and_server_compute_the_same_function(ids: list[str], length: int
     mine = _run(ids, key, length)
     assert len({row.tobytes() for row in mine}) == len(ids) or length < 8
     assert mine.shape == (len(ids), length)
-    assert (mine == oprf.OPRFServer(DST, key, length=length).outputs(ids)).all()
+    assert (mine == oprf.OPRFServer(DST, key, length=length).compute_outputs(ids)).all()
     assert (mine == _run(ids, key, length)).all(), "the blind has no influence"
 
 
@@ -45,35 +45,37 @@ def test_the_function_is_the_one_described() -> None:
     element = X25519PrivateKey.from_private_bytes(secret).exchange(point)
     framed = len(tag).to_bytes(2, "big") + tag + b"\x00\x02" + x + b"\x00\x20" + element + b"Finalize"
     expected = hashlib.sha512(framed).digest()
-    assert oprf.OPRFServer(DST, Scalar(secret), length=64).outputs(["é"]).tobytes() == expected
+    assert oprf.OPRFServer(DST, Scalar(secret), length=64).compute_outputs(["é"]).tobytes() == expected
 
 
 def test_another_key_domain_or_identifier_gives_another_output() -> None:
     key = Scalar()
     outputs = [
-        oprf.OPRFServer(DST, key).outputs(["a"]),
-        oprf.OPRFServer(DST, key).outputs(["b"]),
-        oprf.OPRFServer(b"other", key).outputs(["a"]),
-        oprf.OPRFServer(DST).outputs(["a"]),
+        oprf.OPRFServer(DST, key).compute_outputs(["a"]),
+        oprf.OPRFServer(DST, key).compute_outputs(["b"]),
+        oprf.OPRFServer(b"other", key).compute_outputs(["a"]),
+        oprf.OPRFServer(DST).compute_outputs(["a"]),
     ]
     assert len({out.tobytes() for out in outputs}) == 4
 
 
 def test_two_clients_blind_differently() -> None:
-    one, other = (np.concatenate(list(oprf.OPRFClient(["a", "b"], DST).blinded())) for _ in range(2))
+    one, other = (np.concatenate(list(oprf.OPRFClient(["a", "b"], DST).blind_set())) for _ in range(2))
     assert not (one == other).all(axis=1).any()
 
 
 def test_several_servers_evaluate_one_blinded_set() -> None:
     client = oprf.OPRFClient(["a", "b", "c"], DST, servers=("one", "two"))
-    blinded = list(client.blinded())
+    blinded = list(client.blind_set())
     for name in ("two", "one"):
         server = oprf.OPRFServer(DST)
-        assert (client.outputs(server.evaluate(blinded, 3), name) == server.outputs(["a", "b", "c"])).all()
+        assert (
+            client.compute_outputs(server.evaluate(blinded, 3), name) == server.compute_outputs(["a", "b", "c"])
+        ).all()
     with pytest.raises(PSIError, match="second time"):
-        client.outputs([], "one")
+        client.compute_outputs([], "one")
     with pytest.raises(PSIError, match="not one of the servers"):
-        client.outputs([], "three")
+        client.compute_outputs([], "three")
 
 
 def test_sets_larger_than_a_chunk_stream(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +85,7 @@ def test_sets_larger_than_a_chunk_stream(monkeypatch: pytest.MonkeyPatch) -> Non
     sent: list[int] = []
 
     def wire() -> Iterator[np.ndarray]:
-        for chunk in client.blinded():
+        for chunk in client.blind_set():
             sent.append(len(chunk))
             yield chunk
 
@@ -91,18 +93,18 @@ def test_sets_larger_than_a_chunk_stream(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sent == [], "nothing is computed before it is asked for"
     first = next(answers)
     assert sent == [4], "one chunk is answered before the next is made"
-    outputs = client.outputs([first, *answers])
+    outputs = client.compute_outputs([first, *answers])
     assert sent == [4, 4, 3]
-    assert (outputs == server.outputs(ids)).all()
+    assert (outputs == server.compute_outputs(ids)).all()
 
 
 def test_steps_are_taken_once_and_in_order() -> None:
     client, server = oprf.OPRFClient(["a"], DST), oprf.OPRFServer(DST)
     with pytest.raises(PSIError, match="out of order"):
-        client.outputs([])
-    blinded = list(client.blinded())
+        client.compute_outputs([])
+    blinded = list(client.blind_set())
     with pytest.raises(PSIError, match="twice"):
-        client.blinded()
+        client.blind_set()
     server.evaluate(blinded, 1)
     with pytest.raises(PSIError, match="twice"):
         server.evaluate(blinded, 1)
@@ -127,9 +129,9 @@ def test_points_of_small_order_are_refused_on_both_sides(u: int) -> None:
     with pytest.raises(MalformedError, match="small order"):
         list(oprf.OPRFServer(DST).evaluate([_points(9, u)], 2))
     client = oprf.OPRFClient(["a", "b"], DST)
-    list(client.blinded())
+    list(client.blind_set())
     with pytest.raises(MalformedError, match="small order"):
-        client.outputs([_points(9, u)])
+        client.compute_outputs([_points(9, u)])
 
 
 @pytest.mark.parametrize("u", [P, P + 1, P + 9, 2**255 - 1, 2**255 + 9, 2**256 - 1])
@@ -177,16 +179,16 @@ def test_a_point_twice_is_found_before_the_last_chunk_is_answered() -> None:
 
 def test_too_few_answers_are_refused() -> None:
     client = oprf.OPRFClient(["a", "b"], DST)
-    blinded = np.concatenate(list(client.blinded()))
+    blinded = np.concatenate(list(client.blind_set()))
     with pytest.raises(SetSizeError, match="1 of 2"):
-        client.outputs(oprf.OPRFServer(DST).evaluate([blinded[:1]], 1))
+        client.compute_outputs(oprf.OPRFServer(DST).evaluate([blinded[:1]], 1))
 
 
 def test_own_identifiers_are_checked() -> None:
     with pytest.raises(IdentifierError, match="doubled"):
         oprf.OPRFClient(["a", "a"], DST)
     with pytest.raises(IdentifierError):
-        oprf.OPRFServer(DST).outputs(["a", "a"])
+        oprf.OPRFServer(DST).compute_outputs(["a", "a"])
     with pytest.raises(SetSizeError):
         oprf.OPRFClient(["a", "b"], DST, max_set_size=1)
     for length in (0, 65):

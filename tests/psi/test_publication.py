@@ -54,7 +54,7 @@ def _ends(
 
 def _publish(ids: list[str], names: tuple[str, str]) -> Publication:
     rules = psi.IdRules().tag()
-    making = Publication.of(
+    making = Publication.publish_stepwise(
         psi.Identifiers.of_texts(ids), lambda nonce: psi.Session(names=names, nonce=nonce, rules_tag=rules), None
     )
     while True:
@@ -68,8 +68,8 @@ def _talk(ends: dict[str, psi.Joint], change: Change = lambda _, frame: frame) -
     """Moves frames until both have ended; returns the kinds that crossed, hellos left out."""
     kinds = []
     other = {"bank": "shop", "shop": "bank"}
-    sending = {name: ends[name].sending(other[name]) for name in ends}
-    hearing = {name: ends[name].receiving(other[name]) for name in ends}
+    sending = {name: ends[name].send_script(other[name]) for name in ends}
+    hearing = {name: ends[name].receive_script(other[name]) for name in ends}
     due: dict[str, Kind | None] = {name: next(script) for name, script in hearing.items()}
     waiting: dict[str, list[Frame]] = {"bank": [], "shop": []}
     idle = 0
@@ -176,7 +176,7 @@ def test_one_who_lacks_the_points_makes_no_proof_and_reads_no_filter() -> None:
     bank = Publication.from_bytes(shelves[0]["publication for shop"])
     hashes = gcs.decode_golomb(shelves[1]["filter of bank"])
     for key, expected in ((Scalar(), 0), (Scalar(bank.secret), len(LARGE))):
-        outputs = oprf.OPRFServer(bank.tag, key, length=48).outputs(LARGE)
+        outputs = oprf.OPRFServer(bank.tag, key, length=48).compute_outputs(LARGE)
         assert hashes.contains(np.ascontiguousarray(outputs[:, :16])).sum() == expected
         assert (outputs[:, 16:] == bank.rest).all(axis=1).sum() == expected  # the proofs' half
 
@@ -198,7 +198,7 @@ def test_a_point_of_an_earlier_run_proves_its_row_and_no_more_rows_than_were_ann
         def change(name: str, frame: Frame) -> Frame:
             if name == "shop" and frame.kind is Kind.COUNT:
                 tag = ends["shop"]._plan._part._how.tag  # type: ignore[union-attr]
-                made.append(known.bind_to_run(tag).proofs(np.arange(rows)).tobytes())
+                made.append(known.bind_to_run(tag).prove_rows(np.arange(rows)).tobytes())
                 return Frame(Kind.COUNT, rows.to_bytes(8, "big"))
             return frame
 
@@ -319,25 +319,25 @@ def test_padding_to_one_size_is_refused() -> None:
 def test_a_large_set_is_published_in_steps_and_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publication, "STEP", 64)
     ends = _ends(LARGE, SMALL)
-    bank, shop = (ends[one].sending(other) for one, other in (("bank", "shop"), ("shop", "bank")))
-    hearing = ends["bank"].receiving("shop")
+    bank, shop = (ends[one].send_script(other) for one, other in (("bank", "shop"), ("shop", "bank")))
+    hearing = ends["bank"].receive_script("shop")
     next(bank)
     next(hearing)
     assert next(shop) is None  # it waits for the plan
-    assert not ends["shop"].busy("bank")
-    script = ends["shop"].receiving("bank")
+    assert not ends["shop"].is_busy("bank")
+    script = ends["shop"].receive_script("bank")
     next(script)
-    script.send(next(_ends(LARGE, SMALL)["bank"].sending("shop")))  # type: ignore[arg-type]
+    script.send(next(_ends(LARGE, SMALL)["bank"].send_script("shop")))  # type: ignore[arg-type]
     hello = next(shop)
     assert hello is not None
     hearing.send(hello)
     steps = 0
     while (frame := next(bank)) is None:
-        assert ends["bank"].busy("shop")
+        assert ends["bank"].is_busy("shop")
         steps += 1
     assert (steps, frame.kind) == (4, Kind.OFFER)
     assert next(bank) is None  # it waits for the peer
-    assert not ends["bank"].busy("shop")
+    assert not ends["bank"].is_busy("shop")
     whole = _ends(LARGE, SMALL)
     _talk(whole)
     assert set(_found(whole)) == COMMON

@@ -20,8 +20,8 @@ from securevfl_psi.wire import FrameWriter, Kind
 from securevfl_psi_cli.channel import Address, parse_address
 from securevfl_psi_cli.credentials import make_certificate
 from securevfl_psi_cli.mesh import run_joint
-from securevfl_psi_cli.options import Shown
-from securevfl_psi_cli.several import Several, parse_neighbours, run_several
+from securevfl_psi_cli.options import RowsShown
+from securevfl_psi_cli.several import JointSummary, parse_neighbours, run_several
 from securevfl_psi_cli.table import Table
 from support.commands import run, start
 
@@ -75,7 +75,7 @@ class _Meeting:
         self.wait = 20.0
         self.said: dict[str, io.StringIO] = {name: io.StringIO() for name in TABLES}
 
-    def one(self, name: str) -> Several:
+    def one(self, name: str) -> JointSummary:
         others = [other for other in TABLES if other != name]
         found = parse_neighbours(
             name,
@@ -92,13 +92,13 @@ class _Meeting:
             at=Address("127.0.0.1", self.ports[name]),
             wait=self.wait,
             out=self.folder / f"{name}.out.csv",
-            shown=Shown.numbers,
+            shown=RowsShown.numbers,
             console=Console(file=self.said[name], width=200),
             **self.given[name],
         )
 
-    def run(self, *names: str) -> dict[str, Several | errors.PSIError]:
-        ended: dict[str, Several | errors.PSIError] = {}
+    def run(self, *names: str) -> dict[str, JointSummary | errors.PSIError]:
+        ended: dict[str, JointSummary | errors.PSIError] = {}
 
         def one(name: str) -> None:
             try:
@@ -175,7 +175,7 @@ def test_strangers_and_a_known_party_with_anothers_certificate_do_not_end_the_wa
             ready.set()
 
     disturber = threading.Thread(target=disturb, daemon=True)
-    first: dict[str, Several | errors.PSIError] = {}
+    first: dict[str, JointSummary | errors.PSIError] = {}
     bank = threading.Thread(target=lambda: first.update(meeting.run("bank")), daemon=True)
     bank.start()
     disturber.start()
@@ -185,7 +185,7 @@ def test_strangers_and_a_known_party_with_anothers_certificate_do_not_end_the_wa
     disturber.join(5)
     for sock in strangers:
         sock.close()
-    assert [one.common for one in [*ended.values(), *first.values()] if isinstance(one, Several)] == [2, 2, 2]
+    assert [one.common for one in [*ended.values(), *first.values()] if isinstance(one, JointSummary)] == [2, 2, 2]
     assert "Refused 127.0.0.1" in meeting.said["bank"].getvalue()
 
 

@@ -19,7 +19,7 @@ from securevfl_psi.errors import IdentifierError, InputError, PSIError, ShardErr
 from securevfl_psi.sharded import bucket_of
 from securevfl_psi_cli.options import Options
 from securevfl_psi_cli.party import Watch
-from securevfl_psi_cli.shards.cut import cut_source, read_key
+from securevfl_psi_cli.shards.cut import cut_source, read_shard_key
 from securevfl_psi_cli.shards.party import ShardedSummary, run_sharded
 from securevfl_psi_cli.shards.source import parquet_batches
 from securevfl_psi_cli.table import Missing
@@ -96,7 +96,7 @@ def test_a_table_that_was_cut_is_not_cut_again(tmp_path: Path, monkeypatch: pyte
     def refused(*_: object) -> None:
         raise AssertionError("partitioned again")
 
-    monkeypatch.setattr("securevfl_psi_cli.shards.leading.partition", refused)
+    monkeypatch.setattr("securevfl_psi_cli.shards.leading.partition_rows", refused)
     one, _ = meet(tmp_path, cut(tmp_path / "bank", BANK, 2), cut(tmp_path / "shop", SHOP, 2), {})
     assert isinstance(one, ShardedSummary), one
     assert one.common == 100
@@ -113,7 +113,7 @@ def test_rows_of_another_shard_are_refused(tmp_path: Path) -> None:
     (moved / "shard=1" / "part-0.parquet").rename(moved / "shard=2" / "part-7.parquet")
     one, _ = meet(tmp_path, moved, cut(tmp_path / "shop2", SHOP, 2), {})
     assert isinstance(one, ShardError)
-    assert "whose bucket hash says 1" in str(one)
+    assert "whose bucket hash is for shard 1" in str(one)
 
 
 def test_a_table_that_does_not_fit_is_refused_before_anybody_is_met(tmp_path: Path) -> None:
@@ -127,9 +127,9 @@ def test_a_table_that_does_not_fit_is_refused_before_anybody_is_met(tmp_path: Pa
         cut_source(bank, ("customer",), RULES, Missing.refuse, 2)
     (tmp_path / "bad").write_text("00" * 63)
     with pytest.raises(InputError, match="128 hexadecimal digits"):
-        read_key(tmp_path / "bad")
+        read_shard_key(tmp_path / "bad")
     with pytest.raises(InputError, match=r"cannot be read"):
-        read_key(tmp_path / "none")
+        read_shard_key(tmp_path / "none")
     one, _ = meet(
         tmp_path, cut(tmp_path / "again", BANK, 2), whole(tmp_path / "s.pq", SHOP), {"shards": "auto"}, wait=1
     )

@@ -35,7 +35,7 @@ from securevfl_psi.errors import (
 )
 from securevfl_psi.okvs import MAX_KEYS, scale_fractions, slots_for
 from securevfl_psi.sharded import (
-    Batch,
+    IdBatch,
     ShardPlan,
     bucket_hashes,
     bucket_of,
@@ -48,10 +48,10 @@ from securevfl_psi.sharded.reading import normalised_batch, of_arrow
 from securevfl_psi_cli.shards import worker
 from securevfl_psi_cli.shards.files import read_result, read_shard
 from securevfl_psi_cli.shards.leading import SHARD_CONTEXT, ShardedRun, Source, lead_run
-from securevfl_psi_cli.shards.partition import part_path, partition, read_part
+from securevfl_psi_cli.shards.partition import part_path, partition_rows, read_part
 from securevfl_psi_cli.shards.shard import ShardSession, sort_shard
 from securevfl_psi_cli.shards.state import RunState, Settings
-from securevfl_psi_cli.shards.worker import Line
+from securevfl_psi_cli.shards.worker import WorkerLine
 
 KEY = bytes(range(64))
 RULES = IdRules()
@@ -150,8 +150,8 @@ def test_every_row_is_in_its_shard_once(texts: list[str]) -> None:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "parts"
-        cut = [Batch(np.arange(s, min(s + 7, len(texts))), ids.part(s, s + 7)) for s in range(0, len(texts), 7)]
-        counts = partition(cut, KEY, 2, folder)
+        cut = [IdBatch(np.arange(s, min(s + 7, len(texts))), ids.slice_rows(s, s + 7)) for s in range(0, len(texts), 7)]
+        counts = partition_rows(cut, KEY, 2, folder)
         found = {}
         for shard in range(4):
             rows, hashes, column = read_part(part_path(folder, shard))
@@ -190,7 +190,7 @@ def _settings(tmp: Path, name: str = "bank", bits: int = 1, tag: bytes = b"t" * 
 def _state(folder: Path, ids: Sequence[str], **more: Any) -> RunState:
     given = _settings(folder, rows=len(ids), **more)
     folder.mkdir(exist_ok=True)
-    partition(in_batches(ids, RULES, 7), KEY, given.bits, folder / "parts")
+    partition_rows(in_batches(ids, RULES, 7), KEY, given.bits, folder / "parts")
     state = RunState.begin(folder, given)
     for shard in range(given.shards):
         sort_shard(str(folder), shard)
@@ -201,11 +201,11 @@ def test_a_sorted_shard_is_the_same_however_it_came_and_however_often_it_is_sort
     ids = [f"id{i}" for i in range(60)]
     one, other = _state(tmp_path / "a", ids), _state(tmp_path / "b", ids[::-1])
     for shard in range(2):
-        (rows, here), (swapped, there) = (read_shard(s.shard(shard), b"t" * 16, shard) for s in (one, other))
+        (rows, here), (swapped, there) = (read_shard(s.shard_file(shard), b"t" * 16, shard) for s in (one, other))
         assert list(here) == list(there) == [ids[row] for row in rows] == [ids[::-1][row] for row in swapped]
-        before = one.shard(shard).read_bytes()
+        before = one.shard_file(shard).read_bytes()
         assert sort_shard(str(tmp_path / "a"), shard) == len(rows).to_bytes(8, "big")
-        assert one.shard(shard).read_bytes() == before
+        assert one.shard_file(shard).read_bytes() == before
 
 
 def test_identifiers_that_come_twice_are_named_with_their_rows(tmp_path: Path) -> None:
@@ -216,12 +216,12 @@ def test_identifiers_that_come_twice_are_named_with_their_rows(tmp_path: Path) -
 @pytest.mark.parametrize("damage", ["cut", "byte", "shard", "run", "gone"])
 def test_a_file_that_is_not_the_one_that_was_written_is_refused(tmp_path: Path, damage: str) -> None:
     state = _state(tmp_path / "run", [f"id{i}" for i in range(60)])
-    path = state.shard(0)
+    path = state.shard_file(0)
     data = bytearray(path.read_bytes())
     if damage == "byte":
         data[-1] ^= 1
     if damage == "shard":
-        data = bytearray(state.shard(1).read_bytes())
+        data = bytearray(state.shard_file(1).read_bytes())
     path.write_bytes(data[:-3] if damage == "cut" else data)
     if damage == "gone":
         path.unlink()
@@ -257,7 +257,7 @@ def test_a_shard_of_another_size_than_planned_is_refused(tmp_path: Path) -> None
 def test_the_size_of_a_shard_is_not_seen(tmp_path: Path) -> None:
     bank, shop = _sessions(tmp_path, [f"id{i}" for i in range(50)])
     sessions = [(ShardSession(bank, shard), ShardSession(shop, shard)) for shard in range(2)]
-    sizes = {len(read_shard(bank.shard(shard), bank.settings.run, shard)[0]) for shard in range(2)}
+    sizes = {len(read_shard(bank.shard_file(shard), bank.settings.run_tag, shard)[0]) for shard in range(2)}
     assert len(sizes) == 2  # they differ, or this shows nothing
     for here, there in sessions:
         run_in_process(here.end, there.end)
@@ -271,10 +271,10 @@ def test_a_shard_run_twice_gives_the_same_rows_and_another_digest(tmp_path: Path
         for shard in range(2):
             here, there = ShardSession(bank, shard), ShardSession(shop, shard)
             run_in_process(here.end, there.end)
-            here.keep(), there.keep()
+            here.save_result(), there.save_result()
         files.append([state.result_path(shard).read_bytes() for state in (bank, shop) for shard in range(2)])
-        digests.append(bank.digests())
-        assert (digests[-1] == shop.digests()).all()
+        digests.append(bank.read_digests())
+        assert (digests[-1] == shop.read_digests()).all()
     assert files[0] == files[1]
     assert not (digests[0] == digests[1]).all(axis=1).any()
 
@@ -349,7 +349,7 @@ def _run(
         key = options.pop("key", None)
         context = SHARD_CONTEXT + options.pop("context", "")
         terms = Terms(name=name, peer=peer, role=role, context=context, **options)  # type: ignore[arg-type]
-        line = Line(listens=number == 0, host="127.0.0.1", port=first, timeout=timeout, deadline=60)
+        line = WorkerLine(listens=number == 0, host="127.0.0.1", port=first, timeout=timeout, deadline=60)
         with socks[number], pools[number]() as pool:
             try:
                 found[number] = lead_run(
@@ -368,7 +368,7 @@ def _run(
 
 def _common(run: Outcome, ids: Sequence[str]) -> list[str]:
     assert isinstance(run, ShardedRun), run
-    return [ids[row] for rows in run.state.results() for row in rows.tolist()]
+    return [ids[row] for rows in run.state.read_results() for row in rows.tolist()]
 
 
 def _check(
@@ -594,7 +594,7 @@ def test_a_result_that_was_damaged_or_is_anothers_is_run_again(tmp_path: Path) -
 
 def test_digests_of_swapped_sessions_do_not_pass(tmp_path: Path) -> None:
     one, _ = _check(_run(tmp_path, BANK, SHOP), BANK, SHOP)
-    tag = one.state.settings.run
+    tag = one.state.settings.run_tag
     from securevfl_psi_cli.shards.files import read_digest, write_digest
 
     first, second = (read_digest(one.state.digest_path(shard), tag, shard) for shard in range(2))
@@ -617,7 +617,7 @@ def test_workers_out_of_step_find_each_other(tmp_path: Path) -> None:
     """The caller is told that it is behind; the one that listens leaves its shard to a caller that is ahead."""
     bank, shop = _sessions(tmp_path, [f"id{i}" for i in range(50)])
     first = _ports(1)
-    lines = [Line(listens=side, host="127.0.0.1", port=first, timeout=5).to_text() for side in (True, False)]
+    lines = [WorkerLine(listens=side, host="127.0.0.1", port=first, timeout=5).to_text() for side in (True, False)]
     found: dict[str, list[bytes]] = {"bank": [], "shop": []}
 
     def go(name: str, line: str, places: Sequence[int]) -> None:
@@ -636,9 +636,9 @@ def test_workers_out_of_step_find_each_other(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert [bool(one) for side in found.values() for one in side].count(True) == 2
-    assert len(read_result(bank.result_path(1), bank.settings.run, 1)) > 0
-    assert (bank.digests()[1] == shop.digests()[1]).all()
-    assert bank.digests()[1].any()
+    assert len(read_result(bank.result_path(1), bank.settings.run_tag, 1)) > 0
+    assert (bank.read_digests()[1] == shop.read_digests()[1]).all()
+    assert bank.read_digests()[1].any()
 
 
 def test_hostile_words_on_the_leading_connection_are_refused(tmp_path: Path) -> None:
@@ -648,7 +648,7 @@ def test_hostile_words_on_the_leading_connection_are_refused(tmp_path: Path) -> 
             there.sendall(said)
             there.shutdown(socket.SHUT_WR)
             terms = Terms(name="bank", peer="shop", role="receiver", context=SHARD_CONTEXT)
-            line = Line(listens=True, host="127.0.0.1", port=1, timeout=2)
+            line = WorkerLine(listens=True, host="127.0.0.1", port=1, timeout=2)
             with pytest.raises(PSIError), LocalPool() as pool:
                 lead_run(here, terms, _source(BANK), tmp_path / "run", pool, line)
     assert not list((tmp_path / "run").glob("*"))

@@ -34,18 +34,18 @@ def test_everything_that_was_agreed_on_goes_into_the_session() -> None:
     for more in cases:
         own, other = more.pop("nonces", nonces[:2])
         bank, shop = terms("receiver", nonce=own, **more), terms("sender", nonce=other, **more)
-        session, _ = bank.agree(shop.hello(1))
-        assert session.dst == shop.agree(bank.hello(1))[0].dst
+        session, _ = bank.accept_hello(shop.encode_hello(1))
+        assert session.dst == shop.accept_hello(bank.encode_hello(1))[0].dst
         tags.add(session.dst)
         with pytest.raises(MalformedError, match="repeats this party's nonce"):
-            bank.agree(terms("sender", nonce=own, **more).hello(1))
+            bank.accept_hello(terms("sender", nonce=own, **more).encode_hello(1))
     assert len(tags) == len(cases)
 
 
 def test_only_a_hello_is_a_hello() -> None:
     bank = Endpoint(["a"], terms("receiver"))
     with pytest.raises(MalformedError, match="a POINTS came before the hello"):
-        bank.feed(FrameWriter().write(Kind.POINTS, terms("sender").hello(1)))
+        bank.feed(FrameWriter().write(Kind.POINTS, terms("sender").encode_hello(1)))
 
 
 def test_parties_with_two_salts_do_not_find_nothing_in_common() -> None:

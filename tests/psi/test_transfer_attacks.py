@@ -31,9 +31,9 @@ def _entering(ids: list[str], announced: int, bad: Hostile, peer: int) -> OTClie
     size = okvs.slots_for(announced)
     slots = np.frombuffer(bytearray(secrets.token_bytes(16 * size)), dtype=np.uint64).reshape(size, 2)
     values = np.ascontiguousarray(hashed[:, 16:]).view(np.uint64)
-    if not okvs._eliminate(places.T.astype(np.int64), bits, values, slots):
+    if not okvs._eliminate_core(places.T.astype(np.int64), bits, values, slots):
         return None
-    client.__dict__["_store"] = okvs.Table(seed, slots.view(np.uint8))
+    client.__dict__["_store"] = okvs.SlotTable(seed, slots.view(np.uint8))
     return client
 
 
@@ -43,21 +43,21 @@ def test_a_client_can_enter_more_than_it_announced_but_not_prove_it() -> None:
     bad = Hostile("receiver", Endpoint(SPACE[:100], terms("sender", "ot")), 5)
     client = _entering(known, 5, bad, 100)
     assert client is not None
-    bad.send(Kind.TRANSFERS, client.message)
+    bad.send(Kind.TRANSFERS, client.first_message)
     bad.send(Kind.SEED, client.seed)
     client.take_keys(bad.heard(Kind.TRANSFERS))
-    for rows in client.rows():
+    for rows in client.encode_rows():
         bad.send(Kind.ROWS, rows.tobytes())
-    bad.send(Kind.SUMS, client.answer(bad.heard(Kind.SEED)))
+    bad.send(Kind.SUMS, client.answer_challenge(bad.heard(Kind.SEED)))
     encoder = client._encoder
     assert encoder is not None
     matrix = encoder.matrix
     reader = OTClient(known, bad.session, 100)
-    reader._compute(matrix, client.seed, 5, None)
+    reader._compute_outputs(matrix, client.seed, 5, None)
     width = token_bytes(5, 100)
     heard = bad.heard(Kind.TOKENS)
     tokens = {heard[start : start + width] for start in range(0, len(heard), width)}
-    own = [row[:width].tobytes() for row in reader.outputs.tokens()]
+    own = [row[:width].tobytes() for row in reader.outputs.take_tokens()]
     assert sum(token in tokens for token in own) == 60
     with pytest.raises(psi.SetSizeError, match="6 common rows; at most 5 are possible"):
         bad.send(Kind.COUNT, (6).to_bytes(8, "big"))
@@ -94,7 +94,7 @@ def test_nothing_that_a_server_hears_can_be_searched() -> None:
     assert server is not None
     session = server._session
     attacker = OTServer(SPACE, session, 50)
-    attacker._compute(matrix, seed, 50, masked)
+    attacker._compute_outputs(matrix, seed, 50, masked)
     pieces = {data[start : start + 16] for data in heard for start in range(0, len(data), 2)}
     hits = set()
     for name, row in zip(SPACE, attacker.outputs._table, strict=True):
@@ -122,19 +122,19 @@ def test_a_recorded_encoded_set_fits_no_other_session() -> None:
     session = Hostile("receiver", Endpoint(["a", "b"], terms("sender", "ot")), 2)
     recorded = OTClient(["a", "b"], session.session, 2)
     recorded.take_keys(_choices(session, recorded))
-    old = [rows.copy() for rows in recorded.rows()]
+    old = [rows.copy() for rows in recorded.encode_rows()]
     again = Hostile("receiver", Endpoint(["a", "b"], terms("sender", "ot")), 2)
     client = OTClient(["a", "b"], again.session, 2)
     client.take_keys(_choices(again, client))
-    list(client.rows())
+    list(client.encode_rows())
     for rows in old:
         again.send(Kind.ROWS, rows.tobytes())
-    answer = client.answer(again.heard(Kind.SEED))
+    answer = client.answer_challenge(again.heard(Kind.SEED))
     with pytest.raises(psi.MalformedError, match="is not made of codewords"):
         again.send(Kind.SUMS, answer)
 
 
 def _choices(bad: Hostile, client: OTClient) -> bytes:
-    bad.send(Kind.TRANSFERS, client.message)
+    bad.send(Kind.TRANSFERS, client.first_message)
     bad.send(Kind.SEED, client.seed)
     return bad.heard(Kind.TRANSFERS)

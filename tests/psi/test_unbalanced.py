@@ -20,8 +20,8 @@ def _terms(**other: object) -> FilterTerms:
 
 def _ask(server: FilterServer, data: bytes, ids: list[str], client: str = "clinic", now: int = NOW) -> list[int]:
     asker = FilterClient(ids, Filter.from_bytes(data), rules_tag="v1", now=now)
-    answers = server.answer(client, asker.key_id, asker.blinded(), len(ids), now=now)
-    return asker.rows(answers).tolist()
+    answers = server.answer_queries(client, asker.key_id, asker.blind_set(), len(ids), now=now)
+    return asker.find_common_rows(answers).tolist()
 
 
 names = st.sets(st.one_of(st.sampled_from(["", "a", "é", "e\u0301", "🎈"]), st.text(max_size=3)), max_size=12)
@@ -43,7 +43,11 @@ def test_one_filter_serves_many_sessions_and_clients() -> None:
     assert _ask(server, data, ["5", "x", "1999"]) == [0, 2]
     assert _ask(server, data, ["y", "5"], now=NOW + DAY - 1) == [1]
     assert _ask(server, data, [str(i) for i in range(1995, 2005)], client="other") == [0, 1, 2, 3, 4]
-    assert (server.remaining("clinic"), server.remaining("other"), server.remaining("new")) == (5, 0, 10)
+    assert (server.remaining_queries("clinic"), server.remaining_queries("other"), server.remaining_queries("new")) == (
+        5,
+        0,
+        10,
+    )
 
 
 def test_the_filter_has_the_stated_size() -> None:
@@ -59,8 +63,8 @@ def test_outside_its_time_neither_side_uses_a_filter(now: int) -> None:
     with pytest.raises(ExpiredError, match=f"it is {now}"):
         FilterClient(["a"], Filter.from_bytes(data), rules_tag="v1", now=now)
     with pytest.raises(ExpiredError):
-        server.answer("clinic", server.key_id, [], 0, now=now)
-    assert server.remaining("clinic") == 1000
+        server.answer_queries("clinic", server.key_id, [], 0, now=now)
+    assert server.remaining_queries("clinic") == 1000
 
 
 def test_the_budget_is_of_each_client_and_over_all_sessions() -> None:
@@ -80,16 +84,16 @@ def test_the_budget_is_of_each_client_and_over_all_sessions() -> None:
 def test_queries_count_before_the_points_are_looked_at() -> None:
     """A client that sends rubbish, or does not fetch its answer, does not get its queries back."""
     server = FilterServer(_terms(max_queries=3))
-    answers = server.answer("clinic", server.key_id, [np.zeros((2, 32), np.uint8)], 2, now=NOW)
-    assert server.remaining("clinic") == 1
+    answers = server.answer_queries("clinic", server.key_id, [np.zeros((2, 32), np.uint8)], 2, now=NOW)
+    assert server.remaining_queries("clinic") == 1
     with pytest.raises(MalformedError, match="small order"):
         next(answers)
     with pytest.raises(BudgetError):
-        server.answer("clinic", server.key_id, [], 2, now=NOW)
+        server.answer_queries("clinic", server.key_id, [], 2, now=NOW)
     with pytest.raises(MalformedError):
-        server.answer("clinic", server.key_id, [], -5, now=NOW)
-    assert server.remaining("clinic") == 1
-    more = server.answer("clinic", server.key_id, [np.full((2, 32), 9, np.uint8)], 1, now=NOW)
+        server.answer_queries("clinic", server.key_id, [], -5, now=NOW)
+    assert server.remaining_queries("clinic") == 1
+    more = server.answer_queries("clinic", server.key_id, [np.full((2, 32), 9, np.uint8)], 1, now=NOW)
     with pytest.raises(MalformedError):
         list(more)
 
@@ -98,7 +102,7 @@ def test_more_points_than_announced_are_not_answered() -> None:
     server = FilterServer(_terms())
     points = np.arange(1, 65, dtype=np.uint8).reshape(2, 32)
     with pytest.raises(SetSizeError, match="more than the 1"):
-        list(server.answer("clinic", server.key_id, [points], 1, now=NOW))
+        list(server.answer_queries("clinic", server.key_id, [points], 1, now=NOW))
 
 
 def test_a_filter_is_bound_to_its_key_and_its_terms() -> None:
@@ -107,7 +111,7 @@ def test_a_filter_is_bound_to_its_key_and_its_terms() -> None:
     assert one.key_id != other.key_id
     client = FilterClient(["a"], Filter.from_bytes(data), rules_tag="v1", now=NOW)
     with pytest.raises(MalformedError, match="another key"):
-        other.answer("clinic", client.key_id, client.blinded(), 1, now=NOW)
+        other.answer_queries("clinic", client.key_id, client.blind_set(), 1, now=NOW)
     # A filter whose expiry, or key id, somebody changed on the way finds nothing.
     longer = data.replace((NOW + DAY).to_bytes(8, "big"), (NOW + 9 * DAY).to_bytes(8, "big"))
     assert longer != data
@@ -130,7 +134,7 @@ def test_a_server_continues_from_its_bytes() -> None:
     again = FilterServer.from_bytes(server.to_bytes())
     assert again.to_bytes() == server.to_bytes()
     assert (again.terms, again.key_id) == (server.terms, server.key_id)
-    assert again.remaining("klinik ü") == 3
+    assert again.remaining_queries("klinik ü") == 3
     assert _ask(again, data, ["a", "c"], client="klinik ü") == [0]
     with pytest.raises(PSIError, match="twice"):
         again.publish([])
@@ -148,18 +152,18 @@ def test_other_rules_and_bad_identifiers_are_refused() -> None:
     with pytest.raises(IdentifierError):
         FilterServer(_terms()).publish(["a", "a"])
     with pytest.raises(MalformedError, match="name of 2000 bytes"):
-        server.answer("x" * 2000, server.key_id, [], 0, now=NOW)
+        server.answer_queries("x" * 2000, server.key_id, [], 0, now=NOW)
 
 
 def test_steps_are_taken_once() -> None:
     server = FilterServer(_terms())
     client = FilterClient(["a"], Filter.from_bytes(server.publish(["a"])), rules_tag="v1", now=NOW)
     with pytest.raises(PSIError, match="out of order"):
-        client.rows([])
-    blinded = list(client.blinded())
-    client.rows(server.answer("clinic", client.key_id, blinded, 1, now=NOW))
+        client.find_common_rows([])
+    blinded = list(client.blind_set())
+    client.find_common_rows(server.answer_queries("clinic", client.key_id, blinded, 1, now=NOW))
     with pytest.raises(PSIError, match="second time"):
-        client.rows(server.answer("clinic", client.key_id, blinded, 1, now=NOW))
+        client.find_common_rows(server.answer_queries("clinic", client.key_id, blinded, 1, now=NOW))
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from securevfl_net.identity import Handshake, shake
+from securevfl_net.identity import Handshake, run_handshake
 from securevfl_psi import errors
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.unbalanced import FilterServer
 from securevfl_psi.wire import Kind
 from securevfl_psi_cli.answering import clients_of, publish_filter, serve_clients
-from securevfl_psi_cli.asking import Asked, ask_server
+from securevfl_psi_cli.asking import LookupSummary, ask_server
 from securevfl_psi_cli.channel import Address, connect, secure_connection
 from securevfl_psi_cli.credentials import Pins, make_certificate
 from securevfl_psi_cli.frame_stream import FrameStream
-from securevfl_psi_cli.options import Shown
+from securevfl_psi_cli.options import RowsShown
 from securevfl_psi_cli.table import Table
 from support.commands import port, run, start
 
@@ -94,9 +94,9 @@ def _pins(folder: Path, name: str = "clinic", peer: str = "registry") -> Pins:
     return Pins.load(folder / f"{name}.crt", folder / f"{name}.key", {peer: folder / f"{peer}.crt"})
 
 
-def _ask(folder: Path, at: Address, **more: Any) -> Asked:
+def _ask(folder: Path, at: Address, **more: Any) -> LookupSummary:
     given: dict[str, Any] = {"name": "clinic", "server": "registry", "kept": None, "max_set_size": 1000, "wait": 5.0}
-    given |= {"timeout": 5.0, "deadline": 20.0, "out": None, "shown": Shown.numbers}
+    given |= {"timeout": 5.0, "deadline": 20.0, "out": None, "shown": RowsShown.numbers}
     rules = more.pop("rules", IdRules())
     pins = more.pop("pins", None) or _pins(folder)
     table = Table.read(folder / "clinic.csv", "patient")
@@ -128,7 +128,7 @@ def test_two_processes_over_tls(folder: Path, tmp_path: Path) -> None:
     said, _ = server.communicate(timeout=30)
     assert server.returncode == 0
     assert "asked 4 identifiers" in said
-    assert FilterServer.from_bytes((tmp_path / "s").read_bytes()).remaining("clinic") == 996
+    assert FilterServer.from_bytes((tmp_path / "s").read_bytes()).remaining_queries("clinic") == 996
 
 
 def test_a_kept_filter_is_used_again_and_queries_are_counted_over_restarts(folder: Path, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_kept_filter_is_used_again_and_queries_are_counted_over_restarts(folde
     served = _Served(folder, files, 1)
     with pytest.raises(errors.PeerRefused, match="it lets this client ask no more identifiers"):
         _ask(folder, served.at, kept=kept)  # 8 of 10 are spent, and it asks 4
-    assert FilterServer.from_bytes(files[1].read_bytes()).remaining("clinic") == 2
+    assert FilterServer.from_bytes(files[1].read_bytes()).remaining_queries("clinic") == 2
 
 
 def test_queries_count_before_the_answer_leaves_so_hanging_up_gains_none(folder: Path, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_queries_count_before_the_answer_leaves_so_hanging_up_gains_none(folder:
         stream.receive_frame(Kind.ANSWERS)  # and no FINISHED
     while not any("listening on" in line for line in served.said):
         served.thread.join(0.05)
-    assert FilterServer.from_bytes(files[1].read_bytes()).remaining("clinic") == 7
+    assert FilterServer.from_bytes(files[1].read_bytes()).remaining_queries("clinic") == 7
 
 
 @pytest.mark.parametrize("what", ["stranger", "garbage", "lies", "too many", "another server"])
@@ -201,9 +201,9 @@ def test_a_client_believes_no_server_that_deviates(folder: Path, tmp_path: Path,
             pins = _pins(folder, "registry", "clinic")
             raw = door.accept()[0]
             raw.setblocking(False)
-            tls = pins.context(server=True).wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
+            tls = pins.make_tls_context(server=True).wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
             with tls as sock:
-                shake(sock, Handshake(sock, pins.book), 5.0)
+                run_handshake(sock, Handshake(sock, pins.book), 5.0)
                 stream = FrameStream(sock, "clinic", timeout=5.0, deadline=10.0, reasons={})
                 try:
                     stream.receive_fields({})

@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 from prometheus_client import generate_latest
-from securevfl_net.identity.making import Key, issue, make_authority, make_request, self_signed
+from securevfl_net.identity.making import Key, issue_certificate, make_authority, make_request, self_signed
 from support.servers import JOB, Served, put, ready, served, trained
 
 import securevfl as sv
@@ -328,7 +328,7 @@ def test_clients_show_certificates_over_tls(tmp_path: Path, plain: Parts) -> Non
         certificate = (
             self_signed(name, own, now)
             if name == "stranger"
-            else issue(make_request(name, own), authority, authority_key, now, name=name)
+            else issue_certificate(make_request(name, own), authority, authority_key, now, name=name)
         )
         (tmp_path / f"{name}.key").write_bytes(own.pem)
         (tmp_path / f"{name}.crt").write_bytes(certificate.pem)

@@ -16,9 +16,27 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from securevfl_net.identity import URI, Accepted, Authority, Handshake, Identity, PeerBook, Pin, Refusal, context, shake
+from securevfl_net.identity import (
+    URI,
+    Accepted,
+    Authority,
+    Handshake,
+    Identity,
+    PeerBook,
+    Pin,
+    Refusal,
+    make_tls_context,
+    run_handshake,
+)
 from securevfl_net.identity.certificate import Certificate
-from securevfl_net.identity.making import Key, issue, make_authority, make_request, revocation_list, self_signed
+from securevfl_net.identity.making import (
+    Key,
+    issue_certificate,
+    make_authority,
+    make_request,
+    revocation_list,
+    self_signed,
+)
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 HOUR = timedelta(hours=1)
@@ -76,7 +94,7 @@ class World:
 
     def issued(self, ca: Ca, name: str, *, now: datetime = NOW, days: int = 90, file: str = "") -> Identity:
         key = Key.generate()
-        made = issue(make_request(name, key), ca.certificate, ca.key, now, name=name, days=days)
+        made = issue_certificate(make_request(name, key), ca.certificate, ca.key, now, name=name, days=days)
         return self.saved(file or name, made, key, now)
 
     def unnamed(self, ca: Ca) -> Identity:
@@ -131,12 +149,12 @@ class Side:
     tls: Callable[[], ssl.SSLContext] | None = None
 
     def open(self, sock: socket.socket, *, server: bool) -> Accepted | Refusal:
-        made = self.tls() if self.tls else context(self.identity, self.book, server=server)
+        made = self.tls() if self.tls else make_tls_context(self.identity, self.book, server=server)
         sock.setblocking(False)
         wrapped = made.wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
         try:
             with wrapped:
-                return shake(
+                return run_handshake(
                     wrapped, Handshake(wrapped, self.book, expected=self.expected, live=self.live), seconds=LIMIT
                 )
         except Refusal as refusal:
@@ -161,4 +179,4 @@ def pinned(identity: Identity) -> Pin:
 
 
 def by(ca: Ca) -> Authority:
-    return Authority.of(ca.file, ca.crl)
+    return Authority.from_files(ca.file, ca.crl)

@@ -126,7 +126,7 @@ class Loopback:
             self.identities[name],
             self.book(name),
             agreement=AGREEMENT,
-            incarnation=Incarnation.after(self.counts[name] - 1),
+            incarnation=Incarnation.start_after(self.counts[name] - 1),
             listen=[LOCAL],
             routes=routes,
             limits=limits,

@@ -59,8 +59,8 @@ class Hostile:
     def __init__(self, side: str, target: Endpoint, rows: int, **more: Any) -> None:
         self.target, self._writer = target, FrameWriter()
         own = terms(side, target.terms.protocol, **more)
-        self.session, _ = own.agree((target.next_frame() or b"")[HEADER_BYTES:])
-        self.send(Kind.HELLO, own.hello(rows))
+        self.session, _ = own.accept_hello((target.next_frame() or b"")[HEADER_BYTES:])
+        self.send(Kind.HELLO, own.encode_hello(rows))
         self._writer.tag = hashlib.sha512(self.session.dst + side.encode()).digest()[:TAG_BYTES]
 
     def send(self, kind: Kind, payload: bytes) -> None:
@@ -87,10 +87,10 @@ class Hostile:
     def transfer(self, ids: list[str], peer_size: int) -> OTClient:
         """As the client of `ot`, all until the server makes its tokens."""
         client = OTClient(ids, self.session, peer_size)
-        self.send(Kind.TRANSFERS, client.message)
+        self.send(Kind.TRANSFERS, client.first_message)
         self.send(Kind.SEED, client.seed)
         client.take_keys(self.heard(Kind.TRANSFERS))
-        for rows in client.rows():
+        for rows in client.encode_rows():
             self.send(Kind.ROWS, rows.tobytes())
-        self.send(Kind.SUMS, client.answer(self.heard(Kind.SEED)))
+        self.send(Kind.SUMS, client.answer_challenge(self.heard(Kind.SEED)))
         return client

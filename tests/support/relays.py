@@ -40,7 +40,7 @@ def relay(**limits: float) -> Iterator[Running]:
     """A relay on this machine; no task of it ended with an error that nobody expected."""
     log: list[Mapping[str, object]] = []
     tokens = Tokens({"one": key_of(TOKEN), "other": key_of(OTHER_TOKEN)})
-    server = RelayServer(Listen(Address("127.0.0.1", 0)).open(), tokens, Limits(**limits), log.append)  # type: ignore[arg-type]
+    server = RelayServer(Listen(Address("127.0.0.1", 0)).open_sockets(), tokens, Limits(**limits), log.append)  # type: ignore[arg-type]
     running = Running(server, log)
     wrong: list[object] = []
     begun = threading.Event()

@@ -220,11 +220,11 @@ def test_notes_and_views_have_bounds() -> None:
 
 
 def test_incarnations_have_a_text() -> None:
-    one = Incarnation.after(11)
+    one = Incarnation.start_after(11)
     assert str(one).startswith("12-")
-    assert Incarnation.read(str(one)) == one
+    assert Incarnation.from_text(str(one)) == one
     for text in ("", "12", "0-" + "00" * 16, "12-00", "012-" + "00" * 16, "12-" + "AA" * 16):
         with pytest.raises(InputError):
-            Incarnation.read(text)
+            Incarnation.from_text(text)
     with pytest.raises(InputError):
         Incarnation(1, b"short")

@@ -13,12 +13,12 @@ from typing import Protocol
 
 __all__ = [
     "Accepts",
+    "AcceptsChoice",
+    "AcceptsNumber",
+    "AcceptsText",
     "Bounds",
-    "Choice",
     "Exact",
     "Mistakes",
-    "Number",
-    "Text",
     "Whatever",
     "format_value",
     "suggest_nearest",
@@ -42,11 +42,11 @@ class Accepts(Protocol):
         """The accepted values, in words."""
         ...
 
-    def fits(self, value: object, *, plain: bool) -> bool:
+    def has_type(self, value: object, *, plain: bool) -> bool:
         """Return True if the value has the right type; does not check bounds."""
         ...
 
-    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+    def convert_value(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
         """Convert a value to the field's form.
 
         Args:
@@ -79,11 +79,11 @@ class Leaf:
 
     expected: str
 
-    def fits(self, value: object, *, plain: bool) -> bool:
-        """See `Accepts.fits`."""
+    def has_type(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.has_type`."""
         raise NotImplementedError
 
-    def _refuse(self, value: object, path: str, found: Mistakes, reason: str = "") -> None:
+    def _refuse_value(self, value: object, path: str, found: Mistakes, reason: str = "") -> None:
         found.append(
             f"{path} is {format_value(value)}; {self.expected} was expected" + (f": {reason}" if reason else "")
         )
@@ -100,11 +100,11 @@ class Bounds:
     reason: str = ""
 
     @property
-    def any(self) -> bool:
+    def is_bounded(self) -> bool:
         """Return True if there is any bound."""
         return (self.low, self.high, self.above, self.below) != (None, None, None, None)
 
-    def contain(self, value: float) -> bool:
+    def allows_value(self, value: float) -> bool:
         """Check the bounds; NaN fails any bound."""
         return (
             (self.low is None or value >= self.low)
@@ -113,51 +113,53 @@ class Bounds:
             and (self.below is None or value < self.below)
         )
 
-    def words(self) -> str:
+    def describe_range(self) -> str:
         """``" from 1 to 100"``, ``" above 0 and up to 1"``; empty without bounds."""
-        low = f" from {_number(self.low)}" if self.low is not None else ""
-        low = f" above {_number(self.above)}" if self.above is not None else low
-        high = f" up to {_number(self.high)}" if self.high is not None else ""
-        high = f" below {_number(self.below)}" if self.below is not None else high
+        low = f" from {_format_number(self.low)}" if self.low is not None else ""
+        low = f" above {_format_number(self.above)}" if self.above is not None else low
+        high = f" up to {_format_number(self.high)}" if self.high is not None else ""
+        high = f" below {_format_number(self.below)}" if self.below is not None else high
         if self.high is not None and low.startswith(" from"):
-            return f"{low} to {_number(self.high)}"
+            return f"{low} to {_format_number(self.high)}"
         return low + (" and" if low and high else "") + high
 
-    def count(self, unit: str) -> str:
+    def describe_count(self, unit: str) -> str:
         """``"1 to 5 letters"``, ``"1 or more letters"``, ``"up to 5 letters"``."""
         if self.low is None:
-            return f"up to {_number(self.high)} {unit}"
-        return f"{_number(self.low)} {'or more' if self.high is None else f'to {_number(self.high)}'} {unit}"
+            return f"up to {_format_number(self.high)} {unit}"
+        return (
+            f"{_format_number(self.low)} {'or more' if self.high is None else f'to {_format_number(self.high)}'} {unit}"
+        )
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 
-class Number(Leaf):
+class AcceptsNumber(Leaf):
     """A whole number, or any finite number. Booleans are refused; numpy scalars become Python numbers."""
 
     def __init__(self, kind: type[int] | type[float], bounds: Bounds) -> None:
         self._whole = kind is int
         self._bounds = bounds
-        self.expected = ("a whole number" if self._whole else "a number") + bounds.words()
+        self.expected = ("a whole number" if self._whole else "a number") + bounds.describe_range()
 
-    def fits(self, value: object, *, plain: bool) -> bool:
-        """See `Accepts.fits`."""
+    def has_type(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.has_type`."""
         if isinstance(value, bool):
             return False
         return hasattr(value, "__index__") if self._whole else isinstance(value, numbers.Real)
 
-    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
-        """See `Accepts.take`."""
-        if self.fits(value, plain=plain):
+    def convert_value(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.convert_value`."""
+        if self.has_type(value, plain=plain):
             try:
                 number = operator.index(value) if self._whole else float(value)  # type: ignore[arg-type]
             except (OverflowError, TypeError):
                 number = math.nan
-            if not self._bounds.any or (math.isfinite(number) and self._bounds.contain(number)):
+            if not self._bounds.is_bounded or (math.isfinite(number) and self._bounds.allows_value(number)):
                 return number
-        self._refuse(value, path, found, self._bounds.reason)
+        self._refuse_value(value, path, found, self._bounds.reason)
         return value
 
 
@@ -168,32 +170,32 @@ class Exact(Leaf):
         self._kind = kind
         self.expected = expected
 
-    def fits(self, value: object, *, plain: bool) -> bool:
-        """See `Accepts.fits`."""
+    def has_type(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.has_type`."""
         return isinstance(value, self._kind)
 
-    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
-        """See `Accepts.take`."""
-        if not self.fits(value, plain=plain):
-            self._refuse(value, path, found)
+    def convert_value(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.convert_value`."""
+        if not self.has_type(value, plain=plain):
+            self._refuse_value(value, path, found)
         return value
 
 
-class Text(Exact):
+class AcceptsText(Exact):
     """A text, with bounded length if the annotation sets bounds."""
 
     def __init__(self, length: Bounds) -> None:
         self._length = length
-        super().__init__(str, "a text" + (f" of {length.count('letters')}" if length.any else ""))
+        super().__init__(str, "a text" + (f" of {length.describe_count('letters')}" if length.is_bounded else ""))
 
-    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
-        """See `Accepts.take`."""
-        if not isinstance(value, str) or not self._length.contain(len(value)):
-            self._refuse(value, path, found)
+    def convert_value(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.convert_value`."""
+        if not isinstance(value, str) or not self._length.allows_value(len(value)):
+            self._refuse_value(value, path, found)
         return value
 
 
-class Choice(Leaf):
+class AcceptsChoice(Leaf):
     """One of the values of a `Literal`, or a member of an enumeration, also given by its value."""
 
     def __init__(self, members: Mapping[object, object], enumeration: type[Enum] | None = None) -> None:
@@ -201,15 +203,15 @@ class Choice(Leaf):
         self._enumeration = enumeration
         self.expected = "one of " + ", ".join(map(repr, members))
 
-    def fits(self, value: object, *, plain: bool) -> bool:
-        """See `Accepts.fits`."""
+    def has_type(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.has_type`."""
         return any(type(value) is type(known) for known in self._members) or self._is_member(value)
 
     def _is_member(self, value: object) -> bool:
         return self._enumeration is not None and isinstance(value, self._enumeration)
 
-    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
-        """See `Accepts.take`."""
+    def convert_value(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.convert_value`."""
         if self._is_member(value):
             return value
         for known, member in self._members.items():
@@ -219,7 +221,7 @@ class Choice(Leaf):
         if isinstance(value, str) and texts:
             found.append(f"{path} is {format_value(value)}{suggest_nearest(value, texts)}")
         else:
-            self._refuse(value, path, found)
+            self._refuse_value(value, path, found)
         return value
 
 
@@ -228,10 +230,10 @@ class Whatever:
 
     expected = "anything"
 
-    def fits(self, value: object, *, plain: bool) -> bool:
-        """See `Accepts.fits`."""
+    def has_type(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.has_type`."""
         return True
 
-    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
-        """See `Accepts.take`."""
+    def convert_value(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.convert_value`."""
         return value

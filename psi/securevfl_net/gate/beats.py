@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from securevfl_net.link_state import Beat
-from securevfl_net.session import printable
+from securevfl_net.session import make_printable
 
 __all__ = ["read_beat"]
 
@@ -29,8 +29,8 @@ def read_beat(body: bytes) -> tuple[Beat, bytes, float] | None:
             which it closed its end.
 
     Returns:
-        The beat, that view or nothing, and the seconds since the program said anything; None where the bytes are no
-        sign of life.
+        The beat, that view or nothing, and the seconds since the program's last sign of life; None if the bytes are
+        not a sign of life.
     """
     if len(body) < _SEEN.size:
         return None
@@ -43,5 +43,5 @@ def read_beat(body: bytes) -> tuple[Beat, bytes, float] | None:
         steps, sent, read, awaits, step, closed = _BEAT.decode(body[_SEEN.size :])
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    awaits, step = (printable(text.encode(), 1200) for text in (awaits, step))
+    awaits, step = (make_printable(text.encode(), 1200) for text in (awaits, step))
     return Beat(steps, sent, read, awaits, step, worked), closed, quiet / 1e3

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from securevfl_net.identity import Accepted, Handshake, PeerBook, Refusal, Want
-from securevfl_net.identity.refusal import Code, from_tls
+from securevfl_net.identity.refusal import RefusalCode, from_tls
 
 if TYPE_CHECKING:
     from securevfl_net.session import Line
@@ -146,26 +146,30 @@ class Connection:
                 sock.send(_REVERSED)  # the first byte of a connection always fits
             self._begin_tls(server)
 
-    def wants(self) -> int:
+    def wanted_events(self) -> int:
         """Socket events to wait for."""
         return self._mask
 
-    def turn(self) -> int:
+    def make_progress(self) -> int:
         """Move what can be moved now; see `Turn`. Handshakes and bytes; the gate looks at `line` and `phase` after."""
         try:
             if self.phase == Phase.PEEK:
-                self._peek()
+                self._peek_first_byte()
             if self.phase == Phase.SHAKE:
-                self._step()
+                self._step_handshake()
             if self.phase == Phase.LIVE:
-                return self._move()
+                return self._move_bytes()
             if self.phase == Phase.LINGER:
-                self._drain()
+                self._discard_input()
         except OSError as error:
-            self.end(from_tls(error, self.party or self.expected).words if self.phase != Phase.LIVE else _words(error))
+            self.end(
+                from_tls(error, self.party or self.expected).words
+                if self.phase != Phase.LIVE
+                else _describe_error(error)
+            )
         return Turn.OVER if self.phase == Phase.OVER else Turn.WAIT
 
-    def _peek(self) -> None:
+    def _peek_first_byte(self) -> None:
         self._mask = selectors.EVENT_READ
         try:
             first = self.sock.recv(1, socket.MSG_PEEK)
@@ -178,7 +182,7 @@ class Connection:
             self._begin_tls(True)
         else:
             words = "the bytes received are not TLS: is the caller a party?" if first else "somebody called and hung up"
-            self.refusal = Refusal(Code.NOT_TLS if first else Code.HUNG_UP, words)
+            self.refusal = Refusal(RefusalCode.NOT_TLS if first else RefusalCode.HUNG_UP, words)
             self.end(words)
 
     def _begin_tls(self, server: bool) -> None:
@@ -189,7 +193,7 @@ class Connection:
         self._shake = Handshake(tls, self._book, expected=self.expected, live=self._live)
         self.phase = Phase.SHAKE
 
-    def _step(self) -> None:
+    def _step_handshake(self) -> None:
         shake = self._shake
         if shake is None:
             return
@@ -210,34 +214,34 @@ class Connection:
         elif want is Want.DONE:
             self.end("the handshake ended without a verdict")
 
-    def _move(self) -> int:
+    def _move_bytes(self) -> int:
         line = self.line
         if line is None:
             return Turn.WAIT
         broken = None
         try:
-            done, blocked = self._write(line)
+            done, blocked = self._write_socket(line)
         except OSError as error:  # the peer reads nothing any more; its last bytes may still be in the buffer
             done, blocked, broken = False, False, error
-        more = self._read(line) if self.reads and not line.over else False
+        more = self._read_socket(line) if self.reads and not line.over else False
         if broken is not None:
             if not more:
-                self.end(_words(broken))
+                self.end(_describe_error(broken))
             return Turn.AGAIN if more else Turn.OVER
         if line.over and done:
-            done, blocked = self._write(line)  # its last words
+            done, blocked = self._write_socket(line)  # its last words
         if line.over and done:
-            self._linger(line.why)
+            self._linger_before_close(line.why)
             return Turn.OVER if self.phase == Phase.OVER else Turn.WAIT
         self._mask = (selectors.EVENT_READ if self.reads else 0) | (selectors.EVENT_WRITE if blocked else 0)
         return Turn.AGAIN if more or not (done or blocked) else Turn.WAIT
 
-    def _write(self, line: Line) -> tuple[bool, bool]:
+    def _write_socket(self, line: Line) -> tuple[bool, bool]:
         """Whether everything was written, and whether the socket is full."""
         out, sock, total = self._out, self.sock, 0
         while total < _TURN:
             if not out:
-                out.extend(line.pull(_PULL))
+                out.extend(line.pull_bytes(_PULL))
                 if not out:
                     return True, False
             try:
@@ -252,18 +256,18 @@ class Connection:
                 out[0] = out[0][count:]
         return False, False
 
-    def _read(self, line: Line) -> bool:
+    def _read_socket(self, line: Line) -> bool:
         """Whether more may follow."""
         sock, total = self.sock, 0
         recv_into = sock.recv_into
         try:
             while total < _TURN:
-                count = recv_into(line.buffer())
+                count = recv_into(line.receive_buffer())
                 if not count:
                     self.end("the peer closed the connection")
                     return False
                 total += count
-                line.filled(count)
+                line.commit_received(count)
                 if line.over:
                     break
         except _WAITS:
@@ -280,7 +284,7 @@ class Connection:
         if self.phase != Phase.LIVE or self._out or line is None:
             return Turn.WAIT
         try:
-            done, blocked = self._write(line)
+            done, blocked = self._write_socket(line)
         except OSError:
             return Turn.AGAIN
         if line.over:
@@ -288,14 +292,14 @@ class Connection:
         self._mask = (selectors.EVENT_READ if self.reads else 0) | (selectors.EVENT_WRITE if blocked else 0)
         return Turn.WAIT if done or blocked else Turn.AGAIN
 
-    def leave(self, why: str) -> None:
+    def close_gracefully(self, why: str) -> None:
         """Write the rest, close the sending side, and accept nothing any more."""
         if self.line is not None and not self.line.over:
-            self._out.extend(self.line.pull(_PULL))
-            self.line.closed()
+            self._out.extend(self.line.pull_bytes(_PULL))
+            self.line.mark_closed()
             self.line.why = why
 
-    def _linger(self, why: str) -> None:
+    def _linger_before_close(self, why: str) -> None:
         """Close the sending side and discard what arrives: closing with unread bytes would make the peer lose our last
         ones.
         """
@@ -308,9 +312,9 @@ class Connection:
         self.phase = Phase.LINGER
         self.until = time.monotonic() + _LINGER
         self._mask = selectors.EVENT_READ
-        self._drain()
+        self._discard_input()
 
-    def _drain(self) -> None:
+    def _discard_input(self) -> None:
         try:
             # At most 64 reads a turn: a peer that keeps sending must not hold the loop.
             for _ in range(64):
@@ -320,7 +324,7 @@ class Connection:
         except _WAITS:
             return
 
-    def late(self, now: float) -> None:
+    def end_if_late(self, now: float) -> None:
         """End it where its time is up."""
         if self.phase in {Phase.LIVE, Phase.OVER} or now < self.until:
             return
@@ -329,7 +333,7 @@ class Connection:
             outcome = self._shake.outcome
             self.refusal = outcome if isinstance(outcome, Refusal) else None
         elif self.phase == Phase.PEEK:
-            self.refusal = Refusal(Code.NO_ANSWER, "a caller connected and sent nothing")
+            self.refusal = Refusal(RefusalCode.NO_ANSWER, "a caller connected and sent nothing")
         self.end(self.why or (self.refusal.words if self.refusal is not None else "its time is up"))
 
     def end(self, why: str) -> None:
@@ -342,13 +346,13 @@ class Connection:
                 self._shake = None
             self._out.clear()
             if self.line is not None:
-                self.line.closed()
+                self.line.mark_closed()
 
     def release(self) -> None:
         """Close its descriptor, once no selector waits for it."""
         self.sock.close()
 
 
-def _words(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     reason = getattr(error, "reason", None)
     return f"the connection broke: {(reason or error.strerror or str(error)).replace('_', ' ').lower()}"

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from securevfl_net.dialers import Address, Dialer
 from securevfl_net.errors import InputError, PeerRefused
-from securevfl_net.identity import Code, Refusal
+from securevfl_net.identity import Refusal, RefusalCode
 
 __all__ = ["Callers", "Listener"]
 
@@ -94,14 +94,14 @@ class Callers:
 
     def call(self, peer: int, dialer: Dialer, seconds: float) -> None:
         """Call in the background."""
-        threading.Thread(target=self._run, args=(peer, dialer, seconds), daemon=True).start()
+        threading.Thread(target=self._dial_peer, args=(peer, dialer, seconds), daemon=True).start()
 
-    def _run(self, peer: int, dialer: Dialer, seconds: float) -> None:
+    def _dial_peer(self, peer: int, dialer: Dialer, seconds: float) -> None:
         result: socket.socket | str | PeerRefused
         try:
             result = dialer.dial(seconds)
         except Refusal as refusal:
-            result = refusal.words if refusal.code is Code.NO_ANSWER else refusal
+            result = refusal.words if refusal.code is RefusalCode.NO_ANSWER else refusal
         except (OSError, UnicodeError, InputError) as error:
             result = str(getattr(error, "strerror", None) or error)
         self._results.append((peer, result))

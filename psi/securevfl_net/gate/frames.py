@@ -125,12 +125,12 @@ class Outbox:
         self.waiting += len(frame)
         self.urgent += len(frame)
 
-    def put(self, bulk: Bulk) -> None:
+    def put_bulk(self, bulk: Bulk) -> None:
         """Queue bulk; it may still be empty."""
         self._bulk.append(bulk)
         self.waiting += HEAD.size + bulk.size
 
-    def join(self, bulk: Bulk, part: memoryview) -> None:
+    def add_part(self, bulk: Bulk, part: memoryview) -> None:
         """Add a part to bulk that is queued and not begun."""
         bulk.body.append(part)
         bulk.count += 1
@@ -139,7 +139,7 @@ class Outbox:
 
     def put_frame_behind(self, kind: Frames) -> None:
         """Queue a frame behind all bulk."""
-        self.put(Bulk(kind, 0, 0, 0))
+        self.put_bulk(Bulk(kind, 0, 0, 0))
 
     def drop_bulk(self) -> None:
         """Forget bulk that was not begun."""
@@ -158,7 +158,7 @@ class Outbox:
         now = self._now
         while self.waiting:
             if not now:
-                self._refill()
+                self._refill_buffers()
             try:
                 written = sock.sendmsg(list(islice(now, _BUFFERS)))
             except BlockingIOError:
@@ -175,7 +175,7 @@ class Outbox:
                 now.popleft()
         return True
 
-    def _refill(self) -> None:
+    def _refill_buffers(self) -> None:
         now, bulk = self._now, self._bulk
         if self._urgent:
             now.append(memoryview(b"".join(self._urgent)))
@@ -245,16 +245,16 @@ class Inbox:
             if not count:
                 raise GateLost("the other process of this party is gone")
             total += count
-            self._filled(count)
+            self._handle_received(count)
             if count < len(into) and count < _LONG:
                 return False  # less than asked for: nothing more is there now
         return True
 
-    def _filled(self, count: int) -> None:
+    def _handle_received(self, count: int) -> None:
         body = self._body
         if body is None:
             self._have += count
-            self._parse()
+            self._parse_frames()
             return
         self._got += count
         if self._got == len(body):
@@ -262,7 +262,7 @@ class Inbox:
             self._body = None
             self._take(FrameIn(kind, generation, peer, parts, number, body, self._placed))
 
-    def _parse(self) -> None:
+    def _parse_frames(self) -> None:
         view, have, at, take = self._view, self._have, 0, self._take
         unpack, size = HEAD.unpack_from, HEAD.size
         while have - at >= size:

@@ -48,7 +48,7 @@ class LinkStates:
         """Whether a peer is connected, by the gate's last report."""
         return index < len(self._rows) and self._rows[index].connected
 
-    def of(self, index: int) -> LinkState:
+    def get_link(self, index: int) -> LinkState:
         """The link to a peer."""
         row = self._rows[index] if index < len(self._rows) else None
         beat, spoke = self._beats.get(index, (Beat(), None))

@@ -18,7 +18,7 @@ from securevfl_net.gate.frames import FrameIn, Frames, GateLost, Inbox, Outbox
 from securevfl_net.gate.peer import NOTED, REFUSAL, GatePeer
 from securevfl_net.gate.program import ProgramWatch
 from securevfl_net.gate.settings import GateSettings
-from securevfl_net.identity import Refusal, context
+from securevfl_net.identity import Refusal, make_tls_context
 from securevfl_net.session import Incarnation, SessionEnd, SessionLimits
 
 __all__ = ["Gate", "serve"]
@@ -47,43 +47,43 @@ class Gate:
     def __init__(self, program: socket.socket, settings: GateSettings) -> None:
         self._settings, self._timing = settings, settings.timing
         self._program = program
-        self._identity = settings.identity()
-        self._book = settings.book.book(settings.me, settings.agreement)
+        self._identity = settings.load_identity()
+        self._book = settings.book.build_book(settings.me, settings.agreement)
         self._contexts: dict[bool, ssl.SSLContext] = {}
         self._version = -1
         self._out = Outbox()
-        self._in = Inbox(self._frame, lambda *head: memoryview(bytearray(head[-1])))
+        self._in = Inbox(self._execute_frame, lambda *head: memoryview(bytearray(head[-1])))
         self._watch = ProgramWatch(os.getppid())
         self._selector = selectors.DefaultSelector()
         self._masks: dict[int, int] = {}
         self._strangers: list[Connection] = []
         self._again: dict[Connection, None] = {}
-        self._peers = [self._peer(index, name) for index, name in enumerate(settings.peers)]
+        self._peers = [self._make_peer(index, name) for index, name in enumerate(settings.peers)]
         self._by_name = {peer.name: peer for peer in self._peers}
-        self._callers = Callers(self._selector, self._called)
-        self._dialers = {name: way.dialer(server=settings.me < name) for name, way in settings.routes.items()}
+        self._callers = Callers(self._selector, self._finish_call)
+        self._dialers = {name: way.build_dialer(server=settings.me < name) for name, way in settings.routes.items()}
         self._told = 0
         self._next_tick = self._next_reload = 0.0
         self._minute = self._renewing = 0.0
         self._farewell = 0.0
         self._done = False
-        self._tls(True)
-        self._listeners = [Listener(address, self._arrived) for address in settings.listen]
+        self._current_tls(True)
+        self._listeners = [Listener(address, self._accept_caller) for address in settings.listen]
         program.setblocking(False)
         self._selector.register(program, selectors.EVENT_READ, None)
         for listener in self._listeners:
             self._selector.register(listener.sock, selectors.EVENT_READ, listener)
         self._out.put_frame(Frames.LISTENING, REFUSAL.encode([listener.address for listener in self._listeners]))
 
-    def _peer(self, index: int, name: str) -> GatePeer:
+    def _make_peer(self, index: int, name: str) -> GatePeer:
         settings = self._settings
         known = settings.known.get(name)
         session = SessionEnd(
             settings.me,
             name,
             agreement=settings.agreement,
-            own=Incarnation.read(settings.incarnation),
-            known=Incarnation.read(known) if known else None,
+            own=Incarnation.from_text(settings.incarnation),
+            known=Incarnation.from_text(known) if known else None,
             limits=SessionLimits(**settings.limits),
             fields=settings.fields,
         )
@@ -97,10 +97,10 @@ class Gate:
         Raises:
             GateLost: the program is gone.
         """
-        while not self._over():
+        while not self._is_over():
             now = time.monotonic()
             if now >= self._next_tick:
-                self._timers(now)
+                self._run_timers(now)
             for key, _ in self._selector.select(0 if self._again else max(0.0, self._next_tick - now)):
                 if key.fileobj is self._program:
                     continue
@@ -113,12 +113,12 @@ class Gate:
             self._in.read(self._program)
             again, self._again = self._again, {}
             for connection in again:
-                self._turn(connection)
-            self._look()
+                self._serve_connection(connection)
+            self._relay_events()
             self._out.write(self._program)
-            self._wait(self._program, selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0), None)
+            self._set_events(self._program, selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0), None)
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         if not self._farewell:
             return False
         now = time.monotonic()
@@ -131,7 +131,7 @@ class Gate:
             for peer in self._peers:
                 for one in peer.connections:
                     if one.phase == Phase.LIVE:
-                        one.leave("this party is done")
+                        one.close_gracefully("this party is done")
                         self._again[one] = None
         lingers = any(one.phase == Phase.LINGER for peer in self._peers for one in peer.connections)
         self._next_tick = min(self._next_tick, now + _SOON)
@@ -139,23 +139,23 @@ class Gate:
 
     def _waits_for(self, peer: GatePeer, now: float) -> bool:
         """Whether a peer has yet to read what this party sent."""
-        if peer.left or peer.session.finished:
+        if peer.left or peer.session.is_finished:
             return False
         if peer.aborted:
             return any(one.phase == Phase.LIVE for one in peer.connections)
-        return peer.session.up or now < self._farewell
+        return peer.session.is_up or now < self._farewell
 
-    def _look(self) -> None:
+    def _relay_events(self) -> None:
         """Carry events of sessions to the program, and the program's frames to connections."""
         watch = self._watch
         for peer in self._peers:
-            peer.look(watch.worked, watch.spoke)
+            peer.relay_events(watch.worked, watch.spoke)
             for one in list(peer.connections):
                 if one.phase == Phase.LIVE and one not in self._again:
                     if one.flush() == Turn.AGAIN:
                         self._again[one] = None
-                    self._settle(one)
-            peer.look(watch.worked, watch.spoke)
+                    self._register_events(one)
+            peer.relay_events(watch.worked, watch.spoke)
             if not self._out.urgent:
                 peer.noted = 0
             if peer.calls and not peer.dialling and peer.is_replacement_due(time.monotonic()):
@@ -169,18 +169,18 @@ class Gate:
             for peer in self._peers:
                 peer.noted = 0
 
-    def _turn(self, connection: Connection) -> None:
+    def _serve_connection(self, connection: Connection) -> None:
         stranger = connection.line is None
-        if connection.turn() == Turn.AGAIN:
+        if connection.make_progress() == Turn.AGAIN:
             self._again[connection] = None
         if stranger and connection.phase == Phase.LIVE:
-            self._known(connection)
-        self._settle(connection)
+            self._attach_to_peer(connection)
+        self._register_events(connection)
 
-    def _settle(self, connection: Connection) -> None:
+    def _register_events(self, connection: Connection) -> None:
         """Register the events that it waits for, or remove it."""
         if connection.phase != Phase.OVER:
-            self._wait(connection.sock, connection.wants(), connection)
+            self._set_events(connection.sock, connection.wanted_events(), connection)
             return
         self._again.pop(connection, None)
         number = connection.number
@@ -193,10 +193,10 @@ class Gate:
             self._turned_away(connection)
         elif connection.party:
             peer = self._by_name[connection.party]
-            peer.look(self._watch.worked, self._watch.spoke)  # what came before the end
-            peer.lost(connection)
+            peer.relay_events(self._watch.worked, self._watch.spoke)  # what came before the end
+            peer.handle_loss(connection)
 
-    def _wait(self, sock: socket.socket, mask: int, data: Connection | None) -> None:
+    def _set_events(self, sock: socket.socket, mask: int, data: Connection | None) -> None:
         number = sock.fileno()
         before = self._masks.get(number, selectors.EVENT_READ if sock is self._program else 0)
         if mask == before:
@@ -213,30 +213,34 @@ class Gate:
 
     # --- connections
 
-    def _arrived(self, sock: socket.socket) -> None:
+    def _accept_caller(self, sock: socket.socket) -> None:
         """Accept a caller. If too many are unidentified, drop the one that has been silent longest."""
         if len(self._strangers) >= self._timing.strangers:
             self._strangers[0].end("too many callers at once")
-            self._settle(self._strangers[0])
+            self._register_events(self._strangers[0])
         with suppress(OSError):
-            self._meet(Connection(sock, self._tls, self._book, self._live(), seconds=self._timing.handshake))
+            self._add_stranger(
+                Connection(
+                    sock, self._current_tls, self._book, self._live_fingerprints(), seconds=self._timing.handshake
+                )
+            )
 
-    def _called(self, index: int, result: socket.socket | str | PeerRefused) -> None:
+    def _finish_call(self, index: int, result: socket.socket | str | PeerRefused) -> None:
         """A call of this party ended."""
         peer = self._peers[index]
         peer.dialling = not isinstance(result, PeerRefused | str)
         if isinstance(result, PeerRefused):
-            peer.refused(result.code, str(result), ours=True)
-            peer.failed(str(result))
+            peer.report_refusal(result.code, str(result), ours=True)
+            peer.handle_failure(str(result))
         elif isinstance(result, str):
-            peer.failed(result)
+            peer.handle_failure(result)
         else:
             try:
                 connection = Connection(
                     result,
-                    self._tls,
+                    self._current_tls,
                     self._book,
-                    self._live(),
+                    self._live_fingerprints(),
                     seconds=self._timing.handshake,
                     expected=peer.name,
                     server=self._settings.me < peer.name,
@@ -244,16 +248,16 @@ class Gate:
                 )
             except OSError as error:
                 peer.dialling = False
-                peer.failed(str(error))
+                peer.handle_failure(str(error))
             else:
-                self._meet(connection)
+                self._add_stranger(connection)
 
-    def _meet(self, connection: Connection) -> None:
+    def _add_stranger(self, connection: Connection) -> None:
         self._strangers.append(connection)
         self._next_tick = min(self._next_tick, time.monotonic() + _SOON)
-        self._turn(connection)
+        self._serve_connection(connection)
 
-    def _known(self, connection: Connection) -> None:
+    def _attach_to_peer(self, connection: Connection) -> None:
         """Both sides have accepted each other."""
         self._strangers.remove(connection)
         peer = self._by_name[connection.party]
@@ -262,11 +266,11 @@ class Gate:
         if connection.server != (self._settings.me < peer.name):
             connection.end(f"{peer.name!r} plays the part in TLS that is this party's")
             return
-        connection.line = peer.session.connected()
+        connection.line = peer.session.open_line()
         connection.until = time.monotonic() + self._timing.handshake
         peer.connections.append(connection)
         if peer.aborted or self._done:
-            connection.leave("this party is done")
+            connection.close_gracefully("this party is done")
         self._again[connection] = None
 
     def _turned_away(self, connection: Connection) -> None:
@@ -275,11 +279,11 @@ class Gate:
         peer = self._by_name.get(name)
         if connection.dialled and peer is not None:
             peer.dialling = False
-            peer.failed(connection.why)
+            peer.handle_failure(connection.why)
         if refusal is None:
             return
         if peer is not None:
-            peer.refused(refusal.code, refusal.words, ours=refusal.by == "here")
+            peer.report_refusal(refusal.code, refusal.words, ours=refusal.by == "here")
             return
         now = time.monotonic()
         if now > self._minute:
@@ -289,31 +293,31 @@ class Gate:
             words = refusal.words if refusal.by == "here" else f"the peer refuses: {refusal.words}"
             self._out.put_frame(Frames.REFUSED, REFUSAL.encode((refusal.code, words)), peer=0xFFFF)
 
-    def _live(self) -> dict[str, str]:
+    def _live_fingerprints(self) -> dict[str, str]:
         return {peer.name: peer.current.fingerprint for peer in self._peers if peer.current is not None}
 
-    def _tls(self, server: bool) -> ssl.SSLContext:
+    def _current_tls(self, server: bool) -> ssl.SSLContext:
         """The current TLS context: rebuilt with the party's certificate, the pinned ones and the authorities."""
         if self._version != self._book.version:
-            self._contexts = {side: context(self._identity, self._book, server=side) for side in (True, False)}
+            self._contexts = {side: make_tls_context(self._identity, self._book, server=side) for side in (True, False)}
             self._version = self._book.version
         return self._contexts[server]
 
     # --- timers
 
-    def _timers(self, now: float) -> None:
+    def _run_timers(self, now: float) -> None:
         busy = bool(self._strangers) or bool(self._renewing)
         for connection in list(self._strangers):
-            connection.late(now)
-            self._settle(connection)
+            connection.end_if_late(now)
+            self._register_events(connection)
         tick = now >= self._next_reload or now - self._watch_at >= _TICK
         if tick:
-            self._second(now)
+            self._run_each_second(now)
         for peer in self._peers:
             peer.run_timers(now, self._watch.worked, self._watch.spoke)
             for one in list(peer.connections):
-                one.late(now)
-                self._settle(one)
+                one.end_if_late(now)
+                self._register_events(one)
                 busy = busy or one.phase == Phase.LINGER
             if peer.is_call_due(now) and not self._farewell:
                 peer.dialling = True
@@ -323,13 +327,13 @@ class Gate:
         for listener in self._listeners:
             self._wait_listener(listener, now)
         if self._renewing:
-            self._renew(now)
+            self._renew_certificate(now)
         calls = [peer.next_call for peer in self._peers if peer.calls and not peer.connections and not peer.dialling]
         self._next_tick = min([now + (_SOON if busy else _TICK), *(max(call, now + 0.01) for call in calls)])
 
     _watch_at = 0.0
 
-    def _second(self, now: float) -> None:
+    def _run_each_second(self, now: float) -> None:
         self._watch_at = now
         self._watch.sample(waits=any(peer.awaits for peer in self._peers))
         for peer in self._peers:
@@ -338,7 +342,7 @@ class Gate:
             self._out.put_frame(Frames.STATE, _ENCODER.encode([peer.link_row(now) for peer in self._peers]))
         if now >= self._next_reload:
             self._next_reload = now + self._timing.reload
-            self._reload()
+            self._reload_revocations()
 
     def _wait_listener(self, listener: Listener, now: float) -> None:
         listens = listener.sock in self._selector.get_map()
@@ -347,7 +351,7 @@ class Gate:
         elif not listener.is_pausing(now) and not listens:
             self._selector.register(listener.sock, selectors.EVENT_READ, listener)
 
-    def _reload(self) -> None:
+    def _reload_revocations(self) -> None:
         """Read revocation lists again, and check every connection against them."""
         try:
             self._book.reload()
@@ -358,89 +362,89 @@ class Gate:
                 if one.phase != Phase.LIVE:
                     continue
                 try:
-                    self._book.accepts(one.certificate, expected=peer.name)
+                    self._book.identify_peer(one.certificate, expected=peer.name)
                 except Refusal as refusal:
                     peer.session.refuse(refusal.code, refusal.words)
                     self._again[one] = None
 
     # --- the program
 
-    def _frame(self, frame: FrameIn) -> None:
+    def _execute_frame(self, frame: FrameIn) -> None:
         """Execute a frame from the program."""
         self._watch.spoke = time.monotonic()
         kind = frame.kind
         if kind == Frames.PART:
             body = frame.body if frame.placed else memoryview(bytes(frame.body))
-            self._peers[frame.peer].send(frame.generation, frame.number, body)
+            self._peers[frame.peer].send_part(frame.generation, frame.number, body)
         elif kind == Frames.CREDIT:
-            self._peers[frame.peer].credit(frame.generation, frame.number)
+            self._peers[frame.peer].credit_window(frame.generation, frame.number)
         elif kind == Frames.BEAT:
-            self._peers[frame.peer].beat(bytes(frame.body), self._watch.worked, self._watch.spoke)
+            self._peers[frame.peer].forward_beat(bytes(frame.body), self._watch.worked, self._watch.spoke)
         elif kind == Frames.NOTE:
             peer = self._peers[frame.peer]
             try:
-                peer.session.note(bytes(frame.body))
+                peer.session.send_note(bytes(frame.body))
             except InputError:  # too many wait; notes may be lost with their connection only
-                self._leave(peer, "too many notes wait to be written")
+                self._close_connections(peer, "too many notes wait to be written")
         else:
-            self._command(kind, frame.generation, bytes(frame.body))
+            self._execute_command(kind, frame.generation, bytes(frame.body))
 
-    def _command(self, kind: int, generation: int, body: bytes) -> None:
+    def _execute_command(self, kind: int, generation: int, body: bytes) -> None:
         match kind:
             case Frames.BEGIN:
                 for peer in self._peers:
-                    peer.begin(generation, body)
+                    peer.begin_view(generation, body)
             case Frames.OPEN:
                 for peer in self._peers:
-                    peer.open()
+                    peer.open_view()
             case Frames.PARK:
                 for peer in self._peers:
-                    peer.park()
+                    peer.leave_view()
             case Frames.ABORT | Frames.CLOSE:
-                self._goodbye(body.decode(errors="replace"), abort=kind == Frames.ABORT)
+                self._say_goodbye(body.decode(errors="replace"), abort=kind == Frames.ABORT)
             case Frames.ENDORSE:
                 for peer in self._peers:
                     with suppress(InputError):
-                        peer.session.endorse(body)
+                        peer.session.send_endorsement(body)
             case Frames.PIN:
                 with suppress(Refusal):  # the program took it
-                    self._book.endorse(body)
+                    self._book.accept_endorsement(body)
             case Frames.RENEW:
                 self._renewing = self._next_tick = time.monotonic()
                 for peer in self._peers:
-                    peer.ping(self._watch.worked, self._watch.spoke)
+                    peer.send_ping(self._watch.worked, self._watch.spoke)
             case _:
                 raise ProtocolError(f"a frame of kind {kind} from the program")
 
-    def _goodbye(self, reason: str, *, abort: bool) -> None:
+    def _say_goodbye(self, reason: str, *, abort: bool) -> None:
         for peer in self._peers:
             if abort:
                 peer.session.abort(reason)
                 peer.aborted = True
             else:
-                peer.session.bye()
+                peer.session.say_goodbye()
         self._farewell = time.monotonic() + (_ABORT if abort else self._timing.farewell)
 
-    def _leave(self, peer: GatePeer, why: str) -> None:
+    def _close_connections(self, peer: GatePeer, why: str) -> None:
         for one in peer.connections:
-            one.leave(why)
+            one.close_gracefully(why)
             self._again[one] = None
 
-    def _renew(self, now: float) -> None:
+    def _renew_certificate(self, now: float) -> None:
         """Present the newest certificate from now on: every connection is made again and continues where it was.
 
         It waits until connected peers have answered a ping sent after the endorsement, so that they have received it.
         """
         behind = 1e6 * self._renewing
-        waits = any(peer.session.up and peer.echoed < behind for peer in self._peers)
+        waits = any(peer.session.is_up and peer.echoed < behind for peer in self._peers)
         if waits and now < self._renewing + self._timing.silent:
             self._next_tick = min(self._next_tick, now + _SOON)
             return
         self._renewing = 0.0
-        self._identity = self._identity.newest()
+        self._identity = self._identity.find_newest()
         self._version = -1
         for peer in self._peers:
-            self._leave(peer, "this party shows another certificate from now on")
+            self._close_connections(peer, "this party shows another certificate from now on")
             peer.next_call = 0.0
 
 
@@ -449,10 +453,10 @@ def serve(program: socket.socket) -> int:
     settings cannot be used."""
     told: list[GateSettings] = []
 
-    def take(frame: FrameIn) -> None:
+    def take_settings(frame: FrameIn) -> None:
         told.append(msgspec.msgpack.decode(bytes(frame.body), type=GateSettings))
 
-    inbox = Inbox(take, lambda *head: memoryview(bytearray(head[-1])))
+    inbox = Inbox(take_settings, lambda *head: memoryview(bytearray(head[-1])))
     try:
         while not told:
             inbox.read(program, 1)

@@ -16,13 +16,13 @@ from securevfl_net.session import (
     Beaten,
     Blocked,
     Bye,
+    ConnectionBroken,
     Deadlocked,
     Endorsed,
+    MessagePart,
     Noted,
-    Part,
     Refused,
     SessionEnd,
-    Torn,
     Up,
 )
 
@@ -106,58 +106,58 @@ class GatePeer:
 
     # --- the program's side
 
-    def begin(self, generation: int, view: bytes) -> None:
+    def begin_view(self, generation: int, view: bytes) -> None:
         """A view begins."""
-        self.session.begin(view)
+        self.session.begin_view(view)
         self._beat, self.awaits, self.waits = b"", False, ""
         self.generation, self._held, self._bulk = generation, 0, None
 
-    def open(self) -> None:
+    def open_view(self) -> None:
         """Release parts; does nothing if the session abandoned the view because the peer restarted."""
         if self.session.view:
-            self.session.open()
+            self.session.open_view()
 
-    def park(self) -> None:
+    def leave_view(self) -> None:
         """It is over."""
-        self.session.park()
+        self.session.leave_view()
         self._held, self._bulk = 0, None
 
-    def send(self, generation: int, total: int, body: memoryview) -> None:
+    def send_part(self, generation: int, total: int, body: memoryview) -> None:
         """Send a part; of an earlier view, or one that the session gave up, it is dropped."""
         session = self.session
         if generation != self.generation & 0xFF or not session.view or self.aborted:
             return
         if total:
             length = body[0]
-            session.send(
+            session.send_part(
                 body[1 + length :], first_total=total, step=bytes(body[1 : 1 + length]).decode(errors="replace")
             )
             self._held += len(body) - 1 - length + OVERHEAD
         else:
-            session.send(body, first_total=None)
+            session.send_part(body, first_total=None)
             self._held += len(body) + OVERHEAD
 
-    def credit(self, generation: int, cost: int) -> None:
+    def credit_window(self, generation: int, cost: int) -> None:
         """The program took parts out of the window."""
         if generation == self.generation & 0xFF and self.session.view:
-            self.session.credit(self.session.view, cost)
+            self.session.credit_window(self.session.view, cost)
 
-    def beat(self, payload: bytes, worked: float, spoke: float) -> None:
+    def forward_beat(self, payload: bytes, worked: float, spoke: float) -> None:
         """The program's sign of life for this peer."""
         self._beat = payload
         awaits, step = _BEAT.decode(payload)[3:5]
         self.awaits = bool(awaits)
         self.waits = f"{step} of {awaits}" if awaits not in ("", self.name) else ""
-        self.ping(worked, spoke)
+        self.send_ping(worked, spoke)
 
-    def ping(self, worked: float, spoke: float) -> None:
+    def send_ping(self, worked: float, spoke: float) -> None:
         """Show the peer a sign of life: the program's last one, and what the gate saw of the program since."""
         now = time.monotonic()
         self._next_ping = now + self._timing.ping
         clock, at = self._theirs
         held = min(int(1e6 * (now - at)), (1 << 32) - 1) if clock else 0
         quiet = min(int(1e3 * (now - spoke)), (1 << 32) - 1)
-        self.session.ping(_PING.pack(int(1e6 * now), clock, held, worked, quiet) + self._beat)
+        self.session.send_ping(_PING.pack(int(1e6 * now), clock, held, worked, quiet) + self._beat)
 
     # --- the network's side
 
@@ -165,26 +165,26 @@ class GatePeer:
         """Whether to call now."""
         if not self.calls or self.dialling or self.left or self.aborted or now < self.next_call:
             return False
-        return not self._stand() or self.is_replacement_due(now)
+        return not self._live_connections() or self.is_replacement_due(now)
 
     def is_replacement_due(self, now: float) -> bool:
         """Whether the present connection is the only one and due for replacement."""
         one = self.current
-        if one is None or self._stand() != [one]:
+        if one is None or self._live_connections() != [one]:
             return False
         return now - one.since > self._timing.age or one.moved > self._timing.volume
 
-    def _stand(self) -> list[Connection]:
+    def _live_connections(self) -> list[Connection]:
         return [one for one in self.connections if one.line is not None and not one.line.over]
 
-    def failed(self, why: str) -> None:
+    def handle_failure(self, why: str) -> None:
         """Handle a failed call or handshake: wait a little longer each time."""
         self.why = why
         timing = self._timing
         self.pause = min(max(timing.first, 1.5 * self.pause), timing.most)
         self.next_call = time.monotonic() + self.pause * random.uniform(0.75, 1.0)  # noqa: S311  # no secret
 
-    def lost(self, connection: Connection) -> None:
+    def handle_loss(self, connection: Connection) -> None:
         """A connection is over."""
         if connection in self.connections:
             self.connections.remove(connection)
@@ -192,17 +192,17 @@ class GatePeer:
             self.current = None
         if connection.why:
             self.why = connection.why
-        others = self._stand()
-        if self._told_up and not self.session.up and not others:
+        others = self._live_connections()
+        if self._told_up and not self.session.is_up and not others:
             self._told_up = False
             self._since = time.monotonic()
             self.pause, self.next_call = 0.0, 0.0
             if not self.left:
                 self._outbox.put_frame(Frames.DOWN, self.why.encode(), peer=self.index)
         elif not self._told_up and not others:
-            self.failed(connection.why)
+            self.handle_failure(connection.why)
 
-    def refused(self, code: str, words: str, *, ours: bool) -> None:
+    def report_refusal(self, code: str, words: str, *, ours: bool) -> None:
         """Report a refusal to the program; the same one at most once a minute."""
         now = time.monotonic()
         self._refusals = {known: at for known, at in self._refusals.items() if now - at < _AGAIN}
@@ -211,12 +211,12 @@ class GatePeer:
             words = words if ours or words.startswith("the peer refuses: ") else f"the peer refuses: {words}"
             self._outbox.put_frame(Frames.REFUSED, REFUSAL.encode((code, words)), peer=self.index)
 
-    def look(self, worked: float, spoke: float) -> None:
+    def relay_events(self, worked: float, spoke: float) -> None:
         """Take what happened in the session to the program."""
         session = self.session
-        for event in session.events():
-            self._take(event, worked, spoke)
-        held = session.held
+        for event in session.take_events():
+            self._handle_event(event, worked, spoke)
+        held = session.held_bytes
         if held < self._held:
             self._outbox.put_frame(Frames.ROOM, peer=self.index, generation=self.generation, number=self._held - held)
             self._held = held
@@ -224,23 +224,23 @@ class GatePeer:
             self._outbox.put_frame(Frames.BEAT, self._heard, peer=self.index)
             self._heard = None
 
-    def _take(self, event: Event, worked: float, spoke: float) -> None:
+    def _handle_event(self, event: Event, worked: float, spoke: float) -> None:
         outbox = self._outbox
         match event:
-            case Part():
-                self._part(event)
+            case MessagePart():
+                self._handle_part(event)
             case Up():
-                self._up(event, worked, spoke)
+                self._handle_up(event, worked, spoke)
             case Noted() | Endorsed():
                 kind = Frames.NOTE if isinstance(event, Noted) else Frames.ENDORSE
                 self.noted += len(event.payload)
                 outbox.put_frame(kind, event.payload, peer=self.index)
             case Beaten():
-                self._beaten(event.beat)
+                self._handle_beat(event.beat)
             case Refused():
-                self.refused(event.code, event.words, ours=event.ours)
-            case Torn():
-                self.refused("broken-rule", event.reason, ours=True)
+                self.report_refusal(event.code, event.words, ours=event.ours)
+            case ConnectionBroken():
+                self.report_refusal("broken-rule", event.reason, ours=True)
             case Aborted():
                 self.left = True
                 outbox.put_frame(Frames.ABORT, event.reason.encode(), peer=self.index)
@@ -254,7 +254,7 @@ class GatePeer:
             case Blocked():
                 pass
 
-    def _up(self, event: Up, worked: float, spoke: float) -> None:
+    def _handle_up(self, event: Up, worked: float, spoke: float) -> None:
         self._told_up, self.left = True, False
         self._count += 1
         self._since = time.monotonic()
@@ -265,19 +265,19 @@ class GatePeer:
         fingerprint = self.current.fingerprint if self.current is not None else ""
         body = REFUSAL.encode((str(event.peer), fingerprint))
         self._outbox.put_frame(Frames.UP, body, peer=self.index, count=int(event.resumed))
-        self.ping(worked, spoke)
+        self.send_ping(worked, spoke)
 
-    def _part(self, event: Part) -> None:
+    def _handle_part(self, event: MessagePart) -> None:
         bulk = self._bulk
         if event.total is not None or bulk is None or bulk.begun or bulk.size > _GATHER:
             bulk = Bulk(Frames.PART, self.generation, self.index, event.total or 0)
-            self._outbox.put(bulk)
+            self._outbox.put_bulk(bulk)
             self._bulk = bulk
-        self._outbox.join(bulk, event.data)
+        self._outbox.add_part(bulk, event.data)
         if event.last:
             self._bulk = None
 
-    def _beaten(self, beat: bytes) -> None:
+    def _handle_beat(self, beat: bytes) -> None:
         if len(beat) < _PING.size:
             return
         clock, echo, held, worked, quiet = _PING.unpack_from(beat)
@@ -293,19 +293,19 @@ class GatePeer:
         """The peer's row for the program."""
         one = self.current
         return LinkRow(
-            self.session.up,
+            self.session.is_up,
             now - self._since,
             self._count,
             self._round_trip,
             now - one.heard if one is not None else None,
-            self.session.blocked is not None,
-            "" if self.session.up else self.why,
+            self.session.blocked_step is not None,
+            "" if self.session.is_up else self.why,
         )
 
     def run_timers(self, now: float, worked: float, spoke: float) -> None:
         """Do what is due."""
-        if self.session.up and now >= self._next_ping:
-            self.ping(worked, spoke)
+        if self.session.is_up and now >= self._next_ping:
+            self.send_ping(worked, spoke)
         for one in list(self.connections):
             if now - one.heard > self._timing.silent:
                 one.end(f"nothing came for {now - one.heard:.0f} s: the peer's machine or the network is gone")

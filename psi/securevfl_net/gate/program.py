@@ -31,7 +31,7 @@ class ProgramWatch:
         self._path = Path(f"/proc/{process}/stat")
         self._tick = os.sysconf("SC_CLK_TCK")
         self._seen = time.monotonic()
-        self._taken = self._read()
+        self._taken = self._read_cpu_time()
 
     def sample(self, *, waits: bool) -> None:
         """Look now; call it about once a second.
@@ -39,13 +39,13 @@ class ProgramWatch:
         Args:
             waits: whether its last report was that it waits for a peer. If it still reports, it really does wait.
         """
-        now, taken = time.monotonic(), self._read()
+        now, taken = time.monotonic(), self._read_cpu_time()
         took, passed, spoke = taken - self._taken, now - self._seen, self.spoke > self._seen
         self._seen, self._taken = now, taken
         if took > _SHARE * passed and not (waits and spoke):
             self.worked += took
 
-    def _read(self) -> float:
+    def _read_cpu_time(self) -> float:
         """User and system time of all threads; 0 without /proc: then only steps are signs of life."""
         try:
             fields = self._path.read_bytes().rpartition(b")")[2].split()

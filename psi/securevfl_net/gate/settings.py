@@ -36,7 +36,7 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str = ""
     login: str = ""
 
-    def dialer(self, *, server: bool) -> Dialer:
+    def build_dialer(self, *, server: bool) -> Dialer:
         """Build the dialer for this route.
 
         Args:
@@ -105,7 +105,7 @@ class BookSettings(msgspec.Struct, frozen=True):
     grace: float
 
     @classmethod
-    def of(cls, book: PeerBook) -> BookSettings:
+    def from_book(cls, book: PeerBook) -> BookSettings:
         """Copy the program's settings."""
         pins = {p: [c.der for c in rule.certificates] for p, rule in book.peers.items() if isinstance(rule, Pin)}
         authorities = {
@@ -113,18 +113,20 @@ class BookSettings(msgspec.Struct, frozen=True):
             for party, rule in book.peers.items()
             if isinstance(rule, Authority)
         }
-        return cls(pins, authorities, book.endorsements(), book.grace.total_seconds())
+        return cls(pins, authorities, book.newest_endorsements(), book.grace.total_seconds())
 
-    def book(self, me: str, agreement: bytes) -> PeerBook:
+    def build_book(self, me: str, agreement: bytes) -> PeerBook:
         """The gate's.
 
         Raises:
             InputError: a revocation list cannot be used.
         """
         rules: dict[str, Pin | Authority] = {
-            party: Pin(tuple(Certificate.of(der) for der in ders)) for party, ders in self.pins.items()
+            party: Pin(tuple(Certificate.from_der(der) for der in ders)) for party, ders in self.pins.items()
         }
-        rules |= {party: Authority(Certificate.of(der), Path(crl)) for party, (der, crl) in self.authorities.items()}
+        rules |= {
+            party: Authority(Certificate.from_der(der), Path(crl)) for party, (der, crl) in self.authorities.items()
+        }
         made = PeerBook(
             me,
             rules,
@@ -133,7 +135,7 @@ class BookSettings(msgspec.Struct, frozen=True):
             grace=timedelta(seconds=self.grace),
         )
         for payload, seen in self.endorsed:
-            found: Endorsement = made.endorse(payload)
+            found: Endorsement = made.accept_endorsement(payload)
             if seen:
                 made.record_use(found.party, seen)
         return made
@@ -178,7 +180,7 @@ class GateSettings(msgspec.Struct, frozen=True):
     limits: dict[str, int]
     timing: Timing
 
-    def identity(self) -> Identity:
+    def load_identity(self) -> Identity:
         """The party's own certificate.
 
         Raises:

@@ -5,12 +5,12 @@ both sides the reason of a refusal.
 from securevfl_net.identity.book import GRACE, Authority, PeerBook, Pin
 from securevfl_net.identity.certificate import TOLERANCE, URI, Certificate, read_certificates
 from securevfl_net.identity.endorsement import Endorsement
-from securevfl_net.identity.handshake import Accepted, Handshake, Want, shake
+from securevfl_net.identity.handshake import Accepted, Handshake, Want, run_handshake
 from securevfl_net.identity.own import Identity
-from securevfl_net.identity.refusal import Code, Refusal
+from securevfl_net.identity.refusal import Refusal, RefusalCode
 from securevfl_net.identity.revocation import RevocationList
 from securevfl_net.identity.row import CertificateSeries
-from securevfl_net.identity.tls import ALPN, context
+from securevfl_net.identity.tls import ALPN, make_tls_context
 
 __all__ = [
     "ALPN",
@@ -21,16 +21,16 @@ __all__ = [
     "Authority",
     "Certificate",
     "CertificateSeries",
-    "Code",
     "Endorsement",
     "Handshake",
     "Identity",
     "PeerBook",
     "Pin",
     "Refusal",
+    "RefusalCode",
     "RevocationList",
     "Want",
-    "context",
+    "make_tls_context",
     "read_certificates",
-    "shake",
+    "run_handshake",
 ]

@@ -21,7 +21,7 @@ from securevfl_net.errors import InputError
 from securevfl_net.identity.certificate import TOLERANCE, Certificate, format_time, read_certificates, utc_now
 from securevfl_net.identity.endorsement import Endorsement, Verifier
 from securevfl_net.identity.files import read_bounded
-from securevfl_net.identity.refusal import Code, Refusal
+from securevfl_net.identity.refusal import Refusal, RefusalCode
 from securevfl_net.identity.revocation import RevocationList
 
 __all__ = ["GRACE", "Authority", "PeerBook", "Pin"]
@@ -39,7 +39,7 @@ class Pin:
     certificates: tuple[Certificate, ...]
 
     @classmethod
-    def of(cls, files: Iterable[str | Path], fingerprints: Iterable[str] | None = None) -> Pin:
+    def from_files(cls, files: Iterable[str | Path], fingerprints: Iterable[str] | None = None) -> Pin:
         """Read PEM files.
 
         Args:
@@ -81,7 +81,7 @@ class Authority:
     crl: Path
 
     @classmethod
-    def of(cls, file: str | Path, crl: str | Path, fingerprint: str | None = None) -> Authority:
+    def from_files(cls, file: str | Path, crl: str | Path, fingerprint: str | None = None) -> Authority:
         """Read it from files.
 
         Args:
@@ -151,12 +151,12 @@ class PeerBook:
             raise InputError(f"{me!r} is this party and also among its peers: two parties have the same name")
         for party, rule in self.peers.items():
             for certificate in rule.certificates if isinstance(rule, Pin) else ():
-                self._pin(party, certificate)
+                self._pin_certificate(party, certificate)
         self.reload()
         if store is not None and store.exists():
-            self._restore(store)
+            self._restore_endorsements(store)
 
-    def accepts(self, der: bytes | None, *, expected: str = "", live: Mapping[str, str] | None = None) -> str:
+    def identify_peer(self, der: bytes | None, *, expected: str = "", live: Mapping[str, str] | None = None) -> str:
         """Return the party whose certificate this is, or refuse it. Call it again for live connections: the certificate
         may have been revoked since.
 
@@ -173,26 +173,26 @@ class PeerBook:
             Refusal: the peer is not accepted; gives the reason.
         """
         if not der:
-            raise Refusal(Code.NO_CERTIFICATE, "the peer showed no certificate; each party must show its own")
+            raise Refusal(RefusalCode.NO_CERTIFICATE, "the peer showed no certificate; each party must show its own")
         try:
-            found = Certificate.of(der)
+            found = Certificate.from_der(der)
         except InputError as error:
-            raise Refusal(Code.UNFIT, f"the peer shows {error}") from None
-        party = self._party(found)
+            raise Refusal(RefusalCode.UNFIT, f"the peer shows {error}") from None
+        party = self._find_party(found)
         self._check_time(found, party)
         rule = self.peers[party]
         if found.fingerprint in self._retired:
-            raise Refusal(Code.REVOKED, self._retired[found.fingerprint], party=party)
+            raise Refusal(RefusalCode.REVOKED, self._retired[found.fingerprint], party=party)
         if isinstance(rule, Authority):
-            self._lists[rule.crl].check(found, party, self.now(), self.grace)
+            self._lists[rule.crl].check_certificate(found, party, self.now(), self.grace)
         if expected and party != expected:
             raise Refusal(
-                Code.OTHER_NAME, f"dialed {expected!r}, but {party!r} answers: check the address", party=party
+                RefusalCode.OTHER_NAME, f"dialed {expected!r}, but {party!r} answers: check the address", party=party
             )
         other = (live or {}).get(party, found.fingerprint)
         if other != found.fingerprint:
             raise Refusal(
-                Code.TWO_OF_ONE_NAME,
+                RefusalCode.TWO_OF_ONE_NAME,
                 f"{party!r} is connected with the certificate {other[:16]}…, and another connection shows "
                 f"{found.fingerprint[:16]}…: two parties have the same name",
                 party=party,
@@ -211,87 +211,91 @@ class PeerBook:
             self._retired[known] = (
                 f"{party!r} replaced the certificate {known[:16]}… by {newest[:16]}…, endorsed with counter {counter}"
             )
-        self._save()
+        self._save_endorsements()
         self.version += 1
 
-    def endorse(self, payload: bytes, *, sender: str = "") -> Endorsement:
+    def accept_endorsement(self, payload: bytes, *, sender: str = "") -> Endorsement:
         """Pin a new certificate that a peer endorsed with its signing key.
 
         Earlier certificates stay accepted until the new one is first seen, see `used`.
 
         Args:
-            payload: bytes from `Endorsement.signed`.
+            payload: bytes from `Endorsement.to_signed_bytes`.
             sender: the peer that sent it; empty for a file.
 
         Raises:
             Refusal: another agreement, party or key, or a counter that is not higher than the last one.
         """
-        found = Endorsement.read(payload)
+        found = Endorsement.parse_payload(payload)
         party = found.party
         if sender and party != sender:
             raise Refusal(
-                Code.ENDORSEMENT,
+                RefusalCode.ENDORSEMENT,
                 f"{sender!r} sent an endorsement for {party!r}; each sends only its own",
                 party=sender,
             )
         if party not in self.peers or party not in self._signers:
-            raise Refusal(Code.NOT_IN_AGREEMENT, f"an endorsement for {party!r}, who has no signing key in this job")
+            raise Refusal(
+                RefusalCode.NOT_IN_AGREEMENT, f"an endorsement for {party!r}, who has no signing key in this job"
+            )
         if not isinstance(self.peers[party], Pin):
             raise Refusal(
-                Code.ENDORSEMENT,
+                RefusalCode.ENDORSEMENT,
                 f"{party!r} is identified by an authority, which must issue its new certificates",
                 party=party,
             )
-        Endorsement.check(payload, self._signers[party])
+        Endorsement.check_payload(payload, self._signers[party])
         if not self._agreement or found.agreement != self._agreement:
             raise Refusal(
-                Code.ENDORSEMENT,
+                RefusalCode.ENDORSEMENT,
                 f"endorsed for agreement {found.agreement.hex()[:16]}…, but this one is {self._agreement.hex()[:16]}…",
                 party=party,
             )
         if found.certificate.names != (party,):
             raise Refusal(
-                Code.OTHER_NAME, f"{party!r} endorses a certificate that names {found.certificate.names}", party=party
+                RefusalCode.OTHER_NAME,
+                f"{party!r} endorses a certificate that names {found.certificate.names}",
+                party=party,
             )
         counter, last, _ = self._newest.get(party, (0, b"", ""))
         if payload == last:
             return found  # said again after a reconnect
         if found.counter <= counter:
             raise Refusal(
-                Code.ENDORSEMENT,
+                RefusalCode.ENDORSEMENT,
                 f"an endorsement with counter {found.counter}; the last counter was {counter}",
                 party=party,
             )
         if found.certificate.fingerprint in self._retired or found.certificate.authority:
             raise Refusal(
-                Code.ENDORSEMENT, f"{party!r} endorses a certificate that was replaced before, or an authority's"
+                RefusalCode.ENDORSEMENT, f"{party!r} endorses a certificate that was replaced before, or an authority's"
             )
         self._check_time(found.certificate, party)
         try:
-            self._pin(party, found.certificate)
+            self._pin_certificate(party, found.certificate)
         except InputError as error:
-            raise Refusal(Code.TWO_OF_ONE_NAME, str(error), party=party) from None
+            raise Refusal(RefusalCode.TWO_OF_ONE_NAME, str(error), party=party) from None
         self._newest[party] = found.counter, payload, found.certificate.fingerprint
-        self._save()
+        self._save_endorsements()
         self.version += 1
         return found
 
-    def endorsements(self) -> list[tuple[bytes, str]]:
+    def newest_endorsements(self) -> list[tuple[bytes, str]]:
         """The newest endorsement of each party, with the new certificate's fingerprint if it was seen. For the party's
         gate.
         """
         return [
-            (payload, newest if self._replaced(party, newest) else "")
+            (payload, newest if self._is_replaced(party, newest) else "")
             for party, (_, payload, newest) in sorted(self._newest.items())
         ]
 
-    def _replaced(self, party: str, newest: str) -> bool:
+    def _is_replaced(self, party: str, newest: str) -> bool:
         return any(
             whose == party and known in self._retired for known, whose in self._pinned.items() if known != newest
         )
 
     def reload(self) -> None:
-        """Read the revocation lists again. Afterwards, call `accepts` again for every live connection.
+        """Read the revocation lists again. Afterwards, call `identify_peer` again for every live connection.
 
         Raises:
             InputError: a list cannot be used, or is older than the one in memory, which stays in use.
@@ -301,23 +305,23 @@ class PeerBook:
                 continue
             found = RevocationList.read(rule.crl, rule.certificate)
             known = self._lists.get(rule.crl)
-            if known is not None and not found.after(known):
+            if known is not None and not found.is_not_older(known):
                 raise InputError(
                     f"{rule.crl} was made {format_time(found.made)}, but a list of {format_time(known.made)} was "
                     "read before: an older list would accept revoked certificates again"
                 )
             self._lists[rule.crl] = found
 
-    def anchors(self) -> tuple[bytes, ...]:
+    def trust_anchors(self) -> tuple[bytes, ...]:
         """DER of OpenSSL's trust anchors: pinned certificates and authorities."""
         pinned = [self._certificates[known].der for known in self._pinned if known not in self._retired]
         issuers = [rule.certificate.der for rule in self.peers.values() if isinstance(rule, Authority)]
         return tuple(dict.fromkeys([*pinned, *issuers]))
 
-    def _party(self, found: Certificate) -> str:
+    def _find_party(self, found: Certificate) -> str:
         if self.me in found.names:
             raise Refusal(
-                Code.TWO_OF_ONE_NAME,
+                RefusalCode.TWO_OF_ONE_NAME,
                 f"the peer shows a certificate of {self.me!r}, which is this party: two parties have the same name",
                 party=self.me,
             )
@@ -328,16 +332,16 @@ class PeerBook:
         issuers = {rule.certificate for rule in authorities if found.issued_by(rule.certificate)}
         if not issuers:
             words = f"{found.fingerprint[:16]}… is neither pinned here nor issued by an authority of this job"
-            raise Refusal(Code.UNKNOWN_CA, f"{words}: compare fingerprints")
+            raise Refusal(RefusalCode.UNKNOWN_CA, f"{words}: compare fingerprints")
         try:
             name = found.name
         except InputError as error:
-            code = Code.TWO_OF_ONE_NAME if found.names else Code.OTHER_NAME
+            code = RefusalCode.TWO_OF_ONE_NAME if found.names else RefusalCode.OTHER_NAME
             raise Refusal(code, str(error)) from None
         rule = self.peers.get(name)
         if rule is None:
             raise Refusal(
-                Code.NOT_IN_AGREEMENT,
+                RefusalCode.NOT_IN_AGREEMENT,
                 f"{name!r} is not a party of this job; peers are {', '.join(sorted(self.peers))}",
             )
         if not isinstance(rule, Authority) or rule.certificate not in issuers:
@@ -345,27 +349,27 @@ class PeerBook:
             words = (
                 f"the certificate names {name!r}, who is identified here by {known}: ask the party for the right file"
             )
-            raise Refusal(Code.UNKNOWN_CA, words, party=name)
+            raise Refusal(RefusalCode.UNKNOWN_CA, words, party=name)
         return name
 
     def _check_time(self, found: Certificate, party: str) -> None:
         now = self.now()
         if now < found.not_before - TOLERANCE:
             raise Refusal(
-                Code.NOT_YET_VALID,
+                RefusalCode.NOT_YET_VALID,
                 f"{party!r} shows a certificate valid from {format_time(found.not_before)}; this machine's clock "
                 f"reads {format_time(now)} (tolerance 5 min)",
                 party=party,
             )
         if now > found.not_after + TOLERANCE:
             raise Refusal(
-                Code.EXPIRED,
+                RefusalCode.EXPIRED,
                 f"{party!r} shows a certificate valid until {format_time(found.not_after)}; this machine's clock "
                 f"reads {format_time(now)} (tolerance 5 min)",
                 party=party,
             )
 
-    def _pin(self, party: str, certificate: Certificate) -> None:
+    def _pin_certificate(self, party: str, certificate: Certificate) -> None:
         if certificate.names not in {(), (party,)}:
             names = ", ".join(certificate.names)
             raise InputError(f"the certificate {certificate.fingerprint[:16]}… pinned for {party!r} names {names}")
@@ -377,7 +381,7 @@ class PeerBook:
             )
         self._certificates[certificate.fingerprint] = certificate
 
-    def _save(self) -> None:
+    def _save_endorsements(self) -> None:
         if self._store is None:
             return
         whole = {
@@ -386,7 +390,7 @@ class PeerBook:
         }
         write_atomic(self._store, json.dumps(whole).encode(), private=True)
 
-    def _restore(self, store: Path) -> None:
+    def _restore_endorsements(self, store: Path) -> None:
         content = read_bounded(store, _STORED, "the accepted endorsements")
         try:
             whole = json.loads(content)
@@ -395,10 +399,10 @@ class PeerBook:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InputError(f"{store} is damaged: delete it and ask the peers for their endorsements again") from None
         for payload in payloads:
-            found = Endorsement.read(payload)
+            found = Endorsement.parse_payload(payload)
             if found.party not in self.peers or found.agreement != self._agreement or found.party not in self._signers:
                 raise InputError(f"{store} contains an endorsement of another job: use a state folder per job")
-            Endorsement.check(payload, self._signers[found.party])
-            self._pin(found.party, found.certificate)
+            Endorsement.check_payload(payload, self._signers[found.party])
+            self._pin_certificate(found.party, found.certificate)
             self._newest[found.party] = found.counter, payload, found.certificate.fingerprint
         self._retired = retired

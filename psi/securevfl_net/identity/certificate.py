@@ -73,7 +73,7 @@ class Certificate:
     kind: str = field(compare=False)
 
     @classmethod
-    def of(cls, der: bytes) -> Certificate:
+    def from_der(cls, der: bytes) -> Certificate:
         """Read a certificate in DER.
 
         Raises:
@@ -99,7 +99,7 @@ class Certificate:
             raise InputError(
                 f"a certificate signed over {digest.name.upper()}; SHA-256 or better is needed: issue it again"
             )
-        if not _strong(key, authority=authority):
+        if not _is_strong(key, authority=authority):
             held = (
                 f"an authority's is P-256, P-384, Ed25519 or RSA of {_RSA} bits"
                 if authority
@@ -176,7 +176,7 @@ def _is_authority(found: x509.Certificate) -> bool:
         return False
 
 
-def _strong(key: object, *, authority: bool) -> bool:
+def _is_strong(key: object, *, authority: bool) -> bool:
     if isinstance(key, Ed25519PublicKey):
         return True
     if isinstance(key, EllipticCurvePublicKey):
@@ -205,6 +205,6 @@ def read_certificates(path: str | Path, most: int = 1) -> tuple[Certificate, ...
     except Exception:  # as above
         raise InputError(f"{file} is not a certificate in PEM, or is damaged: get the file again") from None
     try:
-        return tuple(Certificate.of(one.public_bytes(Encoding.DER)) for one in found)
+        return tuple(Certificate.from_der(one.public_bytes(Encoding.DER)) for one in found)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from securevfl_net.errors import AuditError, InputError
 from securevfl_net.identity.certificate import Certificate
-from securevfl_net.identity.refusal import Code, Refusal
+from securevfl_net.identity.refusal import Refusal, RefusalCode
 
 __all__ = ["Endorsement", "Signer", "Verifier"]
 
@@ -53,7 +53,7 @@ class Endorsement:
     agreement: bytes
     certificate: Certificate
 
-    def signed(self, key: Signer) -> bytes:
+    def to_signed_bytes(self, key: Signer) -> bytes:
         """Return the endorsement with its signature, the bytes for the network and for a file.
 
         Raises:
@@ -65,15 +65,15 @@ class Endorsement:
             raise InputError(
                 f"counter {self.counter}, digest of {len(self.agreement)} bytes; expected a counter from 1 and 32 bytes"
             )
-        content = self._content()
+        content = self._signed_content()
         return content + bytes.fromhex(key.sign(KIND, content))
 
-    def _content(self) -> bytes:
+    def _signed_content(self) -> bytes:
         name, der = self.party.encode("ascii"), self.certificate.der
         return _HEAD.pack(len(name), name, self.counter, self.agreement, len(der)) + der
 
     @classmethod
-    def read(cls, payload: bytes) -> Endorsement:
+    def parse_payload(cls, payload: bytes) -> Endorsement:
         """Parse a payload without checking its signature.
 
         Raises:
@@ -86,15 +86,15 @@ class Endorsement:
             if len(payload) != _HEAD.size + size + _SIGNATURE:
                 raise InputError(f"{len(payload)} bytes, {_HEAD.size + size + _SIGNATURE} announced")
             der = payload[_HEAD.size : _HEAD.size + size]
-            found = cls(padded[:length].decode("ascii"), counter, agreement, Certificate.of(der))
-            if found._content() != payload[:-_SIGNATURE]:
+            found = cls(padded[:length].decode("ascii"), counter, agreement, Certificate.from_der(der))
+            if found._signed_content() != payload[:-_SIGNATURE]:
                 raise InputError("more than one way to write it")
             return found
         except (InputError, UnicodeDecodeError, struct.error) as error:
-            raise Refusal(Code.ENDORSEMENT, f"not an endorsement of a certificate: {error}") from None
+            raise Refusal(RefusalCode.ENDORSEMENT, f"not an endorsement of a certificate: {error}") from None
 
     @staticmethod
-    def check(payload: bytes, key: Verifier) -> None:
+    def check_payload(payload: bytes, key: Verifier) -> None:
         """Check a payload's signature.
 
         Raises:
@@ -103,4 +103,4 @@ class Endorsement:
         try:
             key.verify(KIND, payload[:-_SIGNATURE], payload[-_SIGNATURE:].hex())
         except AuditError as error:
-            raise Refusal(Code.ENDORSEMENT, f"not endorsed with the agreement's signing key: {error}") from None
+            raise Refusal(RefusalCode.ENDORSEMENT, f"not endorsed with the agreement's signing key: {error}") from None

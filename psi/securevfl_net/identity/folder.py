@@ -21,7 +21,7 @@ from securevfl_net.identity.making import (
     DAYS,
     LIST_DAYS,
     Key,
-    issue,
+    issue_certificate,
     make_authority,
     make_request,
     revocation_list,
@@ -35,10 +35,10 @@ __all__ = [
     "new_authority",
     "new_party",
     "new_request",
-    "read_key",
+    "read_private_key",
     "read_request",
-    "revoke",
-    "rotate",
+    "revoke_certificate",
+    "rotate_certificate",
 ]
 
 _KEY = 8 << 10
@@ -48,7 +48,7 @@ _REQUEST = 64 << 10
 
 @dataclass(frozen=True)
 class Rotated:
-    """Result of `rotate`.
+    """Result of `rotate_certificate`.
 
     Attributes:
         file: path of the new certificate.
@@ -61,7 +61,7 @@ class Rotated:
     endorsement: Path | None
 
 
-def read_key(path: Path) -> Key:
+def read_private_key(path: Path) -> Key:
     """Read a private key that `securevfl certs` made.
 
     Raises:
@@ -130,10 +130,10 @@ def new_request(name: str, key: Path, out: Path) -> None:
     Raises:
         InputError: the key cannot be used, or `out` already exists.
     """
-    write_new(out, make_request(name, read_key(key)))
+    write_new(out, make_request(name, read_private_key(key)))
 
 
-def rotate(
+def rotate_certificate(
     name: str,
     folder: Path,
     *,
@@ -174,7 +174,7 @@ def rotate(
     if signer is None:
         return Rotated(file, None if by_authority else found, None)
     out = file.with_suffix(".endorsement")
-    write_new(out, Endorsement(name, counter, agreement, found).signed(signer))
+    write_new(out, Endorsement(name, counter, agreement, found).to_signed_bytes(signer))
     return Rotated(file, found, out)
 
 
@@ -217,11 +217,11 @@ def issue_to(
     Raises:
         InputError: a request for another name, a file that cannot be used, or `out` already exists.
     """
-    authority = _authority(folder)
-    key = read_key(folder / "ca.key")
+    authority = _read_authority(folder)
+    key = read_private_key(folder / "ca.key")
     content = read_bounded(request, _REQUEST, "a signing request (PEM)")
     try:
-        found = issue(content, authority, key, now(), name=name, days=days)
+        found = issue_certificate(content, authority, key, now(), name=name, days=days)
     except InputError as error:
         raise InputError(f"{request}: {error}") from None
     make_folder(out.parent)
@@ -229,7 +229,7 @@ def issue_to(
     return found
 
 
-def revoke(
+def revoke_certificate(
     folder: Path,
     certificate: Path | None = None,
     *,
@@ -247,11 +247,11 @@ def revoke(
     Raises:
         InputError: another authority issued the certificate, or a file cannot be used.
     """
-    authority = _authority(folder)
-    key = read_key(folder / "ca.key")
+    authority = _read_authority(folder)
+    key = read_private_key(folder / "ca.key")
     path = folder / "ca.crl"
     known = RevocationList.read(path, authority)
-    revoked = list(known.revoked)
+    revoked = list(known.revocation_times)
     if certificate is not None:
         (found,) = read_certificates(certificate)
         if not found.issued_by(authority):
@@ -262,7 +262,7 @@ def revoke(
     return RevocationList.read(path, authority)
 
 
-def _authority(folder: Path) -> Certificate:
+def _read_authority(folder: Path) -> Certificate:
     (found,) = read_certificates(folder / "ca.crt")
     if not found.authority:
         raise InputError(f"{folder / 'ca.crt'} is not an authority's certificate: name the folder that `certs ca` made")

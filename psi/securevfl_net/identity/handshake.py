@@ -32,17 +32,17 @@ from typing import TypeVar
 
 from securevfl_net.identity.book import PeerBook
 from securevfl_net.identity.certificate import TOLERANCE, Certificate
-from securevfl_net.identity.refusal import WORDS, Code, Refusal, from_tls
+from securevfl_net.identity.refusal import WORDS, Refusal, RefusalCode, from_tls
 from securevfl_net.identity.tls import ALPN
 
-__all__ = ["Accepted", "Handshake", "Want", "shake"]
+__all__ = ["Accepted", "Handshake", "Want", "run_handshake"]
 
 _READY, _REFUSED = 1, 2
 _HEAD = struct.Struct(">BQ")  # verdict; the sender's clock, milliseconds since 1970
 _DRAINED = 64 << 10
 """Maximum bytes to discard while a refused peer reads its refusal."""
 _LINGER = 2.0
-"""Seconds for a refused peer to read its refusal, in `shake`."""
+"""Seconds for a refused peer to read its refusal, in `run_handshake`."""
 
 _T = TypeVar("_T")
 
@@ -77,8 +77,8 @@ class Handshake:
         tls: a non-blocking connection before its TLS handshake.
         book: the accepted peers.
         expected: the party that was dialed; empty if any peer may connect.
-        live: party → fingerprint of live connections, see `PeerBook.accepts`. Leave out a connection that this one
-            replaces, unless it has the same certificate.
+        live: party → fingerprint of live connections, see `PeerBook.identify_peer`. Leave out a connection that this
+            one replaces, unless it has the same certificate.
 
     Attributes:
         outcome: None until it is decided. A refusal is set before `step` returns DONE, while the peer still reads the
@@ -95,7 +95,7 @@ class Handshake:
     ) -> None:
         self.outcome: Accepted | Refusal | None = None
         self._tls, self._book, self._expected, self._live = tls, book, expected, live
-        self._steps = self._run()
+        self._steps = self._run_steps()
 
     def step(self) -> Want:
         """Continue as far as possible without blocking."""
@@ -105,17 +105,19 @@ class Handshake:
         """Stop the handshake because the caller's time limit has passed."""
         if self.outcome is None:
             words = "the peer did not finish the handshake in time: is a party at this address?"
-            self.outcome = Refusal(Code.NO_ANSWER, words, party=self._expected)
+            self.outcome = Refusal(RefusalCode.NO_ANSWER, words, party=self._expected)
         self._steps.close()
 
-    def _run(self) -> Generator[Want, None, None]:
+    def _run_steps(self) -> Generator[Want, None, None]:
         refusal = None
         try:
-            yield from self._retried(self._tls.do_handshake)
+            yield from self._retry_tls(self._tls.do_handshake)
             if self._tls.selected_alpn_protocol() != ALPN:
-                raise Refusal(Code.OTHER_PROTOCOL, f"the peer does not speak {ALPN}: is a party at this address?")
+                raise Refusal(
+                    RefusalCode.OTHER_PROTOCOL, f"the peer does not speak {ALPN}: is a party at this address?"
+                )
             der = self._tls.getpeercert(binary_form=True)
-            party = self._book.accepts(der, expected=self._expected, live=self._live)
+            party = self._book.identify_peer(der, expected=self._expected, live=self._live)
         except Refusal as found:
             self.outcome = refusal = found  # its words may still gain what the clocks say
         except OSError as error:
@@ -124,8 +126,8 @@ class Handshake:
                 yield from self._let_it_read()
             return
         try:
-            yield from self._say(refusal)
-            heard, ahead = yield from self._hear()
+            yield from self._send_verdict(refusal)
+            heard, ahead = yield from self._receive_verdict()
         except OSError as error:
             self.outcome = refusal or from_tls(error, self._expected)
             return
@@ -138,12 +140,12 @@ class Handshake:
         elif heard is not None:
             self.outcome = self._with_clocks(heard, ahead)
         else:
-            certificate = Certificate.of(der or b"")
+            certificate = Certificate.from_der(der or b"")
             self._book.clocks[party] = ahead
             self._book.record_use(party, certificate.fingerprint)
             self.outcome = Accepted(party, certificate, ahead)
 
-    def _retried(self, call: Callable[[], _T]) -> Generator[Want, None, _T]:
+    def _retry_tls(self, call: Callable[[], _T]) -> Generator[Want, None, _T]:
         while True:
             try:
                 return call()
@@ -152,53 +154,55 @@ class Handshake:
             except ssl.SSLWantWriteError:
                 yield Want.WRITE
 
-    def _say(self, refusal: Refusal | None) -> Generator[Want, None, None]:
-        head = _HEAD.pack(_REFUSED if refusal else _READY, _milliseconds(self._book.now()))
+    def _send_verdict(self, refusal: Refusal | None) -> Generator[Want, None, None]:
+        head = _HEAD.pack(_REFUSED if refusal else _READY, _to_milliseconds(self._book.now()))
         frame = head
         if refusal is not None:
-            code, words = refusal.code.encode(), _cut(refusal.words)
+            code, words = refusal.code.encode(), _truncate_words(refusal.words)
             frame += bytes((len(code),)) + code + bytes((len(words),)) + words
         while frame:
-            sent = yield from self._retried(partial(self._tls.write, frame))
+            sent = yield from self._retry_tls(partial(self._tls.write, frame))
             frame = frame[sent:]
 
-    def _hear(self) -> Generator[Want, None, tuple[Refusal | None, timedelta]]:
-        verdict, clock = _HEAD.unpack((yield from self._exactly(_HEAD.size)))
+    def _receive_verdict(self) -> Generator[Want, None, tuple[Refusal | None, timedelta]]:
+        verdict, clock = _HEAD.unpack((yield from self._read_exactly(_HEAD.size)))
         here = self._book.now()
-        ahead = timedelta(milliseconds=min(clock, 1 << 48) - _milliseconds(here))
+        ahead = timedelta(milliseconds=min(clock, 1 << 48) - _to_milliseconds(here))
         if verdict == _READY:
             return None, ahead
         if verdict != _REFUSED:
-            raise Refusal(Code.OTHER_PROTOCOL, f"the peer's verdict is {verdict}; expected 1 or 2: is it a party?")
+            raise Refusal(
+                RefusalCode.OTHER_PROTOCOL, f"the peer's verdict is {verdict}; expected 1 or 2: is it a party?"
+            )
         parts = []
         for _ in range(2):
-            (length,) = yield from self._exactly(1)
-            parts.append((yield from self._exactly(length)) if length else b"")
+            (length,) = yield from self._read_exactly(1)
+            parts.append((yield from self._read_exactly(length)) if length else b"")
         words = "".join(c if c.isprintable() else "?" for c in parts[1].decode("utf-8", "replace"))
         try:
-            code = Code(parts[0].decode("ascii", "replace"))
+            code = RefusalCode(parts[0].decode("ascii", "replace"))
         except ValueError:
-            code = Code.OTHER_PROTOCOL
+            code = RefusalCode.OTHER_PROTOCOL
         return Refusal(code, words, by="peer", party=self._expected), ahead
 
-    def _exactly(self, count: int) -> Generator[Want, None, bytes]:
+    def _read_exactly(self, count: int) -> Generator[Want, None, bytes]:
         """Read exactly `count` bytes; the next bytes belong to the session."""
         found = b""
         while len(found) < count:
-            more = yield from self._retried(partial(self._tls.read, count - len(found)))
+            more = yield from self._retry_tls(partial(self._tls.read, count - len(found)))
             if not more:
                 words = "the peer hung up before it sent its verdict"
-                raise Refusal(Code.HUNG_UP, words, party=self._expected)
+                raise Refusal(RefusalCode.HUNG_UP, words, party=self._expected)
             found += more
         return found
 
     def _with_clocks(self, refusal: Refusal, ahead: timedelta) -> Refusal:
-        if refusal.code not in {Code.EXPIRED, Code.NOT_YET_VALID, Code.CRL_OUT_OF_DATE}:
+        if refusal.code not in {RefusalCode.EXPIRED, RefusalCode.NOT_YET_VALID, RefusalCode.CRL_OUT_OF_DATE}:
             return refusal
-        words = f"{refusal.words}; {self._clocks(ahead, refusal.party)}"
+        words = f"{refusal.words}; {self._compare_clocks(ahead, refusal.party)}"
         return Refusal(refusal.code, words, by=refusal.by, party=refusal.party)
 
-    def _clocks(self, ahead: timedelta, party: str) -> str:
+    def _compare_clocks(self, ahead: timedelta, party: str) -> str:
         if abs(ahead) <= TOLERANCE:
             return "the clocks of both sides agree: the file is the cause, not a clock"
         way = "ahead of" if ahead > timedelta() else "behind"
@@ -232,15 +236,15 @@ class Handshake:
             return
 
 
-def _milliseconds(when: datetime) -> int:
+def _to_milliseconds(when: datetime) -> int:
     return max(0, int((when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))
 
 
-def _cut(words: str) -> bytes:
+def _truncate_words(words: str) -> bytes:
     return words.encode()[:WORDS].decode(errors="ignore").encode()
 
 
-def shake(sock: ssl.SSLSocket, handshake: Handshake, seconds: float) -> Accepted:
+def run_handshake(sock: ssl.SSLSocket, handshake: Handshake, seconds: float) -> Accepted:
     """Run a handshake to its end, blocking; closes `sock` on failure.
 
     Args:
@@ -265,5 +269,5 @@ def shake(sock: ssl.SSLSocket, handshake: Handshake, seconds: float) -> Accepted
         return handshake.outcome
     sock.close()
     if handshake.outcome is None:  # a finished handshake has one
-        raise Refusal(Code.HUNG_UP, "the handshake ended without a verdict")
+        raise Refusal(RefusalCode.HUNG_UP, "the handshake ended without a verdict")
     raise handshake.outcome

@@ -24,7 +24,16 @@ from securevfl_net.errors import InputError
 from securevfl_net.fields.names import explain_bad_name
 from securevfl_net.identity.certificate import URI, Certificate
 
-__all__ = ["DAYS", "LIST_DAYS", "Key", "issue", "make_authority", "make_request", "revocation_list", "self_signed"]
+__all__ = [
+    "DAYS",
+    "LIST_DAYS",
+    "Key",
+    "issue_certificate",
+    "make_authority",
+    "make_request",
+    "revocation_list",
+    "self_signed",
+]
 
 DAYS = 90
 """Default validity of a new certificate, in days."""
@@ -77,24 +86,26 @@ class Key:
         return None if isinstance(self.private, Ed25519PrivateKey) else hashes.SHA256()
 
 
-def _subject(name: str) -> x509.Name:
+def _subject_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _window(days: int, most: int, now: datetime) -> tuple[datetime, datetime]:
+def _validity_window(days: int, most: int, now: datetime) -> tuple[datetime, datetime]:
     if not 1 <= days <= most:
         raise InputError(f"--days {days}; 1 to {most} are possible")
     return now - _BACKDATED, now + timedelta(days=days)
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if mistake := explain_bad_name(name):
         raise InputError(mistake)
     return name
 
 
-def _builder(name: x509.Name, issuer: x509.Name, public: object, days: int, now: datetime) -> x509.CertificateBuilder:
-    start, end = _window(days, _MOST_DAYS, now)
+def _certificate_builder(
+    name: x509.Name, issuer: x509.Name, public: object, days: int, now: datetime
+) -> x509.CertificateBuilder:
+    start, end = _validity_window(days, _MOST_DAYS, now)
     return (
         x509.CertificateBuilder(issuer, name, public, x509.random_serial_number(), start, end)  # type: ignore[arg-type]
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -103,7 +114,7 @@ def _builder(name: x509.Name, issuer: x509.Name, public: object, days: int, now:
     )
 
 
-def _named(name: str) -> x509.SubjectAlternativeName:
+def _name_extension(name: str) -> x509.SubjectAlternativeName:
     return x509.SubjectAlternativeName([x509.UniformResourceIdentifier(URI + name)])
 
 
@@ -113,10 +124,10 @@ def self_signed(name: str, key: Key, now: datetime, days: int = DAYS) -> Certifi
     Raises:
         InputError: an invalid party name, or days below 1 or above 825.
     """
-    subject = _subject(_checked(name))
-    made = _builder(subject, subject, key.private.public_key(), days, now)
-    made = made.add_extension(_named(name), critical=False)
-    return Certificate.of(made.sign(key.private, key.digest).public_bytes(Encoding.DER))
+    subject = _subject_name(_check_name(name))
+    made = _certificate_builder(subject, subject, key.private.public_key(), days, now)
+    made = made.add_extension(_name_extension(name), critical=False)
+    return Certificate.from_der(made.sign(key.private, key.digest).public_bytes(Encoding.DER))
 
 
 def make_request(name: str, key: Key) -> bytes:
@@ -125,7 +136,9 @@ def make_request(name: str, key: Key) -> bytes:
     Raises:
         InputError: an invalid party name.
     """
-    made = x509.CertificateSigningRequestBuilder(_subject(_checked(name))).add_extension(_named(name), critical=False)
+    made = x509.CertificateSigningRequestBuilder(_subject_name(_check_name(name))).add_extension(
+        _name_extension(name), critical=False
+    )
     return made.sign(key.private, key.digest).public_bytes(Encoding.PEM)
 
 
@@ -137,8 +150,8 @@ def make_authority(name: str, key: Key, now: datetime, days: int = _AUTHORITY_DA
     """
     if not 1 <= len(name) <= 64 or not name.isprintable():
         raise InputError(f"the authority's name is {name!r}; expected 1 to 64 printable characters")
-    start, end = _window(days, _AUTHORITY_DAYS, now)
-    subject, public = _subject(name), key.private.public_key()
+    start, end = _validity_window(days, _AUTHORITY_DAYS, now)
+    subject, public = _subject_name(name), key.private.public_key()
     use = x509.KeyUsage(
         digital_signature=False,
         content_commitment=False,
@@ -156,10 +169,10 @@ def make_authority(name: str, key: Key, now: datetime, days: int = _AUTHORITY_DA
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .add_extension(use, critical=True)
     )
-    return Certificate.of(made.sign(key.private, key.digest).public_bytes(Encoding.DER))
+    return Certificate.from_der(made.sign(key.private, key.digest).public_bytes(Encoding.DER))
 
 
-def issue(
+def issue_certificate(
     request: bytes, authority: Certificate, key: Key, now: datetime, *, name: str, days: int = DAYS
 ) -> Certificate:
     """Issue a certificate for the key in a signing request, under the authority's name for the party; ignores
@@ -188,14 +201,14 @@ def issue(
         raise InputError("not a signing request in PEM, or a damaged one: get the .csr file again") from None
     if not right:
         raise InputError("the request is not signed with the key in it: get the .csr file again")
-    if names != [URI + _checked(name)]:
+    if names != [URI + _check_name(name)]:
         raise InputError(f"the request is for {', '.join(names) or 'nobody'}; expected {URI}{name}")
-    made = _builder(_subject(name), authority.x509.subject, public, days, now).add_extension(
-        _named(name), critical=False
+    made = _certificate_builder(_subject_name(name), authority.x509.subject, public, days, now).add_extension(
+        _name_extension(name), critical=False
     )
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.x509.public_key())  # type: ignore[arg-type]
     signed = made.add_extension(identifier, critical=False).sign(key.private, key.digest)
-    found = Certificate.of(signed.public_bytes(Encoding.DER))
+    found = Certificate.from_der(signed.public_bytes(Encoding.DER))
     if not found.issued_by(authority):
         raise InputError(
             "the key does not match the authority's certificate: name the two files that were made together"
@@ -229,7 +242,7 @@ def revocation_list(
     Raises:
         InputError: days below 1 or above 825.
     """
-    start, end = _window(days, _MOST_DAYS, now)
+    start, end = _validity_window(days, _MOST_DAYS, now)
     made = x509.CertificateRevocationListBuilder(authority.x509.subject, start, end)
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.x509.public_key())  # type: ignore[arg-type]
     made = made.add_extension(x509.CRLNumber(number), critical=False).add_extension(identifier, critical=False)

@@ -88,17 +88,17 @@ class Identity:
     @property
     def renewals(self) -> int:
         """Number of rotations, from the certificate's file name."""
-        return _number(self.certificate_file)
+        return _rotation_number(self.certificate_file)
 
-    def newest(self, *, now: Callable[[], datetime] = utc_now) -> Identity:
+    def find_newest(self, *, now: Callable[[], datetime] = utc_now) -> Identity:
         """Return the newest certificate of this party in the same folder, as written by `securevfl certs rotate`
-        (``bank.crt``, ``bank.1.crt``, ``bank.2.crt`` …); this one if there is no newer one.
+        (``bank.crt``, ``bank.1.crt``, ``bank.2.crt`` …); otherwise this one.
 
         Raises:
             InputError: the newest cannot be used.
         """
         newest = series_files(self.certificate_file)[0]
-        if _number(newest) <= self.renewals:
+        if _rotation_number(newest) <= self.renewals:
             return self
         found = Identity.load(newest, newest.with_suffix(".key"), now=now)
         if found.name != self.name:
@@ -131,16 +131,16 @@ def series_files(certificate: Path) -> tuple[Path, ...]:
     Args:
         certificate: one file of the series; included even if it does not exist.
     """
-    stem = _stem(certificate)
-    there = {path for path in certificate.parent.glob(f"{escape(stem)}*.crt") if _stem(path) == stem}
-    return tuple(sorted({certificate, *there}, key=_number, reverse=True))
+    stem = _base_name(certificate)
+    there = {path for path in certificate.parent.glob(f"{escape(stem)}*.crt") if _base_name(path) == stem}
+    return tuple(sorted({certificate, *there}, key=_rotation_number, reverse=True))
 
 
-def _stem(path: Path) -> str:
+def _base_name(path: Path) -> str:
     found = _RENEWED.fullmatch(path.name)
     return found[1] if found else path.stem
 
 
-def _number(path: Path) -> int:
+def _rotation_number(path: Path) -> int:
     found = _RENEWED.fullmatch(path.name)
     return int(found[2] or 0) if found else 0

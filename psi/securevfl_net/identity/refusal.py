@@ -8,13 +8,13 @@ from typing import Literal
 
 from securevfl_net.errors import PeerRefused
 
-__all__ = ["Code", "Refusal", "from_tls"]
+__all__ = ["Refusal", "RefusalCode", "from_tls"]
 
 WORDS = 200
 """Maximum bytes of a refusal's text on the network (UTF-8)."""
 
 
-class Code(StrEnum):
+class RefusalCode(StrEnum):
     """Why a connection was refused.
 
     Codes up to `CRL_OUT_OF_DATE` concern the peer's identity; the others mean that no party of this job answers.
@@ -50,41 +50,47 @@ class Refusal(PeerRefused):
         party: the peer's name; empty if unknown.
     """
 
-    def __init__(self, code: Code, words: str, *, by: Literal["here", "peer"] = "here", party: str = "") -> None:
+    def __init__(self, code: RefusalCode, words: str, *, by: Literal["here", "peer"] = "here", party: str = "") -> None:
         super().__init__(code, f"{'the peer refuses: ' if by == 'peer' else ''}{words}")
-        self.code: Code = code
+        self.code: RefusalCode = code
         self.words, self.by, self.party = words, by, party
 
 
 _OWN = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": (
-        Code.NO_CERTIFICATE,
+        RefusalCode.NO_CERTIFICATE,
         "the peer showed no certificate; each party must show its own",
     ),
     "UNSUPPORTED_PROTOCOL": (
-        Code.TLS_VERSION,
+        RefusalCode.TLS_VERSION,
         "the peer does not offer TLS 1.3, the only accepted version: update it",
     ),
-    "VERSION_TOO_LOW": (Code.TLS_VERSION, "the peer does not offer TLS 1.3, the only accepted version: update it"),
-    "NO_PROTOCOLS_AVAILABLE": (Code.TLS_VERSION, "this machine's TLS library does not support TLS 1.3: update it"),
+    "VERSION_TOO_LOW": (
+        RefusalCode.TLS_VERSION,
+        "the peer does not offer TLS 1.3, the only accepted version: update it",
+    ),
+    "NO_PROTOCOLS_AVAILABLE": (
+        RefusalCode.TLS_VERSION,
+        "this machine's TLS library does not support TLS 1.3: update it",
+    ),
 }
 """OpenSSL's reason → this side's refusal."""
 
 _ALERTS = {
-    "UNKNOWN_CA": (Code.UNKNOWN_CA, "it has not pinned this party's certificate and does not trust its issuer"),
-    "BAD_CERTIFICATE": (Code.UNFIT, "it cannot use this party's certificate"),
-    "UNSUPPORTED_CERTIFICATE": (Code.UNFIT, "it cannot use a certificate of this kind"),
-    "CERTIFICATE_UNKNOWN": (Code.UNFIT, "it cannot use this party's certificate"),
+    "UNKNOWN_CA": (RefusalCode.UNKNOWN_CA, "it has not pinned this party's certificate and does not trust its issuer"),
+    "BAD_CERTIFICATE": (RefusalCode.UNFIT, "it cannot use this party's certificate"),
+    "UNSUPPORTED_CERTIFICATE": (RefusalCode.UNFIT, "it cannot use a certificate of this kind"),
+    "CERTIFICATE_UNKNOWN": (RefusalCode.UNFIT, "it cannot use this party's certificate"),
     "DECRYPT_ERROR": (
-        Code.UNFIT,
+        RefusalCode.UNFIT,
         "the signature with this party's key is wrong: key and certificate do not belong together",
     ),
-    "CERTIFICATE_EXPIRED": (Code.EXPIRED, "it rejects this party's certificate as expired"),
-    "CERTIFICATE_REVOKED": (Code.REVOKED, "it rejects this party's certificate as revoked"),
-    "CERTIFICATE_REQUIRED": (Code.NO_CERTIFICATE, "it requires a certificate, but this side showed none"),
-    "PROTOCOL_VERSION": (Code.TLS_VERSION, "it and this side share no TLS version; 1.3 is needed"),
-    "NO_APPLICATION_PROTOCOL": (Code.OTHER_PROTOCOL, "it does not speak svfl/1"),
-    "ACCESS_DENIED": (Code.NOT_IN_AGREEMENT, "it does not accept this party"),
+    "CERTIFICATE_EXPIRED": (RefusalCode.EXPIRED, "it rejects this party's certificate as expired"),
+    "CERTIFICATE_REVOKED": (RefusalCode.REVOKED, "it rejects this party's certificate as revoked"),
+    "CERTIFICATE_REQUIRED": (RefusalCode.NO_CERTIFICATE, "it requires a certificate, but this side showed none"),
+    "PROTOCOL_VERSION": (RefusalCode.TLS_VERSION, "it and this side share no TLS version; 1.3 is needed"),
+    "NO_APPLICATION_PROTOCOL": (RefusalCode.OTHER_PROTOCOL, "it does not speak svfl/1"),
+    "ACCESS_DENIED": (RefusalCode.NOT_IN_AGREEMENT, "it does not accept this party"),
 }
 """TLS alert (RFC 8446, section 6.2) → the peer's refusal."""
 
@@ -100,27 +106,31 @@ def from_tls(error: OSError, party: str = "") -> Refusal:
         party: the peer's name; empty if unknown.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _verification(error, party)
+        return _explain_verification(error, party)
     reason = (getattr(error, "reason", None) or "") if isinstance(error, ssl.SSLError) else ""
     if "_ALERT_" in reason:
         name = reason.rsplit("_ALERT_", 1)[1]
-        code, words = _ALERTS.get(name, (Code.OTHER_PROTOCOL, f"its TLS alert is {name.replace('_', ' ').lower()!r}"))
+        code, words = _ALERTS.get(
+            name, (RefusalCode.OTHER_PROTOCOL, f"its TLS alert is {name.replace('_', ' ').lower()!r}")
+        )
         return Refusal(code, words, by="peer", party=party)
     if reason in _OWN:
         return Refusal(*_OWN[reason], party=party)
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         shown = reason.replace("_", " ").lower() or "unreadable bytes"
         return Refusal(
-            Code.NOT_TLS, f"the peer does not use TLS ({shown}): are this address and port a party's?", party=party
+            RefusalCode.NOT_TLS,
+            f"the peer does not use TLS ({shown}): are this address and port a party's?",
+            party=party,
         )
     why = "it gave no reason" if isinstance(error, ssl.SSLError) else error.strerror or error
-    return Refusal(Code.HUNG_UP, f"the peer hung up during the handshake: {why}", party=party)
+    return Refusal(RefusalCode.HUNG_UP, f"the peer hung up during the handshake: {why}", party=party)
 
 
-def _verification(error: ssl.SSLCertVerificationError, party: str) -> Refusal:
+def _explain_verification(error: ssl.SSLCertVerificationError, party: str) -> Refusal:
     if error.verify_code in _ISSUER:
         words = (
             "the peer's certificate is neither pinned here nor issued by an authority of this job: compare fingerprints"
         )
-        return Refusal(Code.UNKNOWN_CA, words, party=party)
-    return Refusal(Code.UNFIT, f"the peer's certificate cannot be used: {error.verify_message}", party=party)
+        return Refusal(RefusalCode.UNKNOWN_CA, words, party=party)
+    return Refusal(RefusalCode.UNFIT, f"the peer's certificate cannot be used: {error.verify_message}", party=party)

@@ -11,7 +11,7 @@ from cryptography import x509
 from securevfl_net.errors import InputError
 from securevfl_net.identity.certificate import TOLERANCE, Certificate, format_time
 from securevfl_net.identity.files import read_bounded
-from securevfl_net.identity.refusal import Code, Refusal
+from securevfl_net.identity.refusal import Refusal, RefusalCode
 
 __all__ = ["RevocationList"]
 
@@ -50,7 +50,7 @@ class RevocationList:
             found = load(content)
             key = issuer.x509.public_key()
             right = found.issuer == issuer.x509.subject and found.is_signature_valid(key)  # type: ignore[arg-type]
-            made, due, number = found.last_update_utc, found.next_update_utc, _number(found)
+            made, due, number = found.last_update_utc, found.next_update_utc, _list_number(found)
             _ = found.get_revoked_certificate_by_serial_number(1)  # reads the entries
             odd = [one.oid.dotted_string for one in found.extensions if one.critical]
         except Exception:  # the library raises several unrelated kinds
@@ -67,11 +67,11 @@ class RevocationList:
             raise InputError(f"{file} has no date for the next list (nextUpdate): ask the authority for one with it")
         return cls(issuer, made, due, number, found)
 
-    def after(self, older: RevocationList) -> bool:
+    def is_not_older(self, older: RevocationList) -> bool:
         """Return True if it is as new as `older`, or newer."""
         return (self.number, self.made) >= (older.number, older.made)
 
-    def check(self, certificate: Certificate, party: str, now: datetime, grace: timedelta) -> None:
+    def check_certificate(self, certificate: Certificate, party: str, now: datetime, grace: timedelta) -> None:
         """Check that a certificate is not revoked and the list is up to date.
 
         Args:
@@ -85,14 +85,14 @@ class RevocationList:
         """
         if now > self.due + grace + TOLERANCE:
             raise Refusal(
-                Code.CRL_OUT_OF_DATE,
+                RefusalCode.CRL_OUT_OF_DATE,
                 f"this party's revocation list was due for replacement {format_time(self.due)}, and the grace "
-                f"period of {_hours(grace)} is over: get the authority's new list",
+                f"period of {_format_hours(grace)} is over: get the authority's new list",
                 party=party,
             )
         if now < self.made - TOLERANCE:
             raise Refusal(
-                Code.CRL_OUT_OF_DATE,
+                RefusalCode.CRL_OUT_OF_DATE,
                 f"this party's revocation list was made {format_time(self.made)}, but this machine's clock reads "
                 f"{format_time(now)}: set the clock",
                 party=party,
@@ -100,24 +100,24 @@ class RevocationList:
         entry = self._list.get_revoked_certificate_by_serial_number(certificate.x509.serial_number)
         if entry is not None:
             raise Refusal(
-                Code.REVOKED,
+                RefusalCode.REVOKED,
                 f"the authority revoked the certificate {certificate.fingerprint[:16]}… "
                 f"{format_time(entry.revocation_date_utc)}: its party needs a new one",
                 party=party,
             )
 
     @property
-    def revoked(self) -> tuple[tuple[int, datetime], ...]:
+    def revocation_times(self) -> tuple[tuple[int, datetime], ...]:
         """Serial number and revocation time of each revoked certificate."""
         return tuple((entry.serial_number, entry.revocation_date_utc) for entry in self._list)
 
 
-def _number(found: x509.CertificateRevocationList) -> int:
+def _list_number(found: x509.CertificateRevocationList) -> int:
     try:
         return found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
     except x509.ExtensionNotFound:
         return -1
 
 
-def _hours(time: timedelta) -> str:
+def _format_hours(time: timedelta) -> str:
     return f"{time.total_seconds() / 3600:g} h"

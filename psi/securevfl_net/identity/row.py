@@ -51,9 +51,9 @@ class CertificateSeries:
         self._first, self._note, self._now = (Path(certificate), Path(key)), note, now
         self._pinned = tuple(pinned)
         self._refused = ""
-        self.shown = self._noted() or self._known()
+        self.shown = self._load_noted() or self._find_agreed()
 
-    def next(self) -> tuple[Identity, bytes] | None:
+    def find_next(self) -> tuple[Identity, bytes] | None:
         """Return a certificate newer than the one in use, with its endorsement, or None. The endorsement is empty if an
         authority issued the certificate.
 
@@ -62,7 +62,7 @@ class CertificateSeries:
                 reason.
         """
         try:
-            newest = self.shown.newest(now=self._now)
+            newest = self.shown.find_newest(now=self._now)
             if newest == self.shown:
                 return None
             payload = b""
@@ -76,28 +76,28 @@ class CertificateSeries:
             raise
         return newest, payload
 
-    def use(self, newest: Identity) -> None:
+    def record_use(self, newest: Identity) -> None:
         """Record that a certificate is now in use."""
         if self._note is not None:
             write_atomic(self._note, newest.certificate_file.name.encode(), private=True)
         self.shown = newest
 
-    def _noted(self) -> Identity | None:
+    def _load_noted(self) -> Identity | None:
         if self._note is None or not self._note.exists():
             return None
         name = read_bounded(self._note, _NOTE, "the name of the certificate in use").decode("utf-8", "replace")
         if name != Path(name).name:
             raise InputError(f"{self._note} is damaged: delete it")
-        return self._loaded(self._first[0].parent / name)
+        return self._load_identity(self._first[0].parent / name)
 
-    def _known(self) -> Identity:
+    def _find_agreed(self) -> Identity:
         """Return the newest certificate that the agreement names; the newest of all if an authority issued it."""
         for file in series_files(self._first[0]):
             (found,) = read_certificates(file)
             if not self._pinned or found in self._pinned:
-                return self._loaded(file)
-        return self._loaded(self._first[0])
+                return self._load_identity(file)
+        return self._load_identity(self._first[0])
 
-    def _loaded(self, file: Path) -> Identity:
+    def _load_identity(self, file: Path) -> Identity:
         key = self._first[1] if file == self._first[0] else file.with_suffix(".key")
         return Identity.load(file, key, now=self._now)

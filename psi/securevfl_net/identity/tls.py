@@ -8,7 +8,7 @@ from securevfl_net.errors import InputError
 from securevfl_net.identity.book import PeerBook
 from securevfl_net.identity.own import Identity
 
-__all__ = ["ALPN", "context"]
+__all__ = ["ALPN", "make_tls_context"]
 
 ALPN = "svfl/1"
 """The protocol inside TLS (ALPN, RFC 7301)."""
@@ -17,7 +17,7 @@ _NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not define: `PeerBook` checks validity with its tolerance."""
 
 
-def context(identity: Identity, book: PeerBook, *, server: bool) -> ssl.SSLContext:
+def make_tls_context(identity: Identity, book: PeerBook, *, server: bool) -> ssl.SSLContext:
     """Make a context for new connections; make another one when `PeerBook.version` increased or the identity was
     renewed.
 
@@ -26,7 +26,7 @@ def context(identity: Identity, book: PeerBook, *, server: bool) -> ssl.SSLConte
 
     Args:
         identity: what this party shows.
-        book: OpenSSL's trust anchors; `PeerBook.accepts` identifies the peer afterwards.
+        book: OpenSSL's trust anchors; `PeerBook.identify_peer` identifies the peer afterwards.
         server: True for the server side in TLS, which does not depend on who dials.
 
     Raises:
@@ -41,7 +41,7 @@ def context(identity: Identity, book: PeerBook, *, server: bool) -> ssl.SSLConte
     made.verify_mode = ssl.CERT_REQUIRED
     made.verify_flags = ssl.VerifyFlags(made.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME)
     made.set_alpn_protocols([ALPN])
-    for der in book.anchors():
+    for der in book.trust_anchors():
         made.load_verify_locations(cadata=der)
     current = Identity.load(identity.certificate_file, identity.key_file, now=book.now)
     if current.certificate != identity.certificate:

@@ -19,7 +19,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from securevfl_net.errors import InputError
-from securevfl_net.identity import Code, Refusal
+from securevfl_net.identity import Refusal, RefusalCode
 from securevfl_net.identity.files import read_private
 
 __all__ = [
@@ -32,11 +32,11 @@ __all__ = [
     "TOKEN",
     "WAITING",
     "Side",
+    "build_introduction",
     "introduce",
-    "introduction",
     "key_of",
     "name_of",
-    "proof",
+    "prove_key",
     "read_rendezvous",
     "read_token",
 ]
@@ -80,15 +80,15 @@ def name_of(key: bytes) -> bytes:
     return hashlib.sha256(b"securevfl relay key\0" + key).digest()[:_NAME]
 
 
-def proof(key: bytes, nonce: bytes, side: int, meeting: bytes) -> bytes:
+def prove_key(key: bytes, nonce: bytes, side: int, meeting: bytes) -> bytes:
     """Prove possession of the key, for this nonce only."""
     return hmac.digest(key, b"securevfl relay 1\0" + nonce + bytes((side,)) + meeting, "sha256")
 
 
-def introduction(token: bytes, nonce: bytes, side: Side, meeting: bytes) -> bytes:
+def build_introduction(token: bytes, nonce: bytes, side: Side, meeting: bytes) -> bytes:
     """Build a party's request, sent after the nonce."""
     key = key_of(token)
-    return bytes((side,)) + meeting + name_of(key) + proof(key, nonce, side, meeting)
+    return bytes((side,)) + meeting + name_of(key) + prove_key(key, nonce, side, meeting)
 
 
 def introduce(sock: socket.socket, meeting: bytes, token: bytes, side: Side, seconds: float) -> None:
@@ -108,23 +108,25 @@ def introduce(sock: socket.socket, meeting: bytes, token: bytes, side: Side, sec
     try:
         sock.settimeout(seconds)
         sock.sendall(HELLO)
-        nonce = _exactly(sock, NONCE, end)
-        sock.sendall(introduction(token, nonce, side, meeting))
-        answer = _exactly(sock, 1, end)
+        nonce = _read_exactly(sock, NONCE, end)
+        sock.sendall(build_introduction(token, nonce, side, meeting))
+        answer = _read_exactly(sock, 1, end)
         if answer == WAITING:
-            answer = _exactly(sock, 1, end)
+            answer = _read_exactly(sock, 1, end)
     except TimeoutError:
-        raise Refusal(Code.NO_ANSWER, f"the relay did not connect the other party within {seconds:g} s") from None
+        raise Refusal(
+            RefusalCode.NO_ANSWER, f"the relay did not connect the other party within {seconds:g} s"
+        ) from None
     except OSError as error:
         raise Refusal(
-            Code.RELAY, f"the relay hung up ({error.strerror or error}): is this a relay's address?"
+            RefusalCode.RELAY, f"the relay hung up ({error.strerror or error}): is this a relay's address?"
         ) from None
     if answer != PAIRED:
         words = ANSWERS.get(answer, f"it answers {answer!r}, unlike any relay: is this a relay's address?")
-        raise Refusal(Code.NO_ANSWER if answer in _AGAIN else Code.RELAY, f"the relay refuses: {words}")
+        raise Refusal(RefusalCode.NO_ANSWER if answer in _AGAIN else RefusalCode.RELAY, f"the relay refuses: {words}")
 
 
-def _exactly(sock: socket.socket, count: int, end: float) -> bytes:
+def _read_exactly(sock: socket.socket, count: int, end: float) -> bytes:
     found = b""
     while len(found) < count:
         left = end - time.monotonic()
@@ -144,7 +146,7 @@ def read_token(path: str | Path) -> bytes:
     Raises:
         InputError: other users can read the file, or it does not contain a token.
     """
-    return _hex(Path(path), TOKEN, "a relay's token, 64 hexadecimal digits")
+    return _read_hex(Path(path), TOKEN, "a relay's token, 64 hexadecimal digits")
 
 
 def read_rendezvous(text: str) -> bytes:
@@ -162,7 +164,7 @@ def read_rendezvous(text: str) -> bytes:
     return found
 
 
-def _hex(path: Path, count: int, what: str) -> bytes:
+def _read_hex(path: Path, count: int, what: str) -> bytes:
     text = read_private(path, 1024, what)
     try:
         found = bytes.fromhex(text.decode("ascii").strip())

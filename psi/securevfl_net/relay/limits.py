@@ -68,9 +68,9 @@ class Allowance:
         self._attempts: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address → attempts left, as of when
         self._bytes: dict[str, tuple[float, int]] = {}  # customer → since when, bytes
 
-    def enter(self, address: str, now: float) -> bool:
-        """Return True if an address may open one more connection, and count it until `leave`."""
-        if not self._attempt(address, now) or self.connections >= self.limits.connections:
+    def admit_address(self, address: str, now: float) -> bool:
+        """Return True if an address may open one more connection, and count it until `release_address`."""
+        if not self._allow_attempt(address, now) or self.connections >= self.limits.connections:
             return False
         if self._addresses[address] >= self.limits.per_address:
             return False
@@ -78,14 +78,14 @@ class Allowance:
         self._addresses[address] += 1
         return True
 
-    def leave(self, address: str) -> None:
-        """Remove a connection counted by `enter`."""
+    def release_address(self, address: str) -> None:
+        """Remove a connection counted by `admit_address`."""
         self.connections -= 1
         self._addresses[address] -= 1
         if not self._addresses[address]:
             del self._addresses[address]
 
-    def take(self, customer: str) -> bool:
+    def admit_connection(self, customer: str) -> bool:
         """Return True if one more connection of a token may wait or be paired, and count it until `give_back`."""
         if self._customers[customer] >= self.limits.per_customer:
             return False
@@ -93,7 +93,7 @@ class Allowance:
         return True
 
     def give_back(self, customer: str) -> None:
-        """Remove a connection counted by `take`."""
+        """Remove a connection counted by `admit_connection`."""
         self._customers[customer] -= 1
         if not self._customers[customer]:
             del self._customers[customer]
@@ -106,7 +106,7 @@ class Allowance:
         self._bytes[customer] = since, whole + count
         return whole + count <= self.limits.bytes_a_day
 
-    def _attempt(self, address: str, now: float) -> bool:
+    def _allow_attempt(self, address: str, now: float) -> bool:
         most = float(self.limits.attempts)
         left, then = self._attempts.pop(address, (most, now))
         left = min(most, left + (now - then) * most / 60)

@@ -29,7 +29,7 @@ class Tokens:
             raise InputError("a relay without tokens admits nobody: make one with `securevfl relay --new-token NAME`")
         self._by_name = {name_of(key): (customer, key) for customer, key in keys.items()}
 
-    def find(self, name: bytes) -> tuple[str, bytes] | None:
+    def find_key(self, name: bytes) -> tuple[str, bytes] | None:
         """Return customer and key for a key's name, or None."""
         return self._by_name.get(name)
 

@@ -11,18 +11,18 @@ from securevfl_net.session.events import (
     Beaten,
     Blocked,
     Bye,
+    ConnectionBroken,
     Deadlocked,
     Endorsed,
     Event,
+    MessagePart,
     Noted,
-    Part,
     Refused,
-    Torn,
     Up,
 )
 from securevfl_net.session.limits import DEFAULT_SESSION_LIMITS, OVERHEAD, SessionLimits
 from securevfl_net.session.line import Line
-from securevfl_net.session.refusal import CODES, Refusal, printable
+from securevfl_net.session.refusal import CODES, SessionRefusal, make_printable
 
 __all__ = [
     "CODES",
@@ -33,18 +33,18 @@ __all__ = [
     "Beaten",
     "Blocked",
     "Bye",
+    "ConnectionBroken",
     "Deadlocked",
     "Endorsed",
     "Event",
     "Incarnation",
     "Line",
+    "MessagePart",
     "Noted",
-    "Part",
-    "Refusal",
     "Refused",
     "SessionEnd",
     "SessionLimits",
-    "Torn",
+    "SessionRefusal",
     "Up",
-    "printable",
+    "make_printable",
 ]

@@ -7,11 +7,11 @@ import secrets
 from securevfl_net.errors import InputError
 from securevfl_net.incarnation import NONCE
 from securevfl_net.session import events as ev
-from securevfl_net.session.frames import NO_VIEW, REASON, FrameKind, Position, blocked_frame, frame, text_bytes
+from securevfl_net.session.frames import NO_VIEW, REASON, FrameKind, Position, blocked_frame, encode_frame, text_bytes
 from securevfl_net.session.hello import hello_frame
 from securevfl_net.session.line import Line
 from securevfl_net.session.meeting import REPLACED, Meeting
-from securevfl_net.session.refusal import Refusal
+from securevfl_net.session.refusal import SessionRefusal
 from securevfl_net.session.streams import Incoming, Outgoing
 
 __all__ = ["VIEW", "SessionEnd"]
@@ -27,9 +27,9 @@ _NOTES = 1 << 20
 class SessionEnd(Meeting):
     """One end of a session: numbers, acknowledgements, credits and the handshake, without sockets, clocks or threads.
 
-    The gate makes a `Line` for each TLS connection with the peer by `connected`, moves bytes between it and the socket,
-    and reads `events`. Programs see parts of messages, exactly once and in order, whatever happens to connections, as
-    long as both processes live and stay in one view.
+    The gate opens a `Line` for each TLS connection with the peer (`open_line`), moves bytes between it and the socket,
+    and handles what `take_events` returns. Programs see parts of messages, exactly once and in order, whatever happens
+    to connections, as long as both processes live and stay in one view.
 
     Args:
         me: this party.
@@ -47,7 +47,7 @@ class SessionEnd(Meeting):
 
     # --- the gate's side: connections
 
-    def connected(self) -> Line:
+    def open_line(self) -> Line:
         """A fresh, authenticated connection with the peer. It takes the place of the present one once both ends agree.
 
         The party with the smaller name opens: of several connections both use the one that it opened last, whoever
@@ -60,18 +60,18 @@ class SessionEnd(Meeting):
                 older.end(REPLACED)
                 older.last_words.clear()
             self._young.clear()
-            line.last_words.append(hello_frame(self._hello(line, b"", Position())))
+            line.last_words.append(hello_frame(self._build_hello(line, b"", Position())))
         elif len(self._young) >= _YOUNG:
             self._young.pop(0).end("too many connections without a hello")
         self._young.append(line)
         return line
 
     @property
-    def up(self) -> bool:
+    def is_up(self) -> bool:
         """Whether both ends have accepted each other on some connection."""
         return self._line is not None
 
-    def events(self) -> list[ev.Event]:
+    def take_events(self) -> list[ev.Event]:
         """Events since the last call, in order."""
         found = self._events
         if self._beat is not None:
@@ -91,11 +91,11 @@ class SessionEnd(Meeting):
                 grows, and no deadlock is reported: that peer may only be slow.
         """
         self._control = 0
-        step = self._out.blocked
+        step = self._out.blocked_step
         theirs = self._theirs
-        now = (self._in.received, self._in.allowed, self._out.acked, self._out.allowed)
+        now = (self._in.received, self._in.next_limit, self._out.acked, self._out.allowed)
         waiting = step is not None or bool(waits)
-        if not waiting or theirs is None or theirs[0] != self._in.allowed or not self.up:
+        if not waiting or theirs is None or theirs[0] != self._in.next_limit or not self.is_up:
             self._still, self._idle = None, 0
             return
         if now != self._still:
@@ -116,20 +116,20 @@ class SessionEnd(Meeting):
         return self._in.view
 
     @property
-    def held(self) -> int:
+    def held_bytes(self) -> int:
         """Bytes of parts that are kept until the peer has them, with overhead. The gate takes no more parts from the
         program while it is `limits.window` or above."""
         return self._out.held
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether another message may be passed on: less than the window is in flight."""
         return self._out.held < self.limits.window
 
     @property
-    def blocked(self) -> str | None:
+    def blocked_step(self) -> str | None:
         """The step of the next part if it waits for the peer's program to read; otherwise None."""
-        return self._out.blocked
+        return self._out.blocked_step
 
     @property
     def window(self) -> int:
@@ -137,26 +137,26 @@ class SessionEnd(Meeting):
         return self._in.window or self.limits.window
 
     @property
-    def unread(self) -> int:
-        """Bytes of parts that arrived and were not given back by `credit`, with overhead."""
-        return self._in.unread
+    def unread_bytes(self) -> int:
+        """Bytes of parts that arrived and were not given back by `credit_window`, with overhead."""
+        return self._in.unread_bytes
 
     @property
-    def sent(self) -> int:
+    def last_sent(self) -> int:
         """Number of the last part of this view that left."""
         return self._out.sent
 
     @property
-    def received(self) -> int:
+    def last_received(self) -> int:
         """Number of the last part of this view that arrived."""
         return self._in.received
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether BYE was written on the present or last connection; everything before it was acknowledged."""
         return self._bye_sent
 
-    def begin(self, view: bytes) -> None:
+    def begin_view(self, view: bytes) -> None:
         """Begin a view: both streams restart, and the peer may send to this end.
 
         Args:
@@ -173,14 +173,14 @@ class SessionEnd(Meeting):
         if tag in self._views:
             raise InputError(f"view {view.hex()[:16]} was begun before; every attempt needs a new view")
         self._views.add(tag)
-        self._leave()
+        self._discard_incoming()
         self._in = Incoming(view, self.limits.window)
         self._out = Outgoing(tag)
         if self._grant.tag == tag:
             self._out.allowed = self._grant.allowed
         self._owes = True
 
-    def open(self) -> None:
+    def open_view(self) -> None:
         """Parts may leave: all parties are in this view.
 
         Raises:
@@ -190,12 +190,12 @@ class SessionEnd(Meeting):
             raise InputError("the session was opened before a view was begun")
         self._out.opened = True
 
-    def park(self) -> None:
+    def leave_view(self) -> None:
         """Leave the view: what was not sent, and what still comes in it, is dropped."""
-        self._leave()
+        self._discard_incoming()
         self._in, self._out = Incoming(), Outgoing()
 
-    def send(self, part: memoryview, *, first_total: int | None, step: str = "") -> None:
+    def send_part(self, part: memoryview, *, first_total: int | None, step: str = "") -> None:
         """Send a part of a message in the present view.
 
         Args:
@@ -208,9 +208,9 @@ class SessionEnd(Meeting):
         """
         if not self._in.view or self._bye:
             raise InputError("a part was sent while no view is begun, or after the goodbye")
-        self._out.add(part, first_total, step, self.limits)
+        self._out.add_part(part, first_total, step, self.limits)
 
-    def credit(self, view: bytes, cost: int) -> None:
+    def credit_window(self, view: bytes, cost: int) -> None:
         """The program has taken parts of that cost (`Part.cost`) out of the window. Those of other views are void.
 
         Raises:
@@ -219,11 +219,11 @@ class SessionEnd(Meeting):
         incoming = self._in
         if view != incoming.view:
             return
-        incoming.credit(cost)
-        if self._theirs is not None or incoming.allowed - incoming.granted >= incoming.window >> 2:
+        incoming.credit_window(cost)
+        if self._theirs is not None or incoming.next_limit - incoming.granted >= incoming.window >> 2:
             self._owes = True
 
-    def note(self, payload: bytes) -> None:
+    def send_note(self, payload: bytes) -> None:
         """Send a note to the peer's program: in order within one connection, and lost with it, or if there is no
         connection.
 
@@ -232,8 +232,8 @@ class SessionEnd(Meeting):
         """
         self._queue_note(FrameKind.NOTE, payload)
 
-    def endorse(self, payload: bytes) -> None:
-        """Send the endorsement of a new certificate; as `note`.
+    def send_endorsement(self, payload: bytes) -> None:
+        """Send the endorsement of a new certificate; as `send_note`.
 
         Raises:
             InputError: it is empty, longer than `limits.note`, or too many wait.
@@ -248,9 +248,9 @@ class SessionEnd(Meeting):
         if self._note_bytes + len(payload) > _NOTES:
             raise InputError(f"{self._note_bytes} bytes of notes wait for {self.peer!r}; the limit is {_NOTES}")
         self._note_bytes += len(payload)
-        self._notes.append(frame(kind, payload))
+        self._notes.append(encode_frame(kind, payload))
 
-    def ping(self, beat: bytes) -> None:
+    def send_ping(self, beat: bytes) -> None:
         """Show the peer a sign of life; it takes the place of one that was not written yet.
 
         Raises:
@@ -258,13 +258,13 @@ class SessionEnd(Meeting):
         """
         if len(beat) > 512:
             raise InputError(f"a sign of life of {len(beat)} bytes; the limit is 512")
-        self._ping = frame(FrameKind.PING, beat)
+        self._ping = encode_frame(FrameKind.PING, beat)
 
     def abort(self, reason: str) -> None:
         """Notify the peer that this party's program ended with an error; nothing else is sent any more."""
-        self._abort = frame(FrameKind.ABORT, text_bytes(reason, REASON))
+        self._abort = encode_frame(FrameKind.ABORT, text_bytes(reason, REASON))
 
-    def bye(self) -> None:
+    def say_goodbye(self) -> None:
         """Say goodbye, once everything that was sent is acknowledged; repeated over each new connection."""
         self._bye = True
 
@@ -272,11 +272,11 @@ class SessionEnd(Meeting):
         """End the present connection for a reason of the gate, for example a revoked certificate."""
         for line in [self._line, *self._young]:
             if line is not None:
-                self.on_refusal(line, Refusal(code, words))
+                self.on_refusal(line, SessionRefusal(code, words))
 
     # --- writing
 
-    def pull(self, line: Line, most: int) -> list[memoryview]:
+    def pull_bytes(self, line: Line, most: int) -> list[memoryview]:
         """See `LineOwner`."""
         out: list[memoryview] = []
         if line.last_words:
@@ -287,21 +287,21 @@ class SessionEnd(Meeting):
         urgent: list[bytes] = []
         if self._abort is not None:
             urgent.append(self._abort)
-            self._end(line, "this party has aborted")
+            self._end_line(line, "this party has aborted")
         else:
-            self._urgent(urgent)
+            self._write_urgent(urgent)
         size = sum(map(len, urgent))
         if urgent:
             out.append(memoryview(b"".join(urgent)))
         if line.up and self._out.opened and size < most:
-            self._out.take(most - size, out)
+            self._out.take_frames(most - size, out)
             self._tell_blocked(out)
         if line.up and self._bye and not self._bye_sent and not self._out.held:
             self._bye_sent = True
-            out.append(memoryview(frame(FrameKind.BYE)))
+            out.append(memoryview(encode_frame(FrameKind.BYE)))
         return out
 
-    def _urgent(self, out: list[bytes]) -> None:
+    def _write_urgent(self, out: list[bytes]) -> None:
         if self._ping is not None:
             out.append(self._ping)
             self._ping = None
@@ -313,12 +313,12 @@ class SessionEnd(Meeting):
             self._owes = False
             if self._in.view:
                 incoming = self._in
-                if incoming.allowed > incoming.granted:
+                if incoming.next_limit > incoming.granted:
                     self._theirs = None
-                out.append(frame(FrameKind.ACK, incoming.position().pack()))
+                out.append(encode_frame(FrameKind.ACK, incoming.announce_position().pack()))
 
     def _tell_blocked(self, out: list[memoryview]) -> None:
-        step = self._out.blocked
+        step = self._out.blocked_step
         if step is not None and self._blocked_at != self._out.allowed:
             self._blocked_at = self._out.allowed
             out.append(memoryview(blocked_frame(self._out.tag, self._out.allowed, step)))

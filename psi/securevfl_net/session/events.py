@@ -12,13 +12,13 @@ __all__ = [
     "Beaten",
     "Blocked",
     "Bye",
+    "ConnectionBroken",
     "Deadlocked",
     "Endorsed",
     "Event",
+    "MessagePart",
     "Noted",
-    "Part",
     "Refused",
-    "Torn",
     "Up",
 ]
 
@@ -39,7 +39,7 @@ class Up(Event, frozen=True, gc=False):
     resumed: bool
 
 
-class Torn(Event, frozen=True, gc=False):
+class ConnectionBroken(Event, frozen=True, gc=False):
     """The streams cannot continue, although both processes live: they are void. `Up` with `resumed=False` follows.
 
     Attributes:
@@ -49,7 +49,7 @@ class Torn(Event, frozen=True, gc=False):
     reason: str
 
 
-class Part(Event, frozen=True, gc=False):
+class MessagePart(Event, frozen=True, gc=False):
     """A part of a message, exactly once and in order.
 
     Attributes:
@@ -66,7 +66,7 @@ class Part(Event, frozen=True, gc=False):
 
     @property
     def cost(self) -> int:
-        """Its share of the window; return it by `SessionEnd.credit`."""
+        """Its share of the window; return it by `SessionEnd.credit_window`."""
         return len(self.data) + OVERHEAD
 
 
@@ -83,7 +83,7 @@ class Endorsed(Event, frozen=True, gc=False):
 
 
 class Beaten(Event, frozen=True, gc=False):
-    """The peer's last sign of life; of several between two calls of `events`, the last."""
+    """The peer's last sign of life; of several between two calls of `take_events`, the last."""
 
     beat: bytes
 

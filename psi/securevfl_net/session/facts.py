@@ -27,7 +27,7 @@ def encode_facts(fields: Mapping[str, bytes], salt: bytes) -> bytes:
         fields: name → digest of its value.
         salt: the connection's id.
     """
-    return b"".join(_name(name) + _value(digest, salt) for name, digest in fields.items())[:MOST]
+    return b"".join(_hash_name(name) + _hash_value(digest, salt) for name, digest in fields.items())[:MOST]
 
 
 def differing_fields(fields: Mapping[str, bytes], theirs: bytes, salt: bytes) -> list[str]:
@@ -45,14 +45,14 @@ def differing_fields(fields: Mapping[str, bytes], theirs: bytes, salt: bytes) ->
     found = [
         name
         for name, digest in fields.items()
-        if (whole or _name(name) in pairs) and pairs.pop(_name(name), b"") != _value(digest, salt)
+        if (whole or _hash_name(name) in pairs) and pairs.pop(_hash_name(name), b"") != _hash_value(digest, salt)
     ]
     return found + ([f"{len(pairs)} that only the peer has"] if pairs else [])
 
 
-def _name(name: str) -> bytes:
+def _hash_name(name: str) -> bytes:
     return hashlib.sha256(name.encode()).digest()[:_NAME]
 
 
-def _value(digest: bytes, salt: bytes) -> bytes:
+def _hash_value(digest: bytes, salt: bytes) -> bytes:
     return hmac.digest(salt, digest, "sha256")[:_VALUE]

@@ -32,7 +32,7 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
-from securevfl_net.session.refusal import Refusal, printable
+from securevfl_net.session.refusal import SessionRefusal, make_printable
 
 __all__ = [
     "BODY",
@@ -50,7 +50,7 @@ __all__ = [
     "Position",
     "blocked_frame",
     "data_head",
-    "frame",
+    "encode_frame",
     "read_blocked",
     "read_head",
     "read_refuse",
@@ -131,7 +131,7 @@ class Position:
         return cls(*_POSITION.unpack(body))
 
 
-def frame(kind: FrameKind, body: bytes = b"") -> bytes:
+def encode_frame(kind: FrameKind, body: bytes = b"") -> bytes:
     """A whole frame."""
     return PREFIX.pack(kind, 0, 0, len(body)) + body
 
@@ -157,11 +157,11 @@ def text_bytes(text: str, most: int) -> bytes:
     return text.encode(errors="replace")[:most].decode(errors="ignore").encode()
 
 
-def refuse_frame(refusal: Refusal, me: str) -> bytes:
+def refuse_frame(refusal: SessionRefusal, me: str) -> bytes:
     """A REFUSE frame of party `me`."""
     name = text_bytes(refusal.code, 40)
     fault = 0 if not refusal.party else 1 if refusal.party == me else 2
-    return frame(FrameKind.REFUSE, bytes([fault, len(name)]) + name + text_bytes(refusal.words, WORDS))
+    return encode_frame(FrameKind.REFUSE, bytes([fault, len(name)]) + name + text_bytes(refusal.words, WORDS))
 
 
 def read_refuse(body: memoryview) -> tuple[int, str, str]:
@@ -172,16 +172,16 @@ def read_refuse(body: memoryview) -> tuple[int, str, str]:
     """
     fault, length = body[0], body[1]
     if fault > 2 or not 0 < length <= min(40, len(body) - 2):
-        raise Refusal("broken-rule", f"a refusal of fault {fault} with a code of {length} bytes in {len(body)}")
-    return fault, printable(body[2 : 2 + length], 40), printable(body[2 + length :], WORDS)
+        raise SessionRefusal("broken-rule", f"a refusal of fault {fault} with a code of {length} bytes in {len(body)}")
+    return fault, make_printable(body[2 : 2 + length], 40), make_printable(body[2 + length :], WORDS)
 
 
 def blocked_frame(tag: bytes, limit: int, step: str) -> bytes:
     """A BLOCKED frame."""
-    return frame(FrameKind.BLOCKED, _BLOCKED.pack(tag, limit) + text_bytes(step, STEP))
+    return encode_frame(FrameKind.BLOCKED, _BLOCKED.pack(tag, limit) + text_bytes(step, STEP))
 
 
 def read_blocked(body: memoryview) -> tuple[bytes, int, str]:
     """View tag, limit and step of a BLOCKED frame."""
     tag, limit = _BLOCKED.unpack_from(body)
-    return tag, limit, printable(body[16:], STEP)
+    return tag, limit, make_printable(body[16:], STEP)

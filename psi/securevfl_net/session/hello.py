@@ -22,8 +22,8 @@ import msgspec
 
 from securevfl_net.incarnation import NONCE, Incarnation
 from securevfl_net.session.facts import MOST, differing_fields
-from securevfl_net.session.frames import MAGIC, TAG, VERSIONS, FrameKind, Position, frame
-from securevfl_net.session.refusal import Refusal
+from securevfl_net.session.frames import MAGIC, TAG, VERSIONS, FrameKind, Position, encode_frame
+from securevfl_net.session.refusal import SessionRefusal
 
 __all__ = ["Hello", "hello_frame", "known_or_newer", "read_hello"]
 
@@ -61,7 +61,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
         """The sender's position in the stream that it receives."""
         return Position(self.tag, self.received, self.allowed)
 
-    def check(self, mine: Hello, answers: bytes, fields: Mapping[str, bytes] | None = None) -> None:
+    def check_against(self, mine: Hello, answers: bytes, fields: Mapping[str, bytes] | None = None) -> None:
         """Compare it with this end's own hello.
 
         Args:
@@ -73,29 +73,29 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
             Refusal: it differs where it must not; names the difference.
         """
         if self.messages != mine.messages:
-            raise Refusal(
+            raise SessionRefusal(
                 "other-version",
                 f"{self.me!r} writes messages of version {self.messages}, {mine.me!r} of version {mine.messages}: "
                 "install the same securevfl",
             )
         if (self.me, self.peer) != (mine.peer, mine.me):
-            raise Refusal(
+            raise SessionRefusal(
                 "other-party",
                 f"the hello is from {self.me!r} to {self.peer!r}, expected one from {mine.peer!r} to {mine.me!r}",
             )
         if self.agreement != mine.agreement:
-            raise Refusal(
+            raise SessionRefusal(
                 "other-agreement",
                 f"{self.me!r} runs agreement {self.agreement.hex()[:16]}, {mine.me!r} {mine.agreement.hex()[:16]}: "
-                + self._differences(fields or {}),
+                + self._find_differences(fields or {}),
             )
         if self.part != mine.part:
-            raise Refusal(
+            raise SessionRefusal(
                 "other-limits",
                 f"{self.me!r} sends parts of {self.part} bytes, {mine.me!r} of {mine.part}: set one size",
             )
         if self.answers != answers:
-            raise Refusal(
+            raise SessionRefusal(
                 "replayed-hello",
                 f"the hello of {self.me!r} answers connection {self.answers.hex()[:16] or 'none'}, this one "
                 f"is {answers.hex()[:16] or 'opened by it'}",
@@ -103,7 +103,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
         if self.expected is not None:
             known_or_newer(mine.incarnation, Incarnation(*self.expected), mine.me)
 
-    def _differences(self, fields: Mapping[str, bytes]) -> str:
+    def _find_differences(self, fields: Mapping[str, bytes]) -> str:
         """Fields in which the two agreements differ, as far as the hello shows; it contains no values."""
         names = differing_fields(fields, self.facts, self.id) if self.facts and fields else []
         shown = [name for name in names if name != "id"][:_SHOWN]
@@ -122,13 +122,13 @@ def known_or_newer(found: Incarnation, known: Incarnation | None, party: str) ->
     if known is None or found == known or found.count > known.count:
         return
     if found.count < known.count:
-        raise Refusal(
+        raise SessionRefusal(
             "stale-incarnation",
             f"this process of {party!r} is start {found.count}, start {known.count} has been seen: end it, or have a "
             "restored state folder approved",
             party,
         )
-    raise Refusal(
+    raise SessionRefusal(
         "twin-incarnation",
         f"two processes of {party!r} are start {found.count} of one state folder: let one of them run",
         party,
@@ -139,7 +139,7 @@ def hello_frame(hello: Hello) -> bytes:
     """The frame of a hello."""
     fields = msgspec.structs.astuple(hello)
     content = _encoder.encode(fields if hello.facts else fields[:-1])
-    return frame(FrameKind.HELLO, _VERSIONS.pack(MAGIC, *VERSIONS) + content)
+    return encode_frame(FrameKind.HELLO, _VERSIONS.pack(MAGIC, *VERSIONS) + content)
 
 
 def read_hello(body: memoryview) -> Hello:
@@ -150,9 +150,9 @@ def read_hello(body: memoryview) -> Hello:
     """
     magic, lowest, highest = _VERSIONS.unpack_from(body)
     if magic != MAGIC:
-        raise Refusal("no-session", f"a hello begins with {bytes(body[:4]).hex()}; expected {MAGIC.hex()}")
+        raise SessionRefusal("no-session", f"a hello begins with {bytes(body[:4]).hex()}; expected {MAGIC.hex()}")
     if not lowest <= highest or lowest > VERSIONS[1] or highest < VERSIONS[0]:
-        raise Refusal(
+        raise SessionRefusal(
             "other-version",
             f"the peer speaks versions {lowest} to {highest} of the session, this end {VERSIONS[0]} to {VERSIONS[1]}: "
             "install the same securevfl",
@@ -160,7 +160,7 @@ def read_hello(body: memoryview) -> Hello:
     try:
         hello = _decoder.decode(body[_VERSIONS.size :])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refusal("no-session", f"a hello cannot be read: {error}") from None
+        raise SessionRefusal("no-session", f"a hello cannot be read: {error}") from None
     if (
         len(hello.agreement) != 32
         or not all(one is None or (1 <= one[0] < _MOST and len(one[1]) == NONCE) for one in (hello.own, hello.expected))
@@ -170,7 +170,7 @@ def read_hello(body: memoryview) -> Hello:
         or len(hello.facts) > MOST
         or not all(0 <= number < _MOST for number in (hello.connection, hello.received, hello.allowed, hello.part))
     ):
-        raise Refusal("no-session", "a hello has fields of invalid length or size")
+        raise SessionRefusal("no-session", "a hello has fields of invalid length or size")
     return hello
 
 

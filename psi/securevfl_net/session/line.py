@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from securevfl_net.session.frames import BODY, FIRST, PREFIX, FrameKind, read_head
-from securevfl_net.session.refusal import Refusal
+from securevfl_net.session.refusal import SessionRefusal
 from securevfl_net.session.streams import Incoming
 
 __all__ = ["Line", "LineOwner"]
@@ -35,11 +35,11 @@ class LineOwner(Protocol):
         """Handle a part whose head was checked."""
         ...
 
-    def on_refusal(self, line: Line, refusal: Refusal) -> None:
+    def on_refusal(self, line: Line, refusal: SessionRefusal) -> None:
         """The line broke a rule."""
         ...
 
-    def pull(self, line: Line, most: int) -> list[memoryview]:
+    def pull_bytes(self, line: Line, most: int) -> list[memoryview]:
         """Bytes to write on the line now."""
         ...
 
@@ -49,11 +49,11 @@ class LineOwner(Protocol):
 
 
 class Line:
-    """One connection; made by `SessionEnd.connected`.
+    """One connection; made by `SessionEnd.open_line`.
 
     Attributes:
         up: whether the handshake is done and the line is not over.
-        over: whether nothing is taken from it any more. The gate writes what `pull` still gives and closes it.
+        over: whether nothing is taken from it any more. The gate writes what `pull_bytes` still gives and closes it.
         why: for what reason it is over; empty otherwise.
         number: of this end's connections, from 1.
         id: the random bytes of this end's hello.
@@ -101,27 +101,27 @@ class Line:
             self._body = self._incoming = None
             self._have = self._skip = 0
 
-    def closed(self) -> None:
+    def mark_closed(self) -> None:
         """The connection is gone. What was sent and not acknowledged stays, for the next one."""
         self.end("the connection was closed")
         self.last_words.clear()
         self._owner.on_closed(self)
 
-    def pull(self, most: int = 1 << 18) -> list[memoryview]:
+    def pull_bytes(self, most: int = 1 << 18) -> list[memoryview]:
         """Bytes to write now, whole frames, in the order of their urgency; about `most`, or one part. Empty: nothing.
 
-        Write all of it, in order, before the next call of `pull`.
+        Write all of it, in order, before the next call of `pull_bytes`.
         """
-        return self._owner.pull(self, most)
+        return self._owner.pull_bytes(self, most)
 
-    def buffer(self) -> memoryview:
-        """Memory for arriving bytes, for `recv_into`; never empty. Then call `filled`."""
+    def receive_buffer(self) -> memoryview:
+        """Memory for arriving bytes, for `recv_into`; never empty. Then call `commit_received`."""
         if self._body is not None:
             return self._body[self._got :]
         return self._view[self._have :]
 
-    def filled(self, count: int) -> None:
-        """Report that this many bytes were put into `buffer()`; `SessionEnd.events` returns what follows from them."""
+    def commit_received(self, count: int) -> None:
+        """Report that `count` bytes were put into `receive_buffer()`; `SessionEnd.take_events` returns the events."""
         if self.over:
             return
         if self._body is None:
@@ -135,21 +135,21 @@ class Line:
             self._owner.on_part(incoming, body, total)
             return
         try:
-            self._read()
-        except Refusal as refusal:
+            self._read_frames()
+        except SessionRefusal as refusal:
             self._owner.on_refusal(self, refusal)
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Like `buffer` and `filled`, with a copy."""
+        """Like `receive_buffer` and `commit_received`, with a copy."""
         view = memoryview(data)
         while view and not self.over:
-            room = self.buffer()
+            room = self.receive_buffer()
             count = min(len(room), len(view))
             room[:count] = view[:count]
-            self.filled(count)
+            self.commit_received(count)
             view = view[count:]
 
-    def _read(self) -> None:
+    def _read_frames(self) -> None:
         """Take all whole frames out of the scratch buffer, and keep the rest at its front."""
         view, have, at = self._view, self._have, min(self._skip, self._have)
         self._skip -= at
@@ -157,26 +157,28 @@ class Line:
         while have - at >= 8:
             kind, flags, zero, length = unpack(view, at)
             if not 0 < kind < len(BODY) or zero or flags & ~(kind == FrameKind.DATA):
-                raise Refusal("no-session", f"a frame begins with {bytes(view[at : at + 8]).hex()}; no frame does")
+                raise SessionRefusal(
+                    "no-session", f"a frame begins with {bytes(view[at : at + 8]).hex()}; no frame does"
+                )
             least, most = BODY[kind]
             if not least + 8 * flags <= length <= most:
-                raise Refusal(
+                raise SessionRefusal(
                     "over-limit",
                     f"a {_NAMES[kind]} frame of {length} bytes; it has {least + 8 * flags} to {most}",
                 )
             end = at + 8 + length
             if kind != FrameKind.DATA:
                 if end > have:
-                    self._expect(kind)
+                    self._require_order(kind)
                     break
-                self._expect(kind)
+                self._require_order(kind)
                 owner.on_frame(self, kind, view[at + 8 : end])
                 if self.over:
                     return
                 at = end
                 continue
             if not self.up:
-                self._expect(kind)
+                self._require_order(kind)
             start = at + (32 if flags else 24)
             if start > have:
                 break
@@ -200,12 +202,12 @@ class Line:
         if at and self._have:
             view[: self._have] = bytes(view[at:have])
 
-    def _expect(self, kind: int) -> None:
+    def _require_order(self, kind: int) -> None:
         """Refuse a frame that comes before its time."""
         if self.up or kind == FrameKind.REFUSE:
             if kind in (FrameKind.HELLO, FrameKind.ACCEPT):
-                raise Refusal("broken-rule", f"a {_NAMES[kind]} frame on a connection that was accepted")
+                raise SessionRefusal("broken-rule", f"a {_NAMES[kind]} frame on a connection that was accepted")
             return
         due = FrameKind.ACCEPT if self.greeted else FrameKind.HELLO
         if kind != due:
-            raise Refusal("broken-rule", f"a {_NAMES[kind]} frame where {due.name} was due")
+            raise SessionRefusal("broken-rule", f"a {_NAMES[kind]} frame where {due.name} was due")

@@ -9,11 +9,19 @@ from securevfl_net.errors import InputError
 from securevfl_net.incarnation import NONCE, Incarnation
 from securevfl_net.session import events as ev
 from securevfl_net.session.facts import encode_facts
-from securevfl_net.session.frames import REASON, FrameKind, Position, frame, read_blocked, read_refuse, refuse_frame
+from securevfl_net.session.frames import (
+    REASON,
+    FrameKind,
+    Position,
+    encode_frame,
+    read_blocked,
+    read_refuse,
+    refuse_frame,
+)
 from securevfl_net.session.hello import Hello, hello_frame, known_or_newer, read_hello
 from securevfl_net.session.limits import DEFAULT_SESSION_LIMITS, OVERHEAD, SessionLimits
 from securevfl_net.session.line import Line
-from securevfl_net.session.refusal import Refusal, printable
+from securevfl_net.session.refusal import SessionRefusal, make_printable
 from securevfl_net.session.streams import Incoming, Outgoing
 from securevfl_net.version import VERSION
 
@@ -78,23 +86,23 @@ class Meeting:
 
     # --- callbacks of lines
 
-    def on_refusal(self, line: Line, refusal: Refusal) -> None:
+    def on_refusal(self, line: Line, refusal: SessionRefusal) -> None:
         """See `LineOwner`."""
         if line.over:
             return
-        self._end(line, f"{refusal.code}: {refusal.words}")
+        self._end_line(line, f"{refusal.code}: {refusal.words}")
         line.last_words = [refuse_frame(refusal, self.me)]
         self._events.append(ev.Refused(refusal.code, refusal.words, True, refusal.party))
 
     def on_closed(self, line: Line) -> None:
         """See `LineOwner`."""
-        self._forget(line)
+        self._forget_line(line)
 
     def on_frame(self, line: Line, kind: int, body: memoryview) -> None:
         """See `LineOwner`."""
         self._control += 1
         if self._control > self.limits.control:
-            raise Refusal(
+            raise SessionRefusal(
                 "flood", f"{self._control} control frames within a second; the limit is {self.limits.control}"
             )
         match kind:
@@ -104,7 +112,7 @@ class Meeting:
                 self._beat = bytes(body)
             case FrameKind.NOTE | FrameKind.ENDORSE:
                 if len(body) > self.limits.note:
-                    raise Refusal("over-limit", f"a note of {len(body)} bytes; the limit is {self.limits.note}")
+                    raise SessionRefusal("over-limit", f"a note of {len(body)} bytes; the limit is {self.limits.note}")
                 self._events.append((ev.Noted if kind == FrameKind.NOTE else ev.Endorsed)(bytes(body)))
             case FrameKind.BLOCKED:
                 self._on_blocked(*read_blocked(body))
@@ -114,44 +122,46 @@ class Meeting:
                 self._on_accept(line, body)
             case FrameKind.REFUSE:
                 fault, code, words = read_refuse(body)
-                self._end(line, f"{self.peer} refused: {code}: {words}")
+                self._end_line(line, f"{self.peer} refused: {code}: {words}")
                 self._events.append(ev.Refused(code, words, False, ("", self.peer, self.me)[fault]))
             case FrameKind.ABORT:
-                self._end(line, f"{self.peer} aborted")
-                self._events.append(ev.Aborted(printable(body, REASON)))
+                self._end_line(line, f"{self.peer} aborted")
+                self._events.append(ev.Aborted(make_printable(body, REASON)))
             case FrameKind.BYE:
                 if self._left:
-                    raise Refusal("broken-rule", "a second goodbye on one connection")
+                    raise SessionRefusal("broken-rule", "a second goodbye on one connection")
                 self._left = True
                 self._events.append(ev.Bye())
             case _:
-                raise Refusal("no-session", f"a frame of kind {kind}")
+                raise SessionRefusal("no-session", f"a frame of kind {kind}")
 
     def on_head(self, line: Line, tag: bytes, number: int, size: int, total: int | None) -> Incoming | None:
         """See `LineOwner`."""
         incoming = self._in
         if self._left:
-            raise Refusal("broken-rule", "a part after the goodbye")
+            raise SessionRefusal("broken-rule", "a part after the goodbye")
         # Parts of a view that was just left may still be in flight, but never more than this end had granted.
         if tag != incoming.tag or not incoming.view:
             self._stale -= size + OVERHEAD
             if self._stale < 0:
-                raise Refusal("broken-rule", f"a part of view {tag.hex()}, which this end never opened to the peer")
+                raise SessionRefusal(
+                    "broken-rule", f"a part of view {tag.hex()}, which this end never opened to the peer"
+                )
             return None
-        incoming.admit(number, size, total, self.limits)
+        incoming.admit_part(number, size, total, self.limits)
         return incoming
 
     def on_part(self, incoming: Incoming | None, data: memoryview, total: int | None) -> None:
         """See `LineOwner`."""
         if incoming is None or incoming is not self._in:
             return
-        last = incoming.take(len(data), total)
+        last = incoming.count_part(len(data), total)
         self._owes = True
-        self._events.append(ev.Part(incoming.view, total, data, last))
+        self._events.append(ev.MessagePart(incoming.view, total, data, last))
 
     # --- the handshake
 
-    def _hello(self, line: Line, answers: bytes, position: Position) -> Hello:
+    def _build_hello(self, line: Line, answers: bytes, position: Position) -> Hello:
         known = self.known
         return Hello(
             messages=VERSION,
@@ -172,21 +182,21 @@ class Meeting:
         )
 
     def _on_hello(self, line: Line, hello: Hello) -> None:
-        hello.check(self._hello(line, b"", Position()), line.id if self._first else b"", self._fields)
+        hello.check_against(self._build_hello(line, b"", Position()), line.id if self._first else b"", self._fields)
         known_or_newer(hello.incarnation, self.known, self.peer)
         line.greeted = True
         if self._first:
-            self._use(line, hello.incarnation)
-            position = self._in.position()
-            line.last_words.append(frame(FrameKind.ACCEPT, hello.id + position.pack()))
-            self._rise(line, hello.incarnation, hello.position)
+            self._use_line(line, hello.incarnation)
+            position = self._in.announce_position()
+            line.last_words.append(encode_frame(FrameKind.ACCEPT, hello.id + position.pack()))
+            self._resume_streams(line, hello.incarnation, hello.position)
             return
         if not self._is_newest(hello):
-            self._end(line, REPLACED)
+            self._end_line(line, REPLACED)
             return
         self._greeting = hello
-        self._use(line, hello.incarnation)
-        line.last_words.append(hello_frame(self._hello(line, hello.id, self._in.position())))
+        self._use_line(line, hello.incarnation)
+        line.last_words.append(hello_frame(self._build_hello(line, hello.id, self._in.announce_position())))
 
     def _is_newest(self, hello: Hello) -> bool:
         """Whether no hello of a later connection of the peer has arrived.
@@ -201,7 +211,7 @@ class Meeting:
         last = numbers[-1]
         # Only the last few numbers are stored, so an older one cannot be told from a replay.
         if hello.connection in numbers or hello.connection <= last - _REMEMBERED:
-            raise Refusal(
+            raise SessionRefusal(
                 "replayed-hello", f"the hello of connection {hello.connection} again, after that of connection {last}"
             )
         numbers.append(hello.connection)
@@ -213,22 +223,22 @@ class Meeting:
         greeting = self._greeting
         # The random id shows that the peer answers this connection and not a recorded one.
         if self._first or greeting is None or body[:NONCE] != line.id:
-            raise Refusal(
+            raise SessionRefusal(
                 "replayed-hello",
                 f"connection {bytes(body[:8]).hex()} is accepted by {self.peer!r}; this one is {line.id.hex()[:16]}",
             )
-        self._rise(line, greeting.incarnation, Position.unpack(body[NONCE:]))
+        self._resume_streams(line, greeting.incarnation, Position.unpack(body[NONCE:]))
 
-    def _use(self, line: Line, peer: Incarnation) -> None:
+    def _use_line(self, line: Line, peer: Incarnation) -> None:
         """From here on this end accepts nothing from other lines, so that its position is final for them."""
         for older in [self._line, *self._young]:
             if older is not None and older is not line and (older.up or older.greeted):
-                self._end(older, REPLACED)
+                self._end_line(older, REPLACED)
         self._stale = 0
         if self._met is not None and peer != self._met:
-            self._void()
+            self._void_view()
 
-    def _rise(self, line: Line, peer: Incarnation, position: Position) -> None:
+    def _resume_streams(self, line: Line, peer: Incarnation, position: Position) -> None:
         """Finish the handshake: continue the streams after what the peer has received."""
         resumed = peer == self._met
         self.known = self._met = peer
@@ -246,16 +256,16 @@ class Meeting:
                 else:
                     self._out.rewind(Position(self._out.tag, self._out.acked, self._out.allowed))
                     self._out.allowed = 0  # the peer has left this view, or has not begun it
-            except Refusal as refusal:
-                self._leave()
-                self._void()
+            except SessionRefusal as refusal:
+                self._discard_incoming()
+                self._void_view()
                 resumed = False
-                self._events.append(ev.Torn(refusal.words))
+                self._events.append(ev.ConnectionBroken(refusal.words))
         if position.received == 0:
             self._grant = position
         self._events.append(ev.Up(peer, resumed))
 
-    def _void(self) -> None:
+    def _void_view(self) -> None:
         """Both streams end, and their view with them."""
         self._in, self._out = Incoming(), Outgoing()
         self._theirs = None
@@ -265,7 +275,7 @@ class Meeting:
     def _on_position(self, position: Position) -> None:
         if position.tag == self._out.tag and self._in.view:
             before = self._out.acked
-            self._out.acknowledged(position)
+            self._out.acknowledge(position)
             self._control -= self._out.acked > before  # there are no more of these than parts that left
         elif position.received == 0:
             self._grant = position
@@ -275,23 +285,23 @@ class Meeting:
         if not incoming.view or tag != incoming.tag or limit < incoming.granted:
             return
         if limit > incoming.granted:
-            raise Refusal("broken-rule", f"the peer waits at {limit}; it was granted {incoming.granted}")
+            raise SessionRefusal("broken-rule", f"the peer waits at {limit}; it was granted {incoming.granted}")
         before, self._theirs = self._theirs, (limit, step)
-        if incoming.allowed > limit:
+        if incoming.next_limit > limit:
             self._owes = True
         elif before != self._theirs:
             self._events.append(ev.Blocked(step))
 
-    def _leave(self) -> None:
+    def _discard_incoming(self) -> None:
         """Drop parts that the peer sends before it learns of the change; it can send no more than was granted."""
         self._stale += max(0, self._in.granted - self._in.arrived)
         self._theirs, self._still, self._idle, self._blocked_at = None, None, 0, -1
 
-    def _end(self, line: Line, why: str) -> None:
+    def _end_line(self, line: Line, why: str) -> None:
         line.end(why)
-        self._forget(line)
+        self._forget_line(line)
 
-    def _forget(self, line: Line) -> None:
+    def _forget_line(self, line: Line) -> None:
         if line is self._line:
             self._line = None
         if line in self._young:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from securevfl_net.errors import WireError
 
-__all__ = ["CODES", "Refusal", "printable"]
+__all__ = ["CODES", "SessionRefusal", "make_printable"]
 
 CODES: Mapping[str, str] = MappingProxyType(
     {
@@ -27,7 +27,7 @@ CODES: Mapping[str, str] = MappingProxyType(
 """Code → its meaning."""
 
 
-class Refusal(WireError):
+class SessionRefusal(WireError):
     """Raised when bytes break a rule; ends the connection, and both ends learn `code`.
 
     Args:
@@ -43,7 +43,7 @@ class Refusal(WireError):
         super().__init__(f"{code}: {words}")
 
 
-def printable(raw: bytes | memoryview, most: int) -> str:
+def make_printable(raw: bytes | memoryview, most: int) -> str:
     """A peer's text for a log or a terminal: UTF-8 of at most `most` bytes, and nothing that steers a terminal."""
     text = bytes(raw[:most]).decode(errors="replace")
     return "".join(letter if letter.isprintable() else "?" for letter in text)

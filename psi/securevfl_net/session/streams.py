@@ -9,7 +9,7 @@ from collections import deque
 from securevfl_net.errors import InputError
 from securevfl_net.session.frames import NO_VIEW, Position, data_head
 from securevfl_net.session.limits import OVERHEAD, SessionLimits
-from securevfl_net.session.refusal import Refusal
+from securevfl_net.session.refusal import SessionRefusal
 
 __all__ = ["Incoming", "Outgoing"]
 
@@ -50,7 +50,7 @@ class Outgoing:
         self._end = 0
         self._remaining = 0
 
-    def add(self, part: memoryview, total: int | None, step: str, limits: SessionLimits) -> None:
+    def add_part(self, part: memoryview, total: int | None, step: str, limits: SessionLimits) -> None:
         """Queue a part.
 
         Raises:
@@ -71,7 +71,7 @@ class Outgoing:
                     f"before; the limit is {limits.message}"
                 )
         self._remaining = rest
-        # Both ends count a part's overhead alike, since `allowed` is a position in this sum.
+        # Both ends count a part's overhead alike, since `next_limit` is a position in this sum.
         cost = size + OVERHEAD
         self._end += cost
         self.held += cost
@@ -79,12 +79,12 @@ class Outgoing:
         self.queue.append((self._end, data_head(self.tag, number, size, total), part, step))
 
     @property
-    def blocked(self) -> str | None:
+    def blocked_step(self) -> str | None:
         """The step of the next part if it waits for the peer to grant room; otherwise None."""
         queue = self.queue
         return queue[0][3] if queue and self.opened and queue[0][0] > self.allowed else None
 
-    def take(self, most: int, out: list[memoryview]) -> int:
+    def take_frames(self, most: int, out: list[memoryview]) -> int:
         """Append what may leave now to `out`, as whole frames: about `most` bytes, at least one part.
 
         Returns:
@@ -114,7 +114,7 @@ class Outgoing:
         self.sent = self.acked + len(unacked)
         return taken
 
-    def acknowledged(self, position: Position) -> None:
+    def acknowledge(self, position: Position) -> None:
         """Take the peer's position.
 
         Raises:
@@ -122,29 +122,29 @@ class Outgoing:
         """
         received = position.received
         if not self.acked <= received <= self.sent:
-            raise Refusal(
+            raise SessionRefusal(
                 "broken-rule",
                 f"the peer acknowledged part {received}, outside of {self.acked} (acknowledged before) to "
                 f"{self.sent} (sent last)",
             )
         # What was granted may be in flight already, so a grant cannot be withdrawn.
         if position.allowed < self.allowed:
-            raise Refusal("broken-rule", f"the grant goes back from {self.allowed} to {position.allowed}")
+            raise SessionRefusal("broken-rule", f"the grant goes back from {self.allowed} to {position.allowed}")
         self.allowed = position.allowed
-        self._drop(received)
+        self._drop_received(received)
 
     def rewind(self, position: Position) -> None:
         """Begin again behind what the peer has, over a new connection.
 
         Raises:
-            Refusal: as `acknowledged`.
+            Refusal: as `acknowledge`.
         """
-        self.acknowledged(position)
+        self.acknowledge(position)
         self.queue.extendleft(reversed(self.unacked))
         self.unacked.clear()
         self.sent = self.acked
 
-    def _drop(self, received: int) -> None:
+    def _drop_received(self, received: int) -> None:
         unacked = self.unacked
         for _ in range(received - self.acked):
             self.held -= len(unacked.popleft()[2]) + OVERHEAD
@@ -174,41 +174,49 @@ class Incoming:
         self._remaining = 0
 
     @property
-    def allowed(self) -> int:
+    def next_limit(self) -> int:
         """Limit to which the peer may now be allowed to send."""
         return self._consumed + self.window
 
     @property
-    def unread(self) -> int:
+    def unread_bytes(self) -> int:
         """Bytes of parts that arrived and that the program has not read, with overhead."""
         return self.arrived - self._consumed
 
-    def position(self) -> Position:
+    def announce_position(self) -> Position:
         """The position to announce to the peer. It counts as announced from then on."""
-        self.granted = self.allowed
+        self.granted = self.next_limit
         return Position(self.tag, self.received, self.granted)
 
-    def admit(self, number: int, size: int, total: int | None, limits: SessionLimits) -> None:
+    def admit_part(self, number: int, size: int, total: int | None, limits: SessionLimits) -> None:
         """Check a part by its head, before memory is allocated for it.
 
         Raises:
             Refusal: it is not the next one, is longer than it may be, or was not granted room.
         """
         if number != self.received + 1:
-            raise Refusal("broken-rule", f"part {number} follows part {self.received}")
+            raise SessionRefusal("broken-rule", f"part {number} follows part {self.received}")
         if size > limits.part:
-            raise Refusal("over-limit", f"a part of {size} bytes; the limit is {limits.part}")
+            raise SessionRefusal("over-limit", f"a part of {size} bytes; the limit is {limits.part}")
         if self.arrived + size + OVERHEAD > self.granted:
-            raise Refusal("over-limit", f"a part ends at {self.arrived + size + OVERHEAD}; granted: {self.granted}")
+            raise SessionRefusal(
+                "over-limit", f"a part ends at {self.arrived + size + OVERHEAD}; granted: {self.granted}"
+            )
         if total is None:
             if size > self._remaining:
-                raise Refusal("broken-rule", f"a part of {size} bytes where {self._remaining} are left of the message")
+                raise SessionRefusal(
+                    "broken-rule", f"a part of {size} bytes where {self._remaining} are left of the message"
+                )
         elif self._remaining:
-            raise Refusal("broken-rule", f"a message begins while {self._remaining} bytes of the one before are left")
+            raise SessionRefusal(
+                "broken-rule", f"a message begins while {self._remaining} bytes of the one before are left"
+            )
         elif not size <= total <= limits.message:
-            raise Refusal("over-limit", f"a message of {total} bytes begins with {size}; the limit is {limits.message}")
+            raise SessionRefusal(
+                "over-limit", f"a message of {total} bytes begins with {size}; the limit is {limits.message}"
+            )
 
-    def take(self, size: int, total: int | None) -> bool:
+    def count_part(self, size: int, total: int | None) -> bool:
         """Count a part that was admitted and is here now.
 
         Returns:
@@ -219,7 +227,7 @@ class Incoming:
         self._remaining = (self._remaining if total is None else total) - size
         return not self._remaining
 
-    def credit(self, cost: int) -> None:
+    def credit_window(self, cost: int) -> None:
         """Count bytes that the program has read, so that the peer may send as many more.
 
         Raises:

@@ -20,7 +20,7 @@ from securevfl_psi.wire import Frame, Kind
 __all__ = ["Answering", "Asking"]
 
 
-def _turns(answers: int, tokens: int) -> Iterator[Kind]:
+def _iter_turns(answers: int, tokens: int) -> Iterator[Kind]:
     """Yield the kinds of the server's frames, given the numbers of chunks."""
     for number in range(max(answers, tokens)):
         if number < tokens:
@@ -49,20 +49,20 @@ class Asking:
         self.proving = Proving(lambda: client.outputs)
         self.compared = False
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """The own set, and proofs of what is common."""
-        yield from as_frames(Kind.POINTS, self.client.chunks())
+        yield from as_frames(Kind.POINTS, self.client.blind_set())
         if self.prove:
-            yield from self.proving.sending()
+            yield from self.proving.send_script()
             return
         while not self.compared:
             yield None
         yield Frame(Kind.FINISHED, b"")
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """Tokens and answers, and the receipt."""
         done = {Kind.TOKENS: 0, Kind.ANSWERS: 0}
-        for kind in _turns(chunks_of(self.client.size), chunks_of(self.peer_size)):
+        for kind in _iter_turns(chunks_of(self.client.size), chunks_of(self.peer_size)):
             frame = yield kind
             tokens = kind is Kind.TOKENS
             rows = rows_of(frame, TOKEN_BYTES if tokens else POINT_BYTES)
@@ -70,10 +70,10 @@ class Asking:
             require_chunk(rows, rows.shape[1], done[kind], whole, what)
             done[kind] += len(rows)
             (self.client.take_tokens if tokens else self.client.take_answers)(rows)
-        self.found(self.client.finish(self.peer_size))
+        self.found(self.client.find_common_rows(self.peer_size))
         self.compared = True
         if self.prove:
-            yield from self.proving.receiving()
+            yield from self.proving.receive_script()
 
 
 class Answering:
@@ -98,36 +98,36 @@ class Answering:
     ) -> None:
         self.server, self.peer_size, self.lists, self.found = server, peer_size, lists, found
         self.most_waiting = most_waiting
-        self.proofs = Receiving(server.rows, lambda: server.outputs)
+        self.proofs = Receiving(server.find_proven_rows, lambda: server.outputs)
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """Tokens and answers in turns, and the receipt."""
-        tokens = self.server.chunks()
-        for kind in _turns(chunks_of(self.peer_size), chunks_of(self.server.size)):
+        tokens = self.server.token_chunks()
+        for kind in _iter_turns(chunks_of(self.peer_size), chunks_of(self.server.size)):
             if kind is Kind.TOKENS:
                 yield from as_frames(kind, [next(tokens)])
                 continue
-            while not self.server.waiting:
+            while not self.server.waiting_chunks:
                 yield None
-            yield from as_frames(kind, [self.server.answer()])
+            yield from as_frames(kind, [self.server.answer_chunk()])
         if self.lists:
-            yield from self.proofs.sending()
+            yield from self.proofs.send_script()
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """The client's points, and its proofs."""
         done = 0
         while done < self.peer_size:
             # Stop reading while many chunks wait: a client that sends quickly must not fill this party's memory.
-            while self.most_waiting is not None and len(self.server.waiting) >= self.most_waiting:
+            while self.most_waiting is not None and len(self.server.waiting_chunks) >= self.most_waiting:
                 yield None
             rows = rows_of((yield Kind.POINTS), POINT_BYTES)
             require_chunk(rows, POINT_BYTES, done, self.peer_size, "the client's set")
             done += len(rows)
-            self.server.take(rows)
+            self.server.take_chunk(rows)
         if not self.lists:
             yield Kind.FINISHED
             self.found([])
             return
-        yield from self.proofs.receiving(self.lists, self.server.size, lambda: self.server.complete)
+        yield from self.proofs.receive_script(self.lists, self.server.size, lambda: self.server.is_complete)
         self.found(list(self.proofs.lists or []))
         self.proofs.accepted = True

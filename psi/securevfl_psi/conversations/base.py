@@ -71,15 +71,15 @@ class Conversation(ABC):
         self.ids, self.terms, self.session, self.peer_size, self.by = ids, terms, session, peer_size, by
 
     @abstractmethod
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """The script of the frames that this party sends."""
 
     @abstractmethod
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """The script that expects and processes the peer's frames."""
 
     @property
-    def receives(self) -> bool:
+    def is_receiver(self) -> bool:
         """Whether this party is the receiver, which always learns the result."""
         return self.terms.role == "receiver"
 
@@ -91,7 +91,7 @@ class Conversation(ABC):
                 "do both use the same identifiers, written the same way?"
             )
 
-    def finish(self, **known: object) -> None:
+    def set_result(self, **known: object) -> None:
         """Sets the result."""
         protocol = cast(Protocol, self.session.protocol)
         self.result = Result(protocol=protocol, why=self.session.why, peer_size=self.peer_size, **known)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from securevfl_crypto.engine import Engine
 
 from securevfl_psi.chunks import require_chunk, split
 from securevfl_psi.conversations.base import Conversation
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, payload, rows_of
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, read_payload, rows_of
 from securevfl_psi.doubling import Counter
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
@@ -36,10 +36,10 @@ class Cardinality(Conversation):
         self._count: int | None = None
         self._answers: np.ndarray | None = None
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """The own set; the receiver then the count, the sender its answers."""
-        yield from as_frames(Kind.POINTS, self._party.chunks())
-        if not self.receives:
+        yield from as_frames(Kind.POINTS, self._party.blind_set())
+        if not self.is_receiver:
             while self._answers is None:
                 yield None
             yield from as_frames(Kind.TOKENS, split(self._answers))
@@ -51,15 +51,15 @@ class Cardinality(Conversation):
         else:
             yield Frame(Kind.FINISHED, b"")
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """The peer's set; the receiver then answers, the sender the count."""
         done = 0
         while done < self.peer_size:
             rows = rows_of((yield Kind.POINTS), POINT_BYTES)
             require_chunk(rows, POINT_BYTES, done, self.peer_size, "the peer's set")
-            self._party.take(rows)
+            self._party.take_chunk(rows)
             done += len(rows)
-        if not self.receives:
+        if not self.is_receiver:
             self._answers = self._party.shuffle_tokens(self.peer_size)
             yield from self._end_of_sender()
             return
@@ -69,19 +69,19 @@ class Cardinality(Conversation):
             require_chunk(rows, TOKEN_BYTES, done, self._party.size, "the doubled set")
             self._party.take_tokens(rows)
             done += len(rows)
-        count = self._party.count(self.peer_size)
+        count = self._party.count_common(self.peer_size)
         self.require_enough(count)
         self._count = count
-        self.finish(count=count)
+        self.set_result(count=count)
 
     def _end_of_sender(self) -> Incoming:
         if self.terms.learns == "receiver":
             yield Kind.FINISHED
-            self.finish()
+            self.set_result()
             return
         frame = yield Kind.COUNT
-        count = int.from_bytes(payload(frame, 8), "big")
+        count = int.from_bytes(read_payload(frame, 8), "big")
         if count > min(len(self.ids), self.peer_size):
             raise MalformedError(f"{count} common identifiers among {len(self.ids)} and {self.peer_size}")
         self.require_enough(count)
-        self.finish(count=count)
+        self.set_result(count=count)

@@ -9,7 +9,7 @@ from securevfl_crypto.bits import ROW_BYTES
 
 from securevfl_psi.chunks import require_chunk
 from securevfl_psi.conversations.proving import Proving, Receiving
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, payload, rows_of
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, read_payload, rows_of
 from securevfl_psi.group import POINT_BYTES
 from securevfl_psi.oblivious import OTClient, OTServer, token_bytes
 from securevfl_psi.oblivious.base import TRANSFERS
@@ -41,39 +41,39 @@ class Encoding:
         self._ready = self._compared = False
         self._sums: bytes | None = None
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """The encoded set, the sums that are asked for, and proofs."""
-        yield Frame(Kind.TRANSFERS, self.client.message)
+        yield Frame(Kind.TRANSFERS, self.client.first_message)
         yield Frame(Kind.SEED, self.client.seed)
         while not self._ready:
             yield None
-        yield from as_frames(Kind.ROWS, self.client.rows())
+        yield from as_frames(Kind.ROWS, self.client.encode_rows())
         while self._sums is None:
             yield None
         yield Frame(Kind.SUMS, self._sums)
         self.client.evaluate()  # while the server makes its tokens
         if self.prove:
-            yield from self.proving.sending()
+            yield from self.proving.send_script()
             return
         while not self._compared:
             yield None
         yield Frame(Kind.FINISHED, b"")
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """The base transfers' answer, the challenge, tokens, the receipt."""
-        self.client.take_keys(payload((yield Kind.TRANSFERS), TRANSFERS * POINT_BYTES))
+        self.client.take_keys(read_payload((yield Kind.TRANSFERS), TRANSFERS * POINT_BYTES))
         self._ready = True
-        self._sums = self.client.answer(payload((yield Kind.SEED), CHALLENGE_BYTES))
+        self._sums = self.client.answer_challenge(read_payload((yield Kind.SEED), CHALLENGE_BYTES))
         width, done = token_bytes(self.client.size, self.peer_size), 0
         while done < self.peer_size:
             rows = rows_of((yield Kind.TOKENS), width)
             require_chunk(rows, width, done, self.peer_size, "the server's set")
             done += len(rows)
             self.client.take_tokens(rows)
-        self.found(self.client.finish())
+        self.found(self.client.find_common_rows())
         self._compared = True
         if self.prove:
-            yield from self.proving.receiving()
+            yield from self.proving.receive_script()
 
 
 class Decoding:
@@ -88,38 +88,38 @@ class Decoding:
 
     def __init__(self, server: OTServer, peer_size: int, lists: int, found: Callable[[list[np.ndarray]], None]) -> None:
         self.server, self.peer_size, self.lists, self.found = server, peer_size, lists, found
-        self.proofs = Receiving(server.rows, lambda: server.outputs)
+        self.proofs = Receiving(server.find_proven_rows, lambda: server.outputs)
         self._begun = self._checked = False
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """The base transfers' answer, the challenge, tokens, the receipt."""
         while not self._begun:
             yield None
-        yield Frame(Kind.TRANSFERS, self.server.choices())
+        yield Frame(Kind.TRANSFERS, self.server.make_choices())
         self.server.prepare()  # while the client encodes its set
-        while not self.server.encoded:
+        while not self.server.has_all_rows:
             yield None
-        yield Frame(Kind.SEED, self.server.challenge())
+        yield Frame(Kind.SEED, self.server.draw_challenge())
         while not self._checked:
             yield None
-        yield from as_frames(Kind.TOKENS, self.server.chunks())
+        yield from as_frames(Kind.TOKENS, self.server.token_chunks())
         if self.lists:
-            yield from self.proofs.sending()
+            yield from self.proofs.send_script()
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """The client's encoded set, its sums, and its proofs."""
-        self.server.take_message(payload((yield Kind.TRANSFERS), POINT_BYTES))
+        self.server.take_message(read_payload((yield Kind.TRANSFERS), POINT_BYTES))
         self._begun = True
-        self.server.take_seed(payload((yield Kind.SEED), SEED_BYTES))
-        while not self.server.encoded:
+        self.server.take_seed(read_payload((yield Kind.SEED), SEED_BYTES))
+        while not self.server.has_all_rows:
             self.server.take_rows(rows_of((yield Kind.ROWS), ROW_BYTES))
-        self.server.check(payload((yield Kind.SUMS), ANSWER_BYTES))
+        self.server.check_answer(read_payload((yield Kind.SUMS), ANSWER_BYTES))
         self._checked = True
         if not self.lists:
             yield Kind.FINISHED
             self.found([])
             return
         most = min(self.server.size, self.peer_size)  # a client can encode more than it announced, but not prove it
-        yield from self.proofs.receiving(self.lists, most, lambda: self.server.complete)
+        yield from self.proofs.receive_script(self.lists, most, lambda: self.server.is_complete)
         self.found(list(self.proofs.lists or []))
         self.proofs.accepted = True

@@ -36,27 +36,27 @@ class DigestReceiver:
         self.proving = Proving(lambda: party.outputs)
         self._compared = False
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """Proofs of what is common."""
         if self.prove:
-            yield from self.proving.sending()
+            yield from self.proving.send_script()
             return
         while not self._compared:
             yield None
         yield Frame(Kind.FINISHED, b"")
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """Digests, and the receipt."""
         done = 0
         while done < self.peer_size:
             rows = rows_of((yield Kind.TOKENS), TOKEN_BYTES)
             require_chunk(rows, TOKEN_BYTES, done, self.peer_size, "the peer's set")
-            self.party.take(rows)
+            self.party.take_chunk(rows)
             done += len(rows)
-        self.found(self.party.finish(self.peer_size))
+        self.found(self.party.find_common_rows(self.peer_size))
         self._compared = True
         if self.prove:
-            yield from self.proving.receiving()
+            yield from self.proving.receive_script()
 
 
 class DigestSender:
@@ -73,20 +73,20 @@ class DigestSender:
         self, party: UnsafeSaltedHash, size: int, lists: int, found: Callable[[list[np.ndarray]], None]
     ) -> None:
         self.party, self.size, self.lists, self.found = party, size, lists, found
-        self.proofs = Receiving(party.rows, lambda: party.outputs)
+        self.proofs = Receiving(party.find_proven_rows, lambda: party.outputs)
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """Digests, and the receipt."""
-        yield from as_frames(Kind.TOKENS, self.party.chunks())
+        yield from as_frames(Kind.TOKENS, self.party.digest_chunks())
         if self.lists:
-            yield from self.proofs.sending()
+            yield from self.proofs.send_script()
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """Proofs."""
         if not self.lists:
             yield Kind.FINISHED
             self.found([])
             return
-        yield from self.proofs.receiving(self.lists, self.size, lambda: self.party.complete)
+        yield from self.proofs.receive_script(self.lists, self.size, lambda: self.party.complete)
         self.found(list(self.proofs.lists or []))
         self.proofs.accepted = True

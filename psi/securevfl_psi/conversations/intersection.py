@@ -14,10 +14,10 @@ from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.session import Session
 from securevfl_psi.terms import Terms
 
-__all__ = ["AnsweringIntersection", "AskingIntersection", "intersection"]
+__all__ = ["AnsweringIntersection", "AskingIntersection", "make_intersection"]
 
 
-def intersection(
+def make_intersection(
     ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
 ) -> Conversation:
     """Make this party's side: the client's or the server's, by `Terms.is_client`."""
@@ -34,25 +34,25 @@ class AskingIntersection(Conversation):
     ) -> None:
         super().__init__(ids, terms, session, peer_size, by)
         client = DHClient(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by)
-        self._asking = Asking(client, peer_size, self._found, prove=terms.learns == "both")
+        self._asking = Asking(client, peer_size, self._handle_rows, prove=terms.learns == "both")
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """Points, and proofs."""
-        return self._asking.sending()
+        return self._asking.send_script()
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """Tokens, answers, the receipt."""
-        yield from self._asking.receiving()
+        yield from self._asking.receive_script()
         if self._asking.proving.lists is not None:
             (rows,) = self._asking.proving.lists
-            self.finish(count=len(rows), rows=rows, verified=True)
+            self.set_result(count=len(rows), rows=rows, verified=True)
 
-    def _found(self, rows: np.ndarray) -> None:
+    def _handle_rows(self, rows: np.ndarray) -> None:
         self.require_enough(len(rows))
         if self.terms.learns == "both":  # in an order that shows nothing of how this party sorts its table
             self._asking.proving.lists = [rows[secret_order(len(rows))]]
         else:
-            self.finish(count=len(rows), rows=rows, verified=True)
+            self.set_result(count=len(rows), rows=rows, verified=True)
 
 
 class AnsweringIntersection(Conversation):
@@ -63,20 +63,20 @@ class AnsweringIntersection(Conversation):
     ) -> None:
         super().__init__(ids, terms, session, peer_size, by)
         server = DHServer(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by)
-        self._answering = Answering(server, peer_size, int(terms.learns == "both"), self._found)
+        self._answering = Answering(server, peer_size, int(terms.learns == "both"), self._handle_lists)
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """Tokens, answers, the receipt."""
-        return self._answering.sending()
+        return self._answering.send_script()
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """Points, and proofs."""
-        return self._answering.receiving()
+        return self._answering.receive_script()
 
-    def _found(self, lists: list[np.ndarray]) -> None:
+    def _handle_lists(self, lists: list[np.ndarray]) -> None:
         if not lists:
-            self.finish()
+            self.set_result()
             return
         (rows,) = lists
         self.require_enough(len(rows))
-        self.finish(count=len(rows), rows=rows, verified=True)
+        self.set_result(count=len(rows), rows=rows, verified=True)

@@ -35,25 +35,25 @@ class PseudonymExchange(Conversation):
         self._party = Namer(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by, secret=secret)
         self._named = False
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """The own set and the peer's, doubled, in turns; the sender then its names, the receiver that all is well."""
         own, theirs = chunks_of(self._party.size), chunks_of(self.peer_size)
-        chunks = self._party.chunks()
+        chunks = self._party.blind_set()
         for number in range(max(own, theirs)):
             if number < own:
                 yield from as_frames(Kind.POINTS, [next(chunks)])
             if number < theirs:
-                while not self._party.waiting:
+                while not self._party.waiting_chunks:
                     yield None
-                yield from as_frames(Kind.ANSWERS, [self._party.double()])
+                yield from as_frames(Kind.ANSWERS, [self._party.double_chunk()])
         while not self._named:
             yield None
-        if self.receives:
+        if self.is_receiver:
             yield Frame(Kind.FINISHED, b"")
         else:
             yield from as_frames(Kind.TOKENS, split(self._party.shuffle_names()))
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """The peer's set and the own one, doubled, in turns; the receiver then the sender's names."""
         own, theirs = chunks_of(self._party.size), chunks_of(self.peer_size)
         seen = answered = 0
@@ -62,29 +62,29 @@ class PseudonymExchange(Conversation):
                 rows = rows_of((yield Kind.POINTS), POINT_BYTES)
                 require_chunk(rows, POINT_BYTES, seen, self.peer_size, "the peer's set")
                 seen += len(rows)
-                self._party.take(rows)
+                self._party.take_chunk(rows)
             if number < own:
                 rows = rows_of((yield Kind.ANSWERS), POINT_BYTES)
                 require_chunk(rows, POINT_BYTES, answered, self._party.size, "the doubled set")
                 answered += len(rows)
                 self._party.take_doubled(rows)
-        if self.receives:
-            yield from self._compare()
+        if self.is_receiver:
+            yield from self._compare_names()
             return
         self._named = True
         yield Kind.FINISHED
-        names = self._party.own()
-        self.finish(pseudonyms=Pseudonyms(own=names, peer=names[:0]))
+        names = self._party.own_names()
+        self.set_result(pseudonyms=Pseudonyms(own=names, peer=names[:0]))
 
-    def _compare(self) -> Incoming:
+    def _compare_names(self) -> Incoming:
         theirs = RowBuffer(TOKEN_BYTES, self.peer_size, "the sender's names")
         while theirs.count < self.peer_size:
             rows = rows_of((yield Kind.TOKENS), TOKEN_BYTES)
             require_chunk(rows, TOKEN_BYTES, theirs.count, self.peer_size, "the sender's names")
-            theirs.add(rows)
+            theirs.add_rows(rows)
         peer = theirs.take_all(self.peer_size)
-        own = self._party.own()
+        own = self._party.own_names()
         rows, _ = match_rows(own, peer)
         self.require_enough(len(rows))
         self._named = True
-        self.finish(count=len(rows), rows=rows, pseudonyms=Pseudonyms(own=own, peer=peer))
+        self.set_result(count=len(rows), rows=rows, pseudonyms=Pseudonyms(own=own, peer=peer))

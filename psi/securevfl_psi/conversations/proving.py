@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from securevfl_psi.chunks import split
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, payload, receive_rows
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, read_payload, receive_rows
 from securevfl_psi.errors import MalformedError, SetSizeError
 from securevfl_psi.proofs import PROOF_BYTES, RECEIPT_BYTES, Outputs
 from securevfl_psi.wire import Frame, Kind
@@ -27,7 +27,7 @@ def counts_of(frame: Frame, lists: int, limit: int) -> list[int]:
         MalformedError: a wrong length.
         SetSizeError: more than `limit` in all.
     """
-    counts = list(struct.unpack(f">{lists}Q", payload(frame, 8 * lists)))
+    counts = list(struct.unpack(f">{lists}Q", read_payload(frame, 8 * lists)))
     if sum(counts) > limit:
         raise SetSizeError(f"the peer announces {sum(counts)} common rows; at most {limit} are possible")
     return counts
@@ -46,20 +46,20 @@ class Proving:
         self.lists: Sequence[np.ndarray] | None = None
         self.done = False
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """Counts and proofs, once the rows are known."""
         while self.lists is None:
             yield None
         yield Frame(Kind.COUNT, struct.pack(f">{len(self.lists)}Q", *map(len, self.lists)))
         for rows in self.lists:
-            yield from as_frames(Kind.PROOFS, split(self._outputs().proofs(rows)))
+            yield from as_frames(Kind.PROOFS, split(self._outputs().prove_rows(rows)))
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """The receipt."""
         frame = yield Kind.RECEIPT
         if self.lists is None:
             raise MalformedError("a RECEIPT came before anything was proved")
-        self._outputs().require_receipt(self.lists, payload(frame, RECEIPT_BYTES))
+        self._outputs().require_receipt(self.lists, read_payload(frame, RECEIPT_BYTES))
         self.done = True
 
 
@@ -76,7 +76,7 @@ class Receiving:
         self.lists: Sequence[np.ndarray] | None = None
         self.accepted = False
 
-    def receiving(self, lists: int, limit: int, complete: Callable[[], bool]) -> Incoming:
+    def receive_script(self, lists: int, limit: int, complete: Callable[[], bool]) -> Incoming:
         """Counts and proofs.
 
         Args:
@@ -94,8 +94,8 @@ class Receiving:
         rows = self._rows(np.concatenate(parts))
         self.lists = np.split(rows, np.cumsum(counts)[:-1])
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """The receipt."""
         while not self.accepted or self.lists is None:
             yield None
-        yield Frame(Kind.RECEIPT, self._outputs().receipt(self.lists))
+        yield Frame(Kind.RECEIPT, self._outputs().make_receipt(self.lists))

@@ -27,7 +27,7 @@ from securevfl_psi import gcs
 from securevfl_psi.blinding import ChunkQueue
 from securevfl_psi.chunks import require_chunk
 from securevfl_psi.conversations.proving import Proving, Receiving
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, chunks_of, payload, rows_of
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, chunks_of, read_payload, rows_of
 from securevfl_psi.dh import DHClient
 from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.group import CHUNK, POINT_BYTES, TOKEN_BYTES, Scalar
@@ -85,25 +85,25 @@ class LookupClient:
         self._client: DHClient | None = None
         self._filter: bytes | None = None
         self._outputs: Outputs | None = None
-        self.proving = Proving(self._known)
+        self.proving = Proving(self._require_outputs)
 
-    def _known(self) -> Outputs:
+    def _require_outputs(self) -> Outputs:
         if self._outputs is None:
             raise PSIError("outputs were read before all answers arrived")
         return self._outputs
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """Whether the filter has to come, the own set, and proofs of what is common."""
         while self._client is None:
             yield None
         yield Frame(Kind.WANTED, bytes([self._filter is None]))
-        yield from as_frames(Kind.POINTS, self._client.chunks())
-        yield from self.proving.sending()
+        yield from as_frames(Kind.POINTS, self._client.blind_set())
+        yield from self.proving.send_script()
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """The offer, the filter, answers, the receipt."""
         offer = Offer.from_bytes((yield Kind.OFFER).payload, self._peer_size)
-        self._filter = self._kept(offer)
+        self._filter = self._load_kept(offer)
         wanted = self._filter is None
         client = DHClient(self._ids, self._how.session(offer.nonce), max_set_size=self._how.most, by=self._how.by)
         self._client = client
@@ -126,10 +126,10 @@ class LookupClient:
             self._how.shelf.save(self._name, data)
         own = client.outputs
         self._outputs = own.bind_to_run(self._how.tag, self._how.by)
-        self._found(np.flatnonzero(hashes.contains(own.tokens())))
-        yield from self.proving.receiving()
+        self._found(np.flatnonzero(hashes.contains(own.take_tokens())))
+        yield from self.proving.receive_script()
 
-    def _kept(self, offer: Offer) -> bytes | None:
+    def _load_kept(self, offer: Offer) -> bytes | None:
         data = None if self._how.shelf is None else self._how.shelf.load(self._name)
         same = data is not None and len(data) == offer.length and hashlib.sha256(data).digest() == offer.digest
         return data if same else None
@@ -140,7 +140,7 @@ def _hear_filter(offer: Offer) -> Generator[Kind | None, Frame, bytes]:
     parts: list[bytes] = []
     done = 0
     while done < offer.length:
-        part = payload((yield Kind.FILTER), min(_PART, offer.length - done))
+        part = read_payload((yield Kind.FILTER), min(_PART, offer.length - done))
         parts.append(part)
         done += len(part)
     data = b"".join(parts)
@@ -160,7 +160,7 @@ class LookupServer:
         found: called with this party's rows of each list; raises if the policy forbids them.
 
     Attributes:
-        busy: True if `sending` yields None while it computes, so that there is nothing to wait for.
+        busy: True if `send_script` yields None while it computes, so that there is nothing to wait for.
     """
 
     def __init__(
@@ -180,14 +180,14 @@ class LookupServer:
         self._outputs: Outputs | None = None
         self._wanted: bool | None = None
         self._unanswered = chunks_of(peer_size)
-        self._receiving = Receiving(self._rows, self._known)
+        self._receiving = Receiving(self._find_proven_rows, self._require_outputs)
 
-    def _known(self) -> Outputs:
+    def _require_outputs(self) -> Outputs:
         if self._outputs is None:
             raise PSIError("outputs were read before the set was published")
         return self._outputs
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """The offer, the filter where it is wanted, answers, the receipt."""
         self.busy = True
         making = load_or_publish(self._ids, self._how.session, by=self._how.by, shelf=self._how.shelf, name=self._name)
@@ -208,13 +208,13 @@ class LookupServer:
             points = key.multiply(self._waiting.pop_first(), "the client's set")
             self._unanswered -= 1
             yield from as_frames(Kind.ANSWERS, [points])
-        yield from self._receiving.sending()
+        yield from self._receiving.send_script()
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """Whether the filter is wanted, the client's points, and its proofs."""
         while self._publication is None:
             yield None
-        word = payload((yield Kind.WANTED), 1)
+        word = read_payload((yield Kind.WANTED), 1)
         if word not in (b"\0", b"\1"):
             raise MalformedError(f"a WANTED of {word!r}; expected 0 or 1")
         self._wanted = word == b"\1"
@@ -225,15 +225,15 @@ class LookupServer:
             rows = rows_of((yield Kind.POINTS), POINT_BYTES)
             require_chunk(rows, POINT_BYTES, done, self._peer_size, "the client's set")
             done += len(rows)
-            self._waiting.add(rows)
+            self._waiting.add_chunk(rows)
         limit = min(len(self._ids), self._peer_size)
-        yield from self._receiving.receiving(self._lists, limit, lambda: not self._unanswered)
+        yield from self._receiving.receive_script(self._lists, limit, lambda: not self._unanswered)
         self._found(list(self._receiving.lists or []))
         self._receiving.accepted = True
 
-    def _rows(self, proofs: np.ndarray) -> np.ndarray:
+    def _find_proven_rows(self, proofs: np.ndarray) -> np.ndarray:
         try:
-            return self._known().rows(proofs)
+            return self._require_outputs().find_proven_rows(proofs)
         except MalformedError:
             if self._how.shelf is not None:  # a false positive of an honest peer would come back with the same filter
                 self._how.shelf.drop(self._name)

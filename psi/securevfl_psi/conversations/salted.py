@@ -27,33 +27,33 @@ class SaltedHash(Conversation):
         party = UnsafeSaltedHash(ids, terms.salt + session.dst, max_set_size=terms.max_set_size)
         both = terms.learns == "both"
         self._part: DigestReceiver | DigestSender
-        if self.receives:
-            self._part = DigestReceiver(party, peer_size, self._found, prove=both)
+        if self.is_receiver:
+            self._part = DigestReceiver(party, peer_size, self._handle_rows, prove=both)
         else:
-            self._part = DigestSender(party, len(ids), int(both), self._told)
+            self._part = DigestSender(party, len(ids), int(both), self._handle_lists)
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """The sender's digests; the receiver's proofs."""
-        return self._part.sending()
+        return self._part.send_script()
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """The sender's digests; the receiver's proofs."""
-        yield from self._part.receiving()
+        yield from self._part.receive_script()
         if isinstance(self._part, DigestReceiver) and self._part.proving.lists is not None:
             (rows,) = self._part.proving.lists
-            self.finish(count=len(rows), rows=rows, verified=True)
+            self.set_result(count=len(rows), rows=rows, verified=True)
 
-    def _found(self, rows: np.ndarray) -> None:
+    def _handle_rows(self, rows: np.ndarray) -> None:
         self.require_enough(len(rows))
         if self.terms.learns == "both" and isinstance(self._part, DigestReceiver):
             self._part.proving.lists = [rows[secret_order(len(rows))]]
         else:
-            self.finish(count=len(rows), rows=rows, verified=True)
+            self.set_result(count=len(rows), rows=rows, verified=True)
 
-    def _told(self, lists: list[np.ndarray]) -> None:
+    def _handle_lists(self, lists: list[np.ndarray]) -> None:
         if not lists:
-            self.finish()
+            self.set_result()
             return
         (rows,) = lists
         self.require_enough(len(rows))
-        self.finish(count=len(rows), rows=rows, verified=True)
+        self.set_result(count=len(rows), rows=rows, verified=True)

@@ -1,15 +1,15 @@
-"""Scripts: a party's part of a protocol as two generators for each peer, `sending` and `hearing`.
+"""Scripts: a party's part of a protocol as two generators for each peer, `send_script` and `receive_script`.
 
 The two share state through the object that makes them. Neither uses sockets, threads or clocks: a driver takes frames
-from `sending` and passes arriving frames to `hearing`.
+from `send_script` and passes arriving frames to `receive_script`.
 
-- `sending` yields a frame, or None if something has to arrive first.
-- `hearing` yields the kind of frame that is due and receives that frame; or yields None if something has to be sent
-  first, so that a peer that sends quickly cannot fill this party's memory.
+- `send_script` yields a frame, or None if something has to arrive first.
+- `receive_script` yields the kind of frame that is due and receives that frame; or yields None if something has to be
+  sent first, so that a peer that sends quickly cannot fill this party's memory.
 
 The kinds in each direction follow from the sizes that both announced, so both ends agree on them. A driver that keeps
-hearing while it waits to send cannot deadlock, whatever the channel buffers: of two parties at least one can always
-hear.
+receiving while it waits to send cannot deadlock, whatever the channel buffers: of two parties at least one can always
+receive.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from securevfl_psi.chunks import require_chunk
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.wire import Frame, Kind
 
-__all__ = ["Incoming", "Outgoing", "as_frames", "chunks_of", "payload", "receive_rows", "rows_of"]
+__all__ = ["Incoming", "Outgoing", "as_frames", "chunks_of", "read_payload", "receive_rows", "rows_of"]
 
 Outgoing = Iterator[Frame | None]
 Incoming = Generator[Kind | None, Frame, None]
@@ -46,7 +46,7 @@ def rows_of(frame: Frame, width: int) -> np.ndarray:
     return np.frombuffer(frame.payload, dtype=np.uint8).reshape(-1, width)
 
 
-def payload(frame: Frame, size: int) -> bytes:
+def read_payload(frame: Frame, size: int) -> bytes:
     """Return a payload of a fixed length.
 
     Raises:

@@ -18,10 +18,10 @@ from securevfl_psi.oblivious import OTClient, OTServer
 from securevfl_psi.session import Session
 from securevfl_psi.terms import Terms
 
-__all__ = ["AnsweringTransfer", "AskingTransfer", "transfer"]
+__all__ = ["AnsweringTransfer", "AskingTransfer", "make_transfer"]
 
 
-def transfer(
+def make_transfer(
     ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
 ) -> Conversation:
     """Make this party's side: the client's or the server's, by `Terms.is_client`."""
@@ -39,25 +39,25 @@ class AskingTransfer(Conversation):
         super().__init__(ids, terms, session, peer_size, by)
         path = None if by is None else by.name
         client = OTClient(ids, session, peer_size, max_set_size=terms.max_set_size, pad_to=terms.pad_to, path=path)
-        self._encoding = Encoding(client, peer_size, self._found, prove=terms.learns == "both")
+        self._encoding = Encoding(client, peer_size, self._handle_rows, prove=terms.learns == "both")
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """The encoded set, the sums that are asked for, and proofs."""
-        return self._encoding.sending()
+        return self._encoding.send_script()
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """The base transfers' answer, the challenge, tokens, the receipt."""
-        yield from self._encoding.receiving()
+        yield from self._encoding.receive_script()
         if self._encoding.proving.lists is not None:
             (rows,) = self._encoding.proving.lists
-            self.finish(count=len(rows), rows=rows, verified=True)
+            self.set_result(count=len(rows), rows=rows, verified=True)
 
-    def _found(self, rows: np.ndarray) -> None:
+    def _handle_rows(self, rows: np.ndarray) -> None:
         self.require_enough(len(rows))
         if self.terms.learns == "both":  # in an order that shows nothing of how this party sorts its table
             self._encoding.proving.lists = [rows[secret_order(len(rows))]]
         else:
-            self.finish(count=len(rows), rows=rows, verified=True)
+            self.set_result(count=len(rows), rows=rows, verified=True)
 
 
 class AnsweringTransfer(Conversation):
@@ -69,20 +69,20 @@ class AnsweringTransfer(Conversation):
         super().__init__(ids, terms, session, peer_size, by)
         path = None if by is None else by.name
         server = OTServer(ids, session, peer_size, max_set_size=terms.max_set_size, pad_to=terms.pad_to, path=path)
-        self._decoding = Decoding(server, peer_size, int(terms.learns == "both"), self._found)
+        self._decoding = Decoding(server, peer_size, int(terms.learns == "both"), self._handle_lists)
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         """The base transfers' answer, the challenge, tokens, the receipt."""
-        return self._decoding.sending()
+        return self._decoding.send_script()
 
-    def receiving(self) -> Incoming:
+    def receive_script(self) -> Incoming:
         """The client's encoded set, its sums, and its proofs."""
-        return self._decoding.receiving()
+        return self._decoding.receive_script()
 
-    def _found(self, lists: list[np.ndarray]) -> None:
+    def _handle_lists(self, lists: list[np.ndarray]) -> None:
         if not lists:
-            self.finish()
+            self.set_result()
             return
         (rows,) = lists
         self.require_enough(len(rows))
-        self.finish(count=len(rows), rows=rows, verified=True)
+        self.set_result(count=len(rows), rows=rows, verified=True)

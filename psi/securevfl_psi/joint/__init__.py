@@ -1,6 +1,6 @@
 """One run among an active party and one or more passive ones that ends with the same rows, in one order, at all.
 
-Scripts over frames for each pair of parties, as `conversations` has for two. `run` greets, chooses the plan and holds
+Scripts over frames for each pair of parties, as `conversations` has for two. `run` greets, chooses the plan and keeps
 the result; `composing` and `leading` are the two plans; `agreeing` compares the result among more than two parties.
 `securevfl.align` moves the frames.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from securevfl_crypto.engine import Engine
 
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, payload
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, read_payload
 from securevfl_psi.cpace import CONFIRMATION_BYTES, SHARE_BYTES, Comparison
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.identifiers import Identifiers
@@ -35,11 +35,11 @@ class RowComparison:
         self._confirmations: dict[str, bytes] = {}
         self.equal: set[str] = set()
 
-    def begin(self, ids: Identifiers, rows: np.ndarray) -> None:
+    def begin_comparison(self, ids: Identifiers, rows: np.ndarray) -> None:
         """Set this party's common rows, which starts the comparisons."""
         self._digest = list_digest(ids, rows)
 
-    def sending(self, peer: str) -> Outgoing:
+    def send_script(self, peer: str) -> Outgoing:
         """A share, and a confirmation."""
         while self._digest is None:
             yield None
@@ -47,20 +47,20 @@ class RowComparison:
         yield Frame(Kind.SHARE, self._comparisons[peer].share)
         while peer not in self._shares:
             yield None
-        self._confirm(peer)
+        self._confirm_peer(peer)
         yield Frame(Kind.CONFIRMATION, self._confirmations[peer])
 
-    def receiving(self, peer: str) -> Incoming:
+    def receive_script(self, peer: str) -> Incoming:
         """The peer's."""
         frame = yield Kind.SHARE
-        self._shares[peer] = payload(frame, SHARE_BYTES)
+        self._shares[peer] = read_payload(frame, SHARE_BYTES)
         frame = yield Kind.CONFIRMATION
         if peer not in self._comparisons:
             raise MalformedError(f"{peer!r} confirmed before it had this party's share")
-        self._confirm(peer)
-        self._comparisons[peer].require_equal(payload(frame, CONFIRMATION_BYTES))
+        self._confirm_peer(peer)
+        self._comparisons[peer].require_equal(read_payload(frame, CONFIRMATION_BYTES))
         self.equal.add(peer)
 
-    def _confirm(self, peer: str) -> None:
+    def _confirm_peer(self, peer: str) -> None:
         if peer not in self._confirmations:
-            self._confirmations[peer] = self._comparisons[peer].confirmation(self._shares[peer])
+            self._confirmations[peer] = self._comparisons[peer].make_confirmation(self._shares[peer])

@@ -59,12 +59,12 @@ def _lookup_conversation(state: State, passive: str, protocol: str, *, asks: boo
         server, client = client, server
     rules = state.terms.rules.tag()
 
-    def session(nonce: bytes) -> Session:
+    def make_session(nonce: bytes) -> Session:
         return Session(names=(server, client), nonce=nonce, rules_tag=rules, protocol=f"joint {protocol}, published")
 
     tag = _pairwise_session(state, passive, protocol).dst
     return LookupParameters(
-        session=session, tag=tag, most=state.terms.max_set_size, by=state.by, shelf=state.terms.shelf
+        session=make_session, tag=tag, most=state.terms.max_set_size, by=state.by, shelf=state.terms.shelf
     )
 
 
@@ -73,7 +73,7 @@ def _passive_asks(state: State, active_rows: int, passive_rows: int) -> bool:
     return alone and passive_rows < active_rows and state.terms.protocol != "unsafe_salted_hash"
 
 
-def _asking(
+def _make_asking(
     state: State, passive: str, peer_size: int, found: Callable[[np.ndarray], None]
 ) -> Asking | Encoding | DigestReceiver | LookupClient:
     protocol, limit = choose_pair_protocol(state, passive).protocol, state.terms.max_set_size
@@ -88,7 +88,7 @@ def _asking(
     return Asking(DHClient(state.ids, session, max_set_size=limit, by=state.by), peer_size, found)
 
 
-def _answering(
+def _make_answering(
     state: State, passive: str, peer_size: int, lists: int, found: Callable[[list[np.ndarray]], None]
 ) -> Answering | Decoding | LookupServer | DigestSender:
     protocol, limit = choose_pair_protocol(state, passive).protocol, state.terms.max_set_size
@@ -116,29 +116,29 @@ class ComposingActive:
         for name in state.terms.passive:
             size = state.sizes[name]
             if _passive_asks(state, len(state.ids), size):
-                self._parts[name] = _answering(state, name, size, 1, partial(self._proved, name))
+                self._parts[name] = _make_answering(state, name, size, 1, partial(self._handle_proven, name))
             else:
-                self._parts[name] = _asking(state, name, size, partial(self._matched, name))
+                self._parts[name] = _make_asking(state, name, size, partial(self._handle_matched, name))
 
-    def sending(self, peer: str) -> Outgoing:
+    def send_script(self, peer: str) -> Outgoing:
         """To a passive party."""
-        return self._parts[peer].sending()
+        return self._parts[peer].send_script()
 
-    def receiving(self, peer: str) -> Incoming:
+    def receive_script(self, peer: str) -> Incoming:
         """From a passive party."""
-        return self._parts[peer].receiving()
+        return self._parts[peer].receive_script()
 
-    def busy(self, peer: str) -> bool:
-        """See `Joint.busy`."""
+    def is_busy(self, peer: str) -> bool:
+        """See `Joint.is_busy`."""
         part = self._parts[peer]
         return isinstance(part, LookupServer) and part.busy
 
-    def _proved(self, name: str, lists: list[np.ndarray]) -> None:
+    def _handle_proven(self, name: str, lists: list[np.ndarray]) -> None:
         (rows,) = lists
         self._state.pairwise[name] = len(rows)
-        self._state.accept(rows)
+        self._state.accept_rows(rows)
 
-    def _matched(self, name: str, rows: np.ndarray) -> None:
+    def _handle_matched(self, name: str, rows: np.ndarray) -> None:
         state = self._state
         self._found[name] = rows
         state.pairwise[name] = len(rows)
@@ -150,11 +150,11 @@ class ComposingActive:
             held[one][numbers] = True
         common = np.logical_and.reduce(list(held.values()))
         common[state.own :] = False
-        state.accept(state.order(np.flatnonzero(common)))
+        state.accept_rows(state.order(np.flatnonzero(common)))
         taken = common.copy()
         taken[state.held_out] = True
         for one, part in self._parts.items():
-            lists = [state.accepted]
+            lists = [state.accepted_rows]
             if state.labelled_run:
                 state.labelled[one] = state.order(np.flatnonzero(held[one] & ~taken))
                 lists.append(state.labelled[one])
@@ -171,30 +171,30 @@ class ComposingPassive:
         size = state.sizes[active]
         self._part: _Part
         if _passive_asks(state, size, len(state.ids)):
-            self._part = _asking(state, name, size, self._matched)
+            self._part = _make_asking(state, name, size, self._handle_matched)
         else:
-            self._part = _answering(state, name, size, 2 if state.labelled_run else 1, self._proved)
+            self._part = _make_answering(state, name, size, 2 if state.labelled_run else 1, self._handle_proven)
 
-    def sending(self, peer: str) -> Outgoing:
+    def send_script(self, peer: str) -> Outgoing:
         """To the active party."""
-        return self._part.sending() if peer == self._state.terms.active else iter(())
+        return self._part.send_script() if peer == self._state.terms.active else iter(())
 
-    def receiving(self, peer: str) -> Incoming:
+    def receive_script(self, peer: str) -> Incoming:
         """From the active party."""
         if peer == self._state.terms.active:
-            yield from self._part.receiving()
+            yield from self._part.receive_script()
 
-    def busy(self, peer: str) -> bool:
-        """See `Joint.busy`."""
+    def is_busy(self, peer: str) -> bool:
+        """See `Joint.is_busy`."""
         return peer == self._state.terms.active and isinstance(self._part, LookupServer) and self._part.busy
 
-    def _matched(self, rows: np.ndarray) -> None:
-        self._state.accept(self._state.order(rows))
+    def _handle_matched(self, rows: np.ndarray) -> None:
+        self._state.accept_rows(self._state.order(rows))
         if isinstance(self._part, _COMPARES):
-            self._part.proving.lists = [self._state.accepted]
+            self._part.proving.lists = [self._state.accepted_rows]
 
-    def _proved(self, lists: list[np.ndarray]) -> None:
+    def _handle_proven(self, lists: list[np.ndarray]) -> None:
         rows, *labelled = lists
         if labelled and len(labelled[0]):
             self._state.labelled[self._state.terms.name] = labelled[0]
-        self._state.accept(rows)
+        self._state.accept_rows(rows)

@@ -34,7 +34,7 @@ class Greeting:
         plan: one of `PLANS`.
         rules: tag of the normalisation.
         context: the purpose of the run, such as a job's digest.
-        labelled: whether the active party has identifiers for which it knows only the label.
+        labelled: whether the active party has identifiers for which it has only the label.
         nonce: 16 fresh bytes.
         rows: size of the party's set; None between two passive parties, which do not learn each other's.
     """
@@ -49,10 +49,10 @@ class Greeting:
 
     def to_bytes(self) -> bytes:
         """JSON."""
-        fields = self._agreed() | {"name": self.name, "nonce": self.nonce.hex(), "rows": self.rows}
+        fields = self._agreed_fields() | {"name": self.name, "nonce": self.nonce.hex(), "rows": self.rows}
         return json.dumps(fields, sort_keys=True).encode()
 
-    def _agreed(self) -> dict[str, object]:
+    def _agreed_fields(self) -> dict[str, object]:
         return {
             "plan": self.plan,
             "version": VERSION,

@@ -14,7 +14,15 @@ from securevfl_psi import multiparty, okvs
 from securevfl_psi.chunks import require_chunk, split
 from securevfl_psi.circle import PairwiseKeys
 from securevfl_psi.conversations.proving import counts_of
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, chunks_of, payload, receive_rows, rows_of
+from securevfl_psi.conversations.scripts import (
+    Incoming,
+    Outgoing,
+    as_frames,
+    chunks_of,
+    read_payload,
+    receive_rows,
+    rows_of,
+)
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.group import POINT_BYTES
 from securevfl_psi.joint.state import State
@@ -35,14 +43,14 @@ class _Seeds:
         self._peers = set(state.circle.names) - {state.terms.name}
         self.seeds: dict[str, bytes] | None = None
 
-    def sending(self) -> Outgoing:
+    def send_script(self) -> Outgoing:
         yield Frame(Kind.KEY, self._keys.public_key)
 
-    def receiving(self, peer: str) -> Incoming:
+    def receive_script(self, peer: str) -> Incoming:
         frame = yield Kind.KEY
-        self._theirs[peer] = payload(frame, _KEY_BYTES)
+        self._theirs[peer] = read_payload(frame, _KEY_BYTES)
         if set(self._theirs) == self._peers:
-            self.seeds = self._keys.seeds(self._theirs)
+            self.seeds = self._keys.derive_seeds(self._theirs)
 
 
 class LeadingActive:
@@ -57,44 +65,44 @@ class LeadingActive:
         self._due: dict[int, int] = {}
         self._answered: set[str] = set()
 
-    def sending(self, peer: str) -> Outgoing:
+    def send_script(self, peer: str) -> Outgoing:
         """To a passive party: the own set, and what is common."""
         state = self._state
-        yield from self._seeds.sending()
+        yield from self._seeds.send_script()
         while self._seeds.seeds is None:
             yield None
         for number in range(chunks_of(len(state.ids))):
-            yield Frame(Kind.POINTS, self._chunk(number))
+            yield Frame(Kind.POINTS, self._get_chunk(number))
         while state.rows is None:
             yield None
         yield Frame(Kind.COUNT, len(state.rows).to_bytes(8, "big"))
-        yield from as_frames(Kind.PROOFS, self._lead().announce(peer))
+        yield from as_frames(Kind.PROOFS, self._get_leader().announce_rows(peer))
 
-    def receiving(self, peer: str) -> Incoming:
+    def receive_script(self, peer: str) -> Incoming:
         """From a passive party: answers, and its table."""
         state = self._state
-        yield from self._seeds.receiving(peer)
+        yield from self._seeds.receive_script(peer)
         answers = yield from receive_rows(Kind.ANSWERS, POINT_BYTES, len(state.ids), f"the answers of {peer!r}")
-        seed = payload((yield Kind.SEED), okvs.SEED_BYTES)
+        seed = read_payload((yield Kind.SEED), okvs.SEED_BYTES)
         slots = okvs.slots_for(state.sizes[peer])
         table = yield from receive_rows(Kind.SLOTS, multiparty.SHARE_BYTES, slots, f"the table of {peer!r}")
-        self._lead().receive(peer, split(answers), seed, split(table), state.sizes[peer])
+        self._get_leader().receive_answer(peer, split(answers), seed, split(table), state.sizes[peer])
         self._answered.add(peer)
         if self._answered == set(state.terms.passive):
-            state.accept(state.order(np.sort(self._lead().intersect())))
+            state.accept_rows(state.order(np.sort(self._get_leader().intersect())))
 
-    def _lead(self) -> multiparty.Leader:
+    def _get_leader(self) -> multiparty.Leader:
         if self._leader is None:
             state = self._state
             limit = state.terms.max_set_size
             seeds = self._seeds.seeds or {}
             self._leader = multiparty.Leader(state.ids, state.circle, seeds, max_set_size=limit, by=state.by)
-            self._blinding = self._leader.blinded()
+            self._blinding = self._leader.blind_set()
         return self._leader
 
-    def _chunk(self, number: int) -> bytes:
+    def _get_chunk(self, number: int) -> bytes:
         """Return a chunk of the blinded set, computed once and cached until every party has it."""
-        self._lead()
+        self._get_leader()
         if number not in self._blinded:
             self._blinded[number] = next(self._blinding).tobytes()
             self._due[number] = len(self._state.terms.passive)
@@ -112,17 +120,17 @@ class LeadingPassive:
         self._state = state
         self._seeds = _Seeds(state)
         self._waiting: deque[np.ndarray] = deque()
-        self._party: multiparty.Party | None = None
+        self._party: multiparty.Follower | None = None
 
-    def sending(self, peer: str) -> Outgoing:
+    def send_script(self, peer: str) -> Outgoing:
         """To the active party answers and a table; to another passive one a key."""
-        yield from self._seeds.sending()
+        yield from self._seeds.send_script()
         state = self._state
         if peer != state.terms.active:
             return
         while self._seeds.seeds is None:
             yield None
-        party = multiparty.Party(
+        party = multiparty.Follower(
             state.ids,
             state.terms.name,
             state.circle,
@@ -132,18 +140,18 @@ class LeadingPassive:
         )
         self._party = party
         count = state.sizes[peer]
-        answers = party.evaluate(self._arrived(), count)
+        answers = party.evaluate(self._take_arrived(), count)
         for _ in range(chunks_of(count)):
             while not self._waiting:
                 yield None
             yield from as_frames(Kind.ANSWERS, [next(answers)])
-        table = party.table()
+        table = party.encode_table()
         yield Frame(Kind.SEED, table.seed)
         yield from as_frames(Kind.SLOTS, split(table.slots))
 
-    def receiving(self, peer: str) -> Incoming:
+    def receive_script(self, peer: str) -> Incoming:
         """From the active party its set, and what is common; from another passive one its key."""
-        yield from self._seeds.receiving(peer)
+        yield from self._seeds.receive_script(peer)
         state = self._state
         if peer != state.terms.active:
             return
@@ -160,8 +168,8 @@ class LeadingPassive:
         proofs = yield from receive_rows(Kind.PROOFS, multiparty.RESULT_BYTES, count, "the common rows")
         if self._party is None:
             raise MalformedError(f"{peer!r} announced common rows before it had this party's table")
-        state.accept(state.order(np.sort(self._party.rows(split(proofs), count))))
+        state.accept_rows(state.order(np.sort(self._party.find_common_rows(split(proofs), count))))
 
-    def _arrived(self) -> Iterator[np.ndarray]:
+    def _take_arrived(self) -> Iterator[np.ndarray]:
         while self._waiting:
             yield self._waiting.popleft()

@@ -98,7 +98,7 @@ class Joint:
         self._ended: set[str] = set()
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """Whether this is the active party."""
         return self.terms.name == self.terms.active
 
@@ -112,9 +112,9 @@ class Joint:
         state = self._state
         if state is None or self._ended != set(self.terms.peers):
             raise PSIError("there is no result yet")
-        named = b"securevfl-psi run" + state.circle.dst + len(state.accepted).to_bytes(8, "big")
+        named = b"securevfl-psi run" + state.circle.dst + len(state.accepted_rows).to_bytes(8, "big")
         return JointResult(
-            rows=state.accepted,
+            rows=state.accepted_rows,
             labelled=state.labelled,
             pairwise=state.pairwise,
             run=hashlib.sha256(named).hexdigest(),
@@ -124,46 +124,46 @@ class Joint:
     def protocol_with(self, peer: str) -> str:
         """The protocol with a peer: ``"dh"``, ``"ot"``, ``"unbalanced"`` or ``"unsafe_salted_hash"``; ``""`` for the
         multi-party protocol, and before both parties know."""
-        passive = peer if self.active else self.terms.name
+        passive = peer if self.is_active else self.terms.name
         return self._chosen[passive].protocol if passive in self._chosen else ""
 
-    def busy(self, peer: str) -> bool:
-        """Whether `sending` yielded None only to let other scripts run during a long computation."""
-        return isinstance(self._plan, ComposingActive | ComposingPassive) and self._plan.busy(peer)
+    def is_busy(self, peer: str) -> bool:
+        """Whether `send_script` yielded None only to let other scripts run during a long computation."""
+        return isinstance(self._plan, ComposingActive | ComposingPassive) and self._plan.is_busy(peer)
 
-    def sending(self, peer: str) -> Outgoing:
+    def send_script(self, peer: str) -> Outgoing:
         """The script of frames for one peer."""
-        while (greeting := self._greeting(peer)) is None:
+        while (greeting := self._make_greeting(peer)) is None:
             yield None
         yield Frame(Kind.HELLO, greeting.to_bytes())
         while self._state is None or self._plan is None:
             yield None
-        yield from self._plan.sending(peer)
+        yield from self._plan.send_script(peer)
         if self._state.agreeing is not None:
-            yield from self._state.agreeing.sending(peer)
+            yield from self._state.agreeing.send_script(peer)
 
-    def receiving(self, peer: str) -> Incoming:
+    def receive_script(self, peer: str) -> Incoming:
         """The script of frames from one peer."""
         frame = yield Kind.HELLO
         self._take_greeting(peer, frame.payload)
         while self._state is None or self._plan is None:
             yield None
-        yield from self._plan.receiving(peer)
+        yield from self._plan.receive_script(peer)
         if self._state.agreeing is not None:
-            yield from self._state.agreeing.receiving(peer)
+            yield from self._state.agreeing.receive_script(peer)
         self._ended.add(peer)
 
-    def _planned(self) -> tuple[str, bool] | None:
+    def _find_plan(self) -> tuple[str, bool] | None:
         """The plan, and whether there is a label book. The active party decides; its greeting informs the others."""
-        if self.active:
+        if self.is_active:
             plans = _ALLOWED[self.terms.protocol]
             together = len(self.terms.passive) > 1 and not self._labelled and _GLOBAL in plans
             return (_GLOBAL if together else plans[0]), self._labelled
         heard = self._heard.get(self.terms.active)
         return None if heard is None else (heard.plan, heard.labelled)
 
-    def _greeting(self, peer: str) -> Greeting | None:
-        planned = self._planned()
+    def _make_greeting(self, peer: str) -> Greeting | None:
+        planned = self._find_plan()
         if planned is None:
             return None
         return Greeting(
@@ -173,12 +173,12 @@ class Joint:
             context=self.terms.context,
             labelled=planned[1],
             nonce=self._nonce,
-            rows=len(self._ids) if self.active or peer == self.terms.active else None,
+            rows=len(self._ids) if self.is_active or peer == self.terms.active else None,
         )
 
     def _take_greeting(self, peer: str, data: bytes) -> None:
         expected = {"rules": self.terms.rules.tag(), "context": self.terms.context}
-        most = self.terms.max_set_size if self.active or peer == self.terms.active else None
+        most = self.terms.max_set_size if self.is_active or peer == self.terms.active else None
         greeting = Greeting.from_bytes(data, peer, expected, most=most)
         several = len(self.terms.passive) > 1
         if greeting.plan not in _ALLOWED[self.terms.protocol]:
@@ -191,15 +191,15 @@ class Joint:
                 "align without a label book and by 'dh' or 'auto', or set pairwise_intersections"
             )
         self._heard[peer] = greeting
-        planned = self._planned()
+        planned = self._find_plan()
         if planned is None or len(self._heard) < len(self.terms.peers):
             return
         for one in self._heard.values():
             if (one.plan, one.labelled) != planned:
                 raise DisagreementError(f"{one.name!r} plans {one.plan!r}, not {planned[0]!r}: use one job")
-        self._begin(*planned)
+        self._begin_run(*planned)
 
-    def _begin(self, plan: str, labelled: bool) -> None:
+    def _begin_run(self, plan: str, labelled: bool) -> None:
         names = (self.terms.active, *self.terms.passive)
         nonces = {name: greeting.nonce for name, greeting in self._heard.items()} | {self.terms.name: self._nonce}
         circle = Circle(
@@ -221,11 +221,11 @@ class Joint:
             by=self._by,
         )
         if plan != _GLOBAL:
-            paired = self.terms.passive if self.active else (self.terms.name,)
+            paired = self.terms.passive if self.is_active else (self.terms.name,)
             self._chosen = {name: choose_pair_protocol(state, name) for name in paired}
-            self._plan = ComposingActive(state) if self.active else ComposingPassive(state)
+            self._plan = ComposingActive(state) if self.is_active else ComposingPassive(state)
         else:
-            self._plan = LeadingActive(state) if self.active else LeadingPassive(state)
+            self._plan = LeadingActive(state) if self.is_active else LeadingPassive(state)
 
 
 def _pad_identifiers(ids: Identifiers, terms: JointTerms) -> Identifiers:
@@ -236,4 +236,4 @@ def _pad_identifiers(ids: Identifiers, terms: JointTerms) -> Identifiers:
         raise SetSizeError(
             f"{len(ids)} identifiers, pad_to={terms.pad_to}, max_set_size={terms.max_set_size}: raise what is too small"
         )
-    return ids.pad(terms.pad_to)
+    return ids.pad_to(terms.pad_to)

@@ -89,7 +89,7 @@ class State:
         own: how many of them are of its table.
         held_out: rows of the table that are labelled for nobody.
         circle: what all parties agreed on.
-        sizes: peer → how many rows it announced, where it tells this party.
+        sizes: peer → how many rows it announced, if it announced that to this party.
         labelled_run: whether the active party has a label book.
         order: puts row numbers into the order that all use.
         allow: refuses too few common rows, by raising: their number, what was found with each peer, all sizes.
@@ -115,7 +115,7 @@ class State:
     labelled: dict[str, np.ndarray] = field(default_factory=dict)
     pairwise: dict[str, int] = field(default_factory=dict)
 
-    def accept(self, rows: np.ndarray) -> None:
+    def accept_rows(self, rows: np.ndarray) -> None:
         """The common rows are known.
 
         Raises:
@@ -124,10 +124,10 @@ class State:
         self.allow(len(rows), self.pairwise, self.sizes)
         self.rows = rows
         if self.agreeing is not None:
-            self.agreeing.begin(self.ids, rows)
+            self.agreeing.begin_comparison(self.ids, rows)
 
     @property
-    def accepted(self) -> np.ndarray:
+    def accepted_rows(self) -> np.ndarray:
         """The common rows.
 
         Raises:

@@ -28,7 +28,7 @@ from securevfl_psi.linkage.placeholders import Placeholder, find_placeholders
 from securevfl_psi.linkage.schema import Field, Schema
 from securevfl_psi.linkage.similarity import Candidates, dice, similar_pairs
 from securevfl_psi.linkage.tables import format_links, link_tables
-from securevfl_psi.linkage.threshold import Estimate, estimate
+from securevfl_psi.linkage.threshold import MatchEstimate, estimate_matches
 from securevfl_psi.linkage.witnesses import WitnessEstimate, estimate_by_witnesses, witness_tokens
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "Date",
     "Distinct",
     "Encodings",
-    "Estimate",
     "Families",
     "FamilyErrors",
     "Field",
@@ -49,6 +48,7 @@ __all__ = [
     "Hardening",
     "LinkageError",
     "Linked",
+    "MatchEstimate",
     "Number",
     "Placeholder",
     "Prefix",
@@ -63,8 +63,8 @@ __all__ = [
     "blocking_tokens",
     "dice",
     "encode_records",
-    "estimate",
     "estimate_by_witnesses",
+    "estimate_matches",
     "find_duplicates",
     "find_placeholders",
     "format_links",

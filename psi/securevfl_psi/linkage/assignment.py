@@ -47,7 +47,7 @@ def assign_optimal(candidates: Candidates) -> np.ndarray:
         ModuleNotFoundError: scipy is not installed.
     """
     taken = [np.empty(0, dtype=np.int64)]
-    for members in _components(candidates):
+    for members in _split_components(candidates):
         rows_a, at_a = np.unique(candidates.rows_a[members], return_inverse=True)
         rows_b, at_b = np.unique(candidates.rows_b[members], return_inverse=True)
         if len(members) == 1:
@@ -62,11 +62,11 @@ def assign_optimal(candidates: Candidates) -> np.ndarray:
             which[at_a, at_b] = members
             # A pair exactly at the minimum is still better than none.
             gain = np.where(which >= 0, candidates.scores[which] - candidates.minimum + 1e-9, 0.0)
-            taken.append(_best(which, gain))
+            taken.append(_choose_pairs(which, gain))
     return np.sort(np.concatenate(taken))
 
 
-def _components(candidates: Candidates) -> list[np.ndarray]:
+def _split_components(candidates: Candidates) -> list[np.ndarray]:
     """The candidates of each connected component of the graph of records, ascending within a component, int64."""
     if not len(candidates.rows_a):
         return []
@@ -81,7 +81,7 @@ def _components(candidates: Candidates) -> list[np.ndarray]:
     return [part for part in np.split(order, np.flatnonzero(np.diff(label[order])) + 1) if len(part)]
 
 
-def _best(which: np.ndarray, gain: np.ndarray) -> np.ndarray:
+def _choose_pairs(which: np.ndarray, gain: np.ndarray) -> np.ndarray:
     """The numbers of the pairs whose gains have the greatest sum.
 
     Args:

@@ -2,7 +2,7 @@
 
 Tokens of two kinds. `blocking_tokens` are made by the data parties from what they know (sound of a surname, year of
 birth), keyed; the linker sees which records share them, and so how frequent each is. `hamming_tokens` are made by the
-linker from the encodings, and tell it nothing that it does not have.
+linker from the encodings, and reveal nothing that it does not already have.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CODES = {
 class BlockKey(Protocol):
     """What of a value has to be equal. Implementations are frozen dataclasses, so that their `repr` is a tag."""
 
-    def of(self, normal: str) -> str | None:
+    def derive_key(self, normal: str) -> str | None:
         """The key of a normal form, or None for no block."""
 
 
@@ -41,8 +41,8 @@ class BlockKey(Protocol):
 class Whole:
     """The whole value."""
 
-    def of(self, normal: str) -> str | None:
-        """See `BlockKey.of`."""
+    def derive_key(self, normal: str) -> str | None:
+        """See `BlockKey.derive_key`."""
         return normal
 
 
@@ -60,8 +60,8 @@ class Prefix:
         if not 1 <= self.length <= 64:
             raise LinkageError(f"a prefix of {self.length!r} characters; 1 to 64 are possible")
 
-    def of(self, normal: str) -> str | None:
-        """See `BlockKey.of`."""
+    def derive_key(self, normal: str) -> str | None:
+        """See `BlockKey.derive_key`."""
         return normal[: self.length]
 
 
@@ -69,8 +69,8 @@ class Prefix:
 class Soundex:
     """The sound of an English name (Russell and Odell 1918, as the US National Archives code it)."""
 
-    def of(self, normal: str) -> str | None:
-        """See `BlockKey.of`."""
+    def derive_key(self, normal: str) -> str | None:
+        """See `BlockKey.derive_key`."""
         return soundex(normal)
 
 
@@ -101,7 +101,7 @@ def blocking_tokens(
 
     Args:
         table: columns by name.
-        schema: says how the columns are normalised.
+        schema: how the columns are normalised.
         rules: of each rule, which fields' keys have to be equal together: ``{"surname": Soundex(), "born":
         Prefix(4)}``.
             A record without one of them has no token of that rule.
@@ -109,7 +109,7 @@ def blocking_tokens(
         context: as for `encode`.
 
     Returns:
-        (n, rules) uint64; 0 is no token.
+        (n, rules) uint64; 0 for no token.
 
     Raises:
         LinkageError: no rules, an unknown field, or what `encode` refuses.
@@ -140,18 +140,19 @@ def keyed_tokens(
         known: dict[tuple[str, ...], int] = {}
         for row, values in enumerate(zip(*(columns[name] for name in rule), strict=True)):
             keys = tuple(
-                (None if value is None else how.of(value)) for value, how in zip(values, rule.values(), strict=True)
+                (None if value is None else how.derive_key(value))
+                for value, how in zip(values, rule.values(), strict=True)
             )
             if any(part is None for part in keys):
                 continue
             texts = tuple(str(part) for part in keys)
             if texts not in known:
-                known[texts] = _token(secret, sorted(zip(rule, texts, strict=True)))
+                known[texts] = _hash_parts(secret, sorted(zip(rule, texts, strict=True)))
             tokens[row, number] = known[texts]
     return tokens
 
 
-def _token(secret: bytes, parts: Sequence[tuple[str, str]]) -> int:
+def _hash_parts(secret: bytes, parts: Sequence[tuple[str, str]]) -> int:
     message = b"".join(len(text.encode()).to_bytes(4, "big") + text.encode() for part in parts for text in part)
     return int.from_bytes(hmac.digest(secret, message, "sha256")[:8], "big") or 1
 

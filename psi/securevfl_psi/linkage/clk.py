@@ -48,8 +48,10 @@ def encode_records(
             raise LinkageError(
                 f"row {row} has no usable field (of {', '.join(columns)}): all are null; fill one or drop the row"
             )
-    plans = [_Plan.of(field, schema, columns, derive_key(key, "field", context, field.share or "." + field.name))
-             for field in schema.fields]  # fmt: skip
+    plans = []
+    for field in schema.fields:
+        field_key = derive_key(key, "field", context, field.share or "." + field.name)
+        plans.append(_Plan.from_field(field, schema, columns, field_key))
     steps = [
         (step, derive_key(key, "hardening", context, str(number), repr(step)))
         for number, step in enumerate(schema.hardening)
@@ -77,10 +79,10 @@ class _Plan:
         self.table = table  # (tokens, longest take) positions
 
     @staticmethod
-    def of(field: Field, schema: Schema, columns: Mapping[str, _Column], key: bytes) -> _Plan:
-        budget = schema.hashes(field)
+    def from_field(field: Field, schema: Schema, columns: Mapping[str, _Column], key: bytes) -> _Plan:
+        budget = schema.count_hashes(field)
         column = columns[field.name]
-        salts = _salts(field, schema, columns)
+        salts = _find_salts(field, schema, columns)
         values: dict[tuple[str, str], int] = {}
         of_row = np.full(len(column), -1, dtype=np.int64)
         for row, (normal, salt) in enumerate(zip(column, salts, strict=True)):
@@ -90,7 +92,7 @@ class _Plan:
         tokens: list[int] = []
         first = np.zeros(len(values) + 1, dtype=np.int64)
         for number, (salt, normal) in enumerate(values):
-            tokens += [known.setdefault((salt, token), len(known)) for token in field.kind.tokens(normal)]
+            tokens += [known.setdefault((salt, token), len(known)) for token in field.kind.make_tokens(normal)]
             first[number + 1] = len(tokens)
         counts = np.diff(first)
         take = np.repeat(np.maximum(1, (2 * budget + counts) // (2 * counts)), counts)  # budget / count, rounded
@@ -116,7 +118,7 @@ class _Plan:
         filters[np.broadcast_to(np.repeat(rows, counts)[:, None], where.shape)[used], where[used]] = True
 
 
-def _salts(field: Field, schema: Schema, columns: Mapping[str, _Column]) -> list[str]:
+def _find_salts(field: Field, schema: Schema, columns: Mapping[str, _Column]) -> list[str]:
     if field.salt is None:
         return [""] * len(columns[field.name])
     kind = next(other.kind for other in schema.fields if other.name == field.salt)
@@ -135,10 +137,10 @@ def normal_columns(table: Mapping[str, Sequence[object]], wanted: Sequence[tuple
             try:
                 if isinstance(value, str):
                     if value not in seen:
-                        seen[value] = field.kind.normal(value)
+                        seen[value] = field.kind.normalise_value(value)
                     column.append(seen[value])
                 else:
-                    column.append(field.kind.normal(value))
+                    column.append(field.kind.normalise_value(value))
             except LinkageError as error:
                 raise LinkageError(f"{value!r:.60} in row {row} of column {name!r} {error}") from None
         columns[name] = column

@@ -30,7 +30,7 @@ from securevfl_psi.linkage.assignment import assign_greedy
 from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.linkage.similarity import Candidates, similar_pairs
 
-__all__ = ["Decoys", "Reading", "decoys_of", "read_twice"]
+__all__ = ["DecoyReading", "Decoys", "decoys_of", "read_twice"]
 
 _PLAYS = 2
 """The number of simulated assignments of each file to itself; their average is used."""
@@ -56,10 +56,10 @@ class Decoys:
 
     def expected_counts(self, bins: Callable[[np.ndarray], np.ndarray], sizes: tuple[int, int]) -> np.ndarray:
         """The number of pairs expected between files of these sizes, by bin."""
-        return _between([bins(file.scores) for file in self.files], sizes)
+        return _scale_counts([bins(file.scores) for file in self.files], sizes)
 
-    def alike(self, thresholds: np.ndarray) -> np.ndarray:
-        """The mean number of other records of its own file that a record resembles at least as much as each threshold.
+    def count_alike(self, thresholds: np.ndarray) -> np.ndarray:
+        """The mean number of other records in its file that a record resembles at least as much as each threshold.
 
         Args:
             thresholds: similarities, (k,). Below `least` the result is too small, since not all pairs are known.
@@ -96,11 +96,11 @@ class Decoys:
                 rest = Candidates(part.rows_a[keep], part.rows_b[keep], part.scores[keep], part.sizes, least, 0)
                 total = total + bins(rest.scores[assign_greedy(rest)])
             counts.append(total / len(numbers))
-        return _between(counts, sizes)
+        return _scale_counts(counts, sizes)
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class DecoyReading:
     """The result of one iteration.
 
     Attributes:
@@ -144,7 +144,7 @@ def read_twice(
     edges: np.ndarray,
     sizes: tuple[int, int],
     true_share: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> tuple[Reading, Reading]:
+) -> tuple[DecoyReading, DecoyReading]:
     """Iterate twice: from no true pairs, and from the number of true pairs by quasi-independence.
 
     If the two results differ, the files leave open how many people are common.
@@ -161,12 +161,12 @@ def read_twice(
     (accepted, pairs), (alone, everyone) = counts, strangers
     size, high = len(edges), edges[0] + (edges[0] - edges[1])
 
-    def bins(scores: np.ndarray) -> np.ndarray:
+    def count_bins(scores: np.ndarray) -> np.ndarray:
         at = np.clip((high - scores) / (edges[0] - edges[1]), 0, size - 1).astype(np.int64)
         return np.bincount(at, minlength=size).astype(np.float64)
 
     seen = edges >= decoys.least - 1e-9
-    kin = _smooth(np.where(seen, np.maximum(decoys.expected_counts(bins, sizes) - everyone, 0), 0))
+    kin = _smooth_counts(np.where(seen, np.maximum(decoys.expected_counts(count_bins, sizes) - everyone, 0), 0))
     known = np.flatnonzero(seen & (kin > 4) & (everyone <= 0.3 * (kin + everyone)))
     end = int(known[-1]) + 1 if len(known) else 0
     large = np.flatnonzero(kin[:end] > 0.2 * kin[:end].max(initial=0))
@@ -177,23 +177,25 @@ def read_twice(
     draws = tuple(rng.random((_PLAYS, 2, file.sizes[0])) for file in decoys.files)
     of_kin = np.divide(kin, kin + everyone, out=np.zeros(size), where=kin + everyone > 0)
 
-    def course(true: np.ndarray) -> Reading:
-        found, common, before = Reading(np.zeros(size), alone), float(true.sum()), -1.0
+    def repeat_rounds(true: np.ndarray) -> DecoyReading:
+        found, common, before = DecoyReading(np.zeros(size), alone), float(true.sum()), -1.0
         for _ in range(_ROUNDS):
             at_a, at_b = (min(common / records, 1.0) for records in sizes)
             overlap = float(np.sqrt(at_a * at_b))
             rest = pairs - everyone - np.minimum(true, most) * min(1.0, 2 * overlap)
-            apart = min(1.0, max(0.0, _least(rest[span], kin[span]) - overlap) / max(1 - overlap, 1e-3))
+            apart = min(1.0, max(0.0, _least_ratio(rest[span], kin[span]) - overlap) / max(1 - overlap, 1e-3))
             houses = np.zeros(size)
             if apart > 0:
                 left = 1 - at_a, apart * (1 - at_b)
                 houses = (
-                    _smooth(decoys.accepted_counts(bins, sizes, left, float(edges[min(end + 2, size - 1)]), draws))
+                    _smooth_counts(
+                        decoys.accepted_counts(count_bins, sizes, left, float(edges[min(end + 2, size - 1)]), draws)
+                    )
                     * of_kin
                 )
             part = min(1.0, 1.5 * overlap)
             false = alone + (1 - part) * houses + part * by_partners
-            found = Reading(true_share(accepted, false), false)
+            found = DecoyReading(true_share(accepted, false), false)
             true = accepted * found.share
             sure = np.r_[true[:1], np.minimum(true[1:], most)][found.share > 0.5]
             common = (common + float(sure.sum())) / 2
@@ -202,10 +204,10 @@ def read_twice(
             before = common
         return found
 
-    return course(np.zeros(size)), course(accepted * true_share(accepted, alone + by_partners))
+    return repeat_rounds(np.zeros(size)), repeat_rounds(accepted * true_share(accepted, alone + by_partners))
 
 
-def _least(pairs: np.ndarray, kin: np.ndarray) -> float:
+def _least_ratio(pairs: np.ndarray, kin: np.ndarray) -> float:
     """The least ratio of the two over a range of bins that contains a fixed part of `kin`; 0 if there is none."""
     total = kin.sum()
     if total <= 0:
@@ -217,12 +219,12 @@ def _least(pairs: np.ndarray, kin: np.ndarray) -> float:
     return float(((of_pairs[ends] - of_pairs[starts]) / (of_kin[ends] - of_kin[starts])).min())
 
 
-def _between(counts: list[np.ndarray], sizes: tuple[int, int]) -> np.ndarray:
+def _scale_counts(counts: list[np.ndarray], sizes: tuple[int, int]) -> np.ndarray:
     """From counts within each file to counts between the two, by the number of pairs there are."""
     rates = [count / records**2 for count, records in zip(counts, sizes, strict=True)]
     mean: np.ndarray = (rates[0] + rates[1]) / 2 * sizes[0] * sizes[1]
     return mean
 
 
-def _smooth(counts: np.ndarray) -> np.ndarray:
+def _smooth_counts(counts: np.ndarray) -> np.ndarray:
     return np.convolve(np.r_[counts[0], counts, counts[-1]], [0.25, 0.5, 0.25], "valid")

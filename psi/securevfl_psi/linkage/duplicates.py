@@ -88,22 +88,22 @@ def find_duplicates(table: Mapping[str, Sequence[object]], schema: Schema, *, al
     # A null in a field in which most similar rows of two people differ leaves open which person the row is.
     tells = unlike[:, others].mean(axis=1) >= _TELLS if others.any() else np.zeros(len(known), dtype=bool)
     same = ~others & known[tells].all(axis=0)
-    return _groups(first[same], second[same], filled.sum(axis=0))
+    return _group_rows(first[same], second[same], filled.sum(axis=0))
 
 
-def _groups(first: np.ndarray, second: np.ndarray, filled: np.ndarray) -> Distinct:
+def _group_rows(first: np.ndarray, second: np.ndarray, filled: np.ndarray) -> Distinct:
     """Group rows into people by pairs of equal rows; the relation is made transitive."""
     rows = len(filled)
     root = list(range(rows))
 
-    def top(row: int) -> int:
+    def find_root(row: int) -> int:
         while root[row] != row:
             root[row] = root[root[row]]
             row = root[row]
         return row
 
     for one, other in zip(first.tolist(), second.tolist(), strict=True):
-        a, b = sorted((top(one), top(other)), key=lambda row: (-int(filled[row]), row))
+        a, b = sorted((find_root(one), find_root(other)), key=lambda row: (-int(filled[row]), row))
         root[b] = a
-    stands, person = np.unique([top(row) for row in range(rows)], return_inverse=True)
+    stands, person = np.unique([find_root(row) for row in range(rows)], return_inverse=True)
     return Distinct(stands.astype(np.int64), person.astype(np.int64))

@@ -34,7 +34,7 @@ class Encodings:
         """The length of one encoding in bits."""
         return 64 * int(self.words.shape[1])
 
-    def ones(self) -> np.ndarray:
+    def count_ones(self) -> np.ndarray:
         """The number of ones in each encoding, (n,) int64."""
         ones: np.ndarray = np.bitwise_count(self.words).sum(axis=1, dtype=np.int64)
         return ones

@@ -100,14 +100,14 @@ def simulate_families(
     records: list[list[str]] = []
     household, where = [], []
     while len(records) < wanted:
-        family = names.family(int(rng.choice(5, p=_SIZES)) + 1)
+        family = names.make_family(int(rng.choice(5, p=_SIZES)) + 1)
         fate = int(rng.choice(3, p=shares))
         for member in family:
             records.append(member)
             household.append(names.families)
             where.append(fate if rng.random() < together else int(rng.choice(3, p=shares)))
     place, homes = np.array(where), np.array(household)
-    second = _later(records, homes, names, errors, rng)
+    second = _move_and_marry(records, homes, names, errors, rng)
     sides = []
     for side, (source, share) in enumerate(((records, 0.25), (second, 1.0))):
         who = np.flatnonzero(place <= 1) if side == 0 else np.flatnonzero(place >= 1)
@@ -124,65 +124,65 @@ class _Names:
 
     def __init__(self, rng: np.random.Generator, rows: int):
         self.rng, self.families = rng, 0
-        self.given = self._words(400, 2, 3)
-        self.surnames = self._words(max(200, min(5000, rows // 4)), 2, 4)
-        self.streets = self._words(max(100, min(3000, rows // 8)), 2, 4)
-        self.suburbs = self._words(max(20, min(600, rows // 40)), 2, 4)
+        self.given = self._make_words(400, 2, 3)
+        self.surnames = self._make_words(max(200, min(5000, rows // 4)), 2, 4)
+        self.streets = self._make_words(max(100, min(3000, rows // 8)), 2, 4)
+        self.suburbs = self._make_words(max(20, min(600, rows // 40)), 2, 4)
 
-    def _words(self, count: int, least: int, most: int) -> list[str]:
+    def _make_words(self, count: int, least: int, most: int) -> list[str]:
         words: dict[str, None] = {}
         while len(words) < count:
             words["".join(self.rng.choice(_SYLLABLES, size=self.rng.integers(least, most + 1)))] = None
         return list(words)
 
-    def frequent(self, words: list[str]) -> str:
+    def choose_frequent(self, words: list[str]) -> str:
         """A word with probability falling like 1 / (rank + 10)."""
         top = np.log((len(words) + 10) / 10)
         return words[min(int(10 * (np.exp(self.rng.random() * top) - 1)), len(words) - 1)]
 
-    def address(self) -> list[str]:
+    def make_address(self) -> list[str]:
         suburb = int(self.rng.integers(len(self.suburbs)))
         number = str(int(self.rng.integers(1, 200)))
         phone = "0" + "".join(str(d) for d in self.rng.integers(0, 10, 8))
-        return [number, self.frequent(self.streets), self.suburbs[suburb], str(2000 + 7 * suburb), phone]
+        return [number, self.choose_frequent(self.streets), self.suburbs[suburb], str(2000 + 7 * suburb), phone]
 
-    def born(self, first: int, last: int) -> str:
+    def make_birthday(self, first: int, last: int) -> str:
         year, month, day = (int(self.rng.integers(*bounds)) for bounds in ((first, last + 1), (1, 13), (1, 29)))
         return f"{year}{month:02d}{day:02d}"
 
-    def family(self, size: int) -> list[list[str]]:
+    def make_family(self, size: int) -> list[list[str]]:
         """Records in the order of `FIELDS`: one or two adults, then children; twins and juniors among them."""
         self.families += 1
-        address, surname = self.address(), self.frequent(self.surnames)
+        address, surname = self.make_address(), self.choose_frequent(self.surnames)
         adults = 1 if size == 1 or (size > 2 and self.rng.random() < 0.15) else 2
         year = int(self.rng.integers(1935, 1985))
         members: list[list[str]] = []
         for number in range(size):
-            given, name, born = self.frequent(self.given), surname, self.born(year, year + 6)
+            given, name, born = self.choose_frequent(self.given), surname, self.make_birthday(year, year + 6)
             if number == 1 and adults == 2 and self.rng.random() < 0.15:
-                name = self.frequent(self.surnames)  # a couple with two surnames
+                name = self.choose_frequent(self.surnames)  # a couple with two surnames
             if number >= adults:
-                born = self.born(year + 24, year + 38)
+                born = self.make_birthday(year + 24, year + 38)
                 if number > adults and self.rng.random() < 0.06:
                     born = members[-1][7]  # twins
                 elif number == adults and self.rng.random() < 0.08:
                     given = members[0][0]  # a junior
             while any(given == member[0] and born == member[7] for member in members):
-                given = self.frequent(self.given)
+                given = self.choose_frequent(self.given)
             members.append([given, name, *address, born])
         return members
 
 
-def _later(
+def _move_and_marry(
     records: list[list[str]], homes: np.ndarray, names: _Names, errors: FamilyErrors, rng: np.random.Generator
 ) -> list[list[str]]:
     """The same people at the time of the second file, after moves and marriages."""
-    moved = {int(home): names.address() for home in np.unique(homes) if rng.random() < errors.household_moves}
+    moved = {int(home): names.make_address() for home in np.unique(homes) if rng.random() < errors.household_moves}
     after = []
     for record, home in zip(records, homes.tolist(), strict=True):
-        address = names.address() if rng.random() < errors.member_moves else moved.get(home, record[2:7])
+        address = names.make_address() if rng.random() < errors.member_moves else moved.get(home, record[2:7])
         adult = record[7] < "1990"
-        name = names.frequent(names.surnames) if adult and rng.random() < errors.marries else record[1]
+        name = names.choose_frequent(names.surnames) if adult and rng.random() < errors.marries else record[1]
         after.append([record[0], name, *address, record[7]])
     return after
 
@@ -203,12 +203,12 @@ def _with_errors(record: list[str], errors: FamilyErrors, share: float, rng: np.
         if chance < errors.missing * share and not (place == 1 and values[0] is None):
             values[place] = None
         elif chance > 1 - errors.typo * share:
-            once = _typo(value, rng)
-            values[place] = _typo(once, rng) if chance > 1 - errors.typo * share / 3 else once
+            once = _make_typo(value, rng)
+            values[place] = _make_typo(once, rng) if chance > 1 - errors.typo * share / 3 else once
     return values
 
 
-def _typo(value: str, rng: np.random.Generator) -> str:
+def _make_typo(value: str, rng: np.random.Generator) -> str:
     """Make one of the four errors that Damerau (1964) found to be 80 % of all; a date keeps its eight digits."""
     at, letter = (
         int(rng.integers(len(value))),

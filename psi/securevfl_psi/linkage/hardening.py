@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from securevfl_psi.errors import LinkageError
-from securevfl_psi.linkage.keys import permutation
+from securevfl_psi.linkage.keys import derive_permutation
 
 __all__ = ["Balanced", "Blip", "Hardening", "XorFold"]
 
@@ -21,7 +21,7 @@ __all__ = ["Balanced", "Blip", "Hardening", "XorFold"]
 class Hardening(Protocol):
     """One step. Implementations are frozen dataclasses, so that their `repr` is a tag."""
 
-    def before(self, bits: int) -> int:
+    def input_length(self, bits: int) -> int:
         """Length of what this step takes, for `bits` of what it gives."""
 
     def apply(self, filters: np.ndarray, key: bytes) -> np.ndarray:
@@ -34,12 +34,12 @@ class XorFold:
     encryptions", 2016).
 
     Stops: reading a q-gram's pattern of ones: a position shows the sum of two unrelated ones, and a set bit no longer
-    says that some token was there. Costs: some similarity, since a differing bit spoils its partner; least where fill
+    proves that some token was there. Costs: some similarity, since a differing bit spoils its partner; least where fill
     is low. Does not stop: re-identification of whole records whose encodings repeat.
     """
 
-    def before(self, bits: int) -> int:
-        """See `Hardening.before`."""
+    def input_length(self, bits: int) -> int:
+        """See `Hardening.input_length`."""
         return 2 * bits
 
     def apply(self, filters: np.ndarray, key: bytes) -> np.ndarray:
@@ -59,8 +59,8 @@ class Balanced:
     finding the pairs of complements again by their correlation, and going on from there.
     """
 
-    def before(self, bits: int) -> int:
-        """See `Hardening.before`."""
+    def input_length(self, bits: int) -> int:
+        """See `Hardening.input_length`."""
         if bits % 128:
             raise LinkageError(f"a balanced encoding of {bits} bits; a multiple of 128 is needed")
         return bits // 2
@@ -68,7 +68,7 @@ class Balanced:
     def apply(self, filters: np.ndarray, key: bytes) -> np.ndarray:
         """See `Hardening.apply`."""
         both = np.concatenate([filters, ~filters], axis=1)
-        return both[:, permutation(key, both.shape[1])]
+        return both[:, derive_permutation(key, both.shape[1])]
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class Blip:
         """The differential privacy of one bit."""
         return math.log((1 - self.flip) / self.flip)
 
-    def before(self, bits: int) -> int:
-        """See `Hardening.before`."""
+    def input_length(self, bits: int) -> int:
+        """See `Hardening.input_length`."""
         return bits
 
     def apply(self, filters: np.ndarray, key: bytes) -> np.ndarray:

@@ -1,8 +1,8 @@
 """False pairs of one household: finds the refused ones, and estimates how many of the accepted pairs are such.
 
-Members of one household have similar records. A refused pair within a household says little about strangers: it exists
-because the household is in both files, where most members are linked to their own records. Counting such pairs as
-strangers would raise the threshold far too high. Leaving them out would ignore the harmful pairs: a husband in one
+Members of one household have similar records. A refused pair within a household is little evidence about strangers: it
+exists because the household is in both files, where most members are linked to their own records. Counting such pairs
+as strangers would raise the threshold far too high. Leaving them out would ignore the harmful pairs: a husband in one
 file, his wife in the other.
 
 A refused pair counts as one household if its record is more similar to the accepted partner of the other record, in the
@@ -53,7 +53,7 @@ class Kin:
     rows_a: np.ndarray
     rows_b: np.ndarray
 
-    def accepted(self, true: np.ndarray, bins: np.ndarray, size: int, sizes: tuple[int, int]) -> np.ndarray:
+    def estimate_accepted(self, true: np.ndarray, bins: np.ndarray, size: int, sizes: tuple[int, int]) -> np.ndarray:
         """Estimate the number of accepted pairs that are false and within a household, by bin, (size,) float64.
 
         Args:
@@ -65,7 +65,10 @@ class Kin:
         has_a = np.where(self.of_a >= 0, true[self.of_a], 0.0)
         has_b = np.where(self.of_b >= 0, true[self.of_b], 0.0)
         # Each record counts once, by the most similar record of its household that has no partner.
-        only_b, only_a = _first(self.rows_a, has_a * (1 - has_b)), _first(self.rows_b, has_b * (1 - has_a))
+        only_b, only_a = (
+            _first_probabilities(self.rows_a, has_a * (1 - has_b)),
+            _first_probabilities(self.rows_b, has_b * (1 - has_a)),
+        )
         found, own = max(float(true.sum()), 1.0), bins[self.refused]
         alone = [max(records - found, 0.0) / found for records in sizes]
         by_a = np.bincount(own, weights=only_b, minlength=size) * alone[0]
@@ -94,13 +97,13 @@ def find_kin(a: Encodings, b: Encodings, candidates: Candidates, taken: np.ndarr
     kin = np.zeros(len(refused), dtype=bool)
     # Taken pairs are sorted by falling similarity, so the earlier of two is the one that caused the refusal.
     preferred = (by_a >= 0) & (taken[by_a] < refused)
-    kin[preferred] |= dice(b, b, at_b[preferred], rows_b[by_a[preferred]]) >= _level(b)
+    kin[preferred] |= dice(b, b, at_b[preferred], rows_b[by_a[preferred]]) >= _kin_level(b)
     preferred = (by_b >= 0) & (taken[by_b] < refused)
-    kin[preferred] |= dice(a, a, at_a[preferred], rows_a[by_b[preferred]]) >= _level(a)
+    kin[preferred] |= dice(a, a, at_a[preferred], rows_a[by_b[preferred]]) >= _kin_level(a)
     return Kin(refused[kin], by_a[kin], by_b[kin], at_a[kin], at_b[kin])
 
 
-def _level(records: Encodings) -> float:
+def _kin_level(records: Encodings) -> float:
     """The similarity above which two records of one file are kin: mean of random pairs plus deviations."""
     if len(records) < 2:
         return 2.0
@@ -111,7 +114,7 @@ def _level(records: Encodings) -> float:
     return float(scores.mean() + _DEVIATIONS * scores.std())
 
 
-def _first(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _first_probabilities(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """For each pair: the probability that it counts and no earlier pair of its row did."""
     if not len(rows):
         return weights

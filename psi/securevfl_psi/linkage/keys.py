@@ -9,7 +9,7 @@ import numpy as np
 
 from securevfl_psi.errors import LinkageError
 
-__all__ = ["KEY_BYTES", "bit_positions", "derive_key", "hkdf", "permutation"]
+__all__ = ["KEY_BYTES", "bit_positions", "derive_key", "derive_permutation", "hkdf"]
 
 KEY_BYTES = 32
 _SALT = b"securevfl linkage v1"
@@ -26,7 +26,7 @@ def hkdf(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:
 
 
 def derive_key(secret: bytes, *parts: str) -> bytes:
-    """A key of its own for every purpose: 32 bytes. Parts are framed by their lengths.
+    """A separate key for each purpose: 32 bytes. Parts are framed by their lengths.
 
     Raises:
         LinkageError: a secret shorter than `KEY_BYTES`.
@@ -50,7 +50,7 @@ def bit_positions(key: bytes, message: bytes, count: int, bits: int) -> np.ndarr
     return (np.frombuffer(stream, dtype="<u4") % np.uint32(bits)).astype(np.int64)
 
 
-def permutation(key: bytes, length: int) -> np.ndarray:
+def derive_permutation(key: bytes, length: int) -> np.ndarray:
     """A keyed order of `length` places, (length,) int64: places sorted by 64-bit pseudo-random numbers."""
     stream = hashlib.shake_256(hmac.digest(key, b"permutation", "sha256")).digest(8 * length)
     return np.argsort(np.frombuffer(stream, dtype="<u8"), kind="stable").astype(np.int64)

@@ -25,14 +25,14 @@ _LOCAL = re.compile(r"(\d\d?)[./-](\d\d?)[./-](\d{4})", re.ASCII)
 class FieldKind(Protocol):
     """How one field's values become tokens. Implementations are frozen dataclasses, so that their `repr` is a tag."""
 
-    def normal(self, value: object) -> str | None:
+    def normalise_value(self, value: object) -> str | None:
         """Normalise a value for comparison; None for an empty value.
 
         Raises:
             LinkageError: this kind cannot read the value; the caller adds field and row to the message.
         """
 
-    def tokens(self, normal: str) -> list[str]:
+    def make_tokens(self, normal: str) -> list[str]:
         """Tokens of a normal form, without repetition, in a fixed order; at least one."""
 
 
@@ -49,17 +49,17 @@ class Text:
     q: int = 2
 
     def __post_init__(self) -> None:
-        _require(1 <= self.q <= 4, f"q-grams of q = {self.q!r}; 1 to 4 are possible")
+        _require_valid(1 <= self.q <= 4, f"q-grams of q = {self.q!r}; 1 to 4 are possible")
 
-    def normal(self, value: object) -> str | None:
-        """See `Kind.normal`."""
+    def normalise_value(self, value: object) -> str | None:
+        """See `FieldKind.normalise_value`."""
         text = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", _as_text(value)).casefold())
         letters = (c if c.isalnum() else " " for c in text if not unicodedata.combining(c))
         return " ".join("".join(letters).split()) or None
 
-    def tokens(self, normal: str) -> list[str]:
-        """See `Kind.tokens`."""
-        return list(dict.fromkeys(_grams(normal, self.q)))
+    def make_tokens(self, normal: str) -> list[str]:
+        """See `FieldKind.make_tokens`."""
+        return list(dict.fromkeys(_split_grams(normal, self.q)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,16 +78,16 @@ class Code:
     positional: bool = True
 
     def __post_init__(self) -> None:
-        _require(1 <= self.q <= 4, f"q-grams of q = {self.q!r}; 1 to 4 are possible")
+        _require_valid(1 <= self.q <= 4, f"q-grams of q = {self.q!r}; 1 to 4 are possible")
 
-    def normal(self, value: object) -> str | None:
-        """See `Kind.normal`."""
+    def normalise_value(self, value: object) -> str | None:
+        """See `FieldKind.normalise_value`."""
         text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _as_text(value)).casefold())
         return "".join(c for c in text if c.isalnum()) or None
 
-    def tokens(self, normal: str) -> list[str]:
-        """See `Kind.tokens`."""
-        grams = _grams(normal, self.q)
+    def make_tokens(self, normal: str) -> list[str]:
+        """See `FieldKind.make_tokens`."""
+        grams = _split_grams(normal, self.q)
         return [f"{i}:{gram}" for i, gram in enumerate(grams)] if self.positional else list(dict.fromkeys(grams))
 
 
@@ -106,13 +106,13 @@ class Date:
     order: Literal["day first", "month first"] = "day first"
 
     def __post_init__(self) -> None:
-        _require(
+        _require_valid(
             self.order in ("day first", "month first"),
             f"date order {self.order!r}; expected 'day first' or 'month first'",
         )
 
-    def normal(self, value: object) -> str | None:
-        """See `Kind.normal`."""
+    def normalise_value(self, value: object) -> str | None:
+        """See `FieldKind.normalise_value`."""
         if isinstance(value, np.datetime64):
             value = None if np.isnat(value) else str(value.astype("datetime64[D]"))
         if isinstance(value, date | datetime):
@@ -128,8 +128,8 @@ class Date:
             return f"{year}{int(month):02d}{int(day):02d}"
         raise LinkageError("is not a date: write it as 1999-12-31, 19991231 or 31.12.1999, or leave it out (None)")
 
-    def tokens(self, normal: str) -> list[str]:
-        """See `Kind.tokens`."""
+    def make_tokens(self, normal: str) -> list[str]:
+        """See `FieldKind.make_tokens`."""
         year, month, day = normal[:4], normal[4:6], normal[6:]
         places = [f"{i}:{digit}" for i, digit in enumerate(normal)]
         return [*places, f"y{year}", f"m{month}", f"d{day}"]
@@ -152,10 +152,10 @@ class Number:
 
     def __post_init__(self) -> None:
         good = math.isfinite(self.step) and math.isfinite(self.reach) and 0 < self.step <= self.reach <= 256 * self.step
-        _require(good, f"step {self.step!r} and reach {self.reach!r}; 0 < step <= reach <= 256 step is needed")
+        _require_valid(good, f"step {self.step!r} and reach {self.reach!r}; 0 < step <= reach <= 256 step is needed")
 
-    def normal(self, value: object) -> str | None:
-        """See `Kind.normal`."""
+    def normalise_value(self, value: object) -> str | None:
+        """See `FieldKind.normalise_value`."""
         text = _as_text(value).strip()
         if not text:
             return None
@@ -168,13 +168,13 @@ class Number:
             raise LinkageError("is not a number on the grid: clean the column, or leave the value out (None)")
         return str(round(place))
 
-    def tokens(self, normal: str) -> list[str]:
-        """See `Kind.tokens`."""
+    def make_tokens(self, normal: str) -> list[str]:
+        """See `FieldKind.make_tokens`."""
         centre, half = int(normal), max(1, round(self.reach / self.step / 2))
         return [str(place) for place in range(centre - half, centre + half + 1)]
 
 
-def _grams(text: str, q: int) -> list[str]:
+def _split_grams(text: str, q: int) -> list[str]:
     padded = _PAD * (q - 1) + text + _PAD * (q - 1)
     return [padded[i : i + q] for i in range(len(padded) - q + 1)]
 
@@ -209,6 +209,6 @@ def _too_large() -> str:
     raise LinkageError("is a whole number beyond 2^64; write it as text")
 
 
-def _require(condition: bool, message: str) -> None:
+def _require_valid(condition: bool, message: str) -> None:
     if not condition:
         raise LinkageError(message)

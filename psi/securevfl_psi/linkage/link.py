@@ -13,7 +13,7 @@ from securevfl_psi.errors import LinkageError
 from securevfl_psi.linkage.assignment import assign_greedy
 from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.linkage.similarity import Candidates, similar_pairs
-from securevfl_psi.linkage.threshold import Estimate, estimate
+from securevfl_psi.linkage.threshold import MatchEstimate, estimate_matches
 from securevfl_psi.linkage.witnesses import WitnessEstimate, estimate_by_witnesses
 
 __all__ = ["CommonIds", "Linked", "link_records"]
@@ -108,12 +108,12 @@ class Linked:
         """
         pairs = [secrets.token_hex(16) for _ in range(len(self))]
         return (
-            _ids(self.rows_a, pairs, self.sizes[0] if unlinked else 0),
-            _ids(self.rows_b, pairs, self.sizes[1] if unlinked else 0),
+            _assign_ids(self.rows_a, pairs, self.sizes[0] if unlinked else 0),
+            _assign_ids(self.rows_b, pairs, self.sizes[1] if unlinked else 0),
         )
 
 
-def _ids(linked: np.ndarray, ids: list[str], rows: int) -> CommonIds:
+def _assign_ids(linked: np.ndarray, ids: list[str], rows: int) -> CommonIds:
     of_row = dict(zip(linked.tolist(), ids, strict=True))
     for row in range(rows):
         if row not in of_row:
@@ -140,7 +140,7 @@ def link_records(
         b: the other party's encodings, with the same schema, key and context.
         blocks: the blocking tokens of both, which limit the compared pairs: see `similar_pairs`.
         witnesses: `witness_tokens` of both, to estimate recall over all true pairs, and the threshold with it. Default:
-            estimates from the scores alone, see `estimate`.
+            estimates from the scores alone, see `estimate_matches`.
         threshold: the least similarity. Default: the one with the best estimated F1.
         precision: instead, choose the lowest threshold with at least this estimated precision.
         limit: the largest number of pairs kept at a time: see `similar_pairs`.
@@ -155,10 +155,10 @@ def link_records(
     candidates = similar_pairs(a, b, limit=limit, blocks=blocks)
     first = assign_greedy(candidates)
     if witnesses is None:
-        scores = estimate(candidates, first, (a, b), blocks)
+        scores = estimate_matches(candidates, first, (a, b), blocks)
     else:
         scores = estimate_by_witnesses(candidates, first, (a, b), witnesses)
-    chosen = scores.threshold(precision=precision) if threshold is None else threshold
+    chosen = scores.choose_threshold(precision=precision) if threshold is None else threshold
     if chosen < candidates.minimum:
         raise LinkageError(
             f"the threshold {chosen} is below {candidates.minimum:.4f}, the least similarity of the "
@@ -180,8 +180,8 @@ def link_records(
     )
 
 
-def _quality_fields(scores: Estimate, threshold: float) -> dict[str, Any]:
+def _quality_fields(scores: MatchEstimate, threshold: float) -> dict[str, Any]:
     if not isinstance(scores, WitnessEstimate):
         return {"recall_between": scores.recall_between(threshold)}
-    ranges = (*scores.ranges(threshold), scores.common_range)
+    ranges = (*scores.confidence_ranges(threshold), scores.common_range)
     return {"witnessed": scores.witnessed, "common": scores.common, "ranges": ranges} | {"recall_between": ranges[1]}

@@ -25,7 +25,7 @@ class Placeholder:
 
     Attributes:
         field: of the schema.
-        value: as it stands in the table.
+        value: as it appears in the table.
         rows: how many have it.
         filled: how many have any.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl_psi.linkage.decoys import Reading
+from securevfl_psi.linkage.decoys import DecoyReading
 from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.linkage.similarity import dice
 
@@ -34,27 +34,27 @@ class Span:
     """
 
     accepted: np.ndarray
-    reading: Reading
+    reading: DecoyReading
     edges: np.ndarray
     usual: float
 
-    def at(self, threshold: float) -> tuple[float, float]:
+    def recall_at(self, threshold: float) -> tuple[float, float]:
         """The least and the greatest recall at a threshold."""
         share, size = self.reading.share, len(self.edges)
         above = int(np.searchsorted(-self.edges, -threshold + 1e-9, side="right"))
         true, false = self.accepted * share, np.minimum(self.reading.false, self.accepted)
         kept, lost = float(true[:above].sum()), float(true[above:].sum())
         seen = (share > 0.15) & (np.arange(size) >= above)
-        off = _NORMAL * _deviation(float(false[:above].sum()), _ABOVE)
-        off_below = _NORMAL * _deviation(float(self.reading.false[seen].sum()), _BELOW)
+        off = _NORMAL * _standard_deviation(float(false[:above].sum()), _ABOVE)
+        off_below = _NORMAL * _standard_deviation(float(self.reading.false[seen].sum()), _BELOW)
         least, most = max(kept - off, 0.0), min(kept + off, float(self.accepted[:above].sum()))
         recall = kept / max(kept + lost, 1e-9)
         chance = _NORMAL * float(np.sqrt(recall * (1 - recall) / max(kept + lost, 1.0)))
-        low = least / max(least + lost + off_below + self._unseen(true, above), 1e-9) - chance
+        low = least / max(least + lost + off_below + self._estimate_unseen(true, above), 1e-9) - chance
         high = most / max(most + max(lost - off_below, 0.0), 1e-9) + chance
         return float(max(low, 0.0)), float(min(high, 1.0))
 
-    def _unseen(self, true: np.ndarray, above: int) -> float:
+    def _estimate_unseen(self, true: np.ndarray, above: int) -> float:
         """Estimate the true pairs that look like strangers.
 
         These are people whose record changed beyond recognition, and those expected if the density of true pairs falls
@@ -70,7 +70,7 @@ class Span:
 
 
 def spans_of(
-    readings: Sequence[Reading],
+    readings: Sequence[DecoyReading],
     accepted: np.ndarray,
     edges: np.ndarray,
     encodings: tuple[Encodings, Encodings] | None,
@@ -92,5 +92,5 @@ def spans_of(
     return tuple(Span(accepted, reading, edges, usual) for reading in readings)
 
 
-def _deviation(count: float, share: float) -> float:
+def _standard_deviation(count: float, share: float) -> float:
     return float(np.sqrt(count + (share * count) ** 2 + 1))

@@ -89,10 +89,10 @@ class Schema:
         """Length of the Bloom filter before hardening."""
         length = self.bits
         for step in reversed(self.hardening):
-            length = step.before(length)
+            length = step.input_length(length)
         return length
 
-    def hashes(self, field: Field) -> int:
+    def count_hashes(self, field: Field) -> int:
         """The number of bits that a value of the field sets, before collisions.
 
         The field's share of the number that fills `fill` of the filter: n random bits fill ``1 - exp(-n / length)``.

@@ -54,7 +54,7 @@ class Candidates:
 def dice(a: Encodings, b: Encodings, rows_a: np.ndarray, rows_b: np.ndarray) -> np.ndarray:
     """Dice coefficients of given pairs, (m,) float64; 0 where both are empty."""
     both = np.bitwise_count(a.words[rows_a] & b.words[rows_b]).sum(axis=1, dtype=np.int64)
-    return _ratio(both, a.ones()[rows_a] + b.ones()[rows_b])
+    return _dice_ratio(both, a.count_ones()[rows_a] + b.count_ones()[rows_b])
 
 
 def similar_pairs(
@@ -71,7 +71,7 @@ def similar_pairs(
         a: one party's encodings.
         b: the other's, by the same schema, key and context.
         minimum: the least similarity.
-        limit: at most so many pairs are kept, those of the greatest similarity: the minimum is raised to the lowest
+        limit: how many pairs are kept at most, those of the greatest similarity: the minimum is raised to the lowest
         score
             with which the pairs fit. Default: 16 for each record, and no fewer than 2^16.
         blocks: tokens of the records of a and of b, (n, rules) uint64 each, from `blocking_tokens` or `hamming_tokens`:
@@ -88,13 +88,13 @@ def similar_pairs(
     compared = 0
     for rows_a, rows_b, scores, count in parts:
         compared += count
-        best.add(rows_a, rows_b, scores)
-    rows_a, rows_b, scores = best.sorted()
+        best.add_pairs(rows_a, rows_b, scores)
+    rows_a, rows_b, scores = best.sorted_pairs()
     return Candidates(rows_a, rows_b, scores, (len(a), len(b)), best.minimum, compared)
 
 
 class _Best:
-    """The pairs of greatest similarity, at most `limit` once `sorted`, at most a few times that while they come."""
+    """The pairs of greatest similarity: at most `limit` from `sorted_pairs`, a few times as many until then."""
 
     def __init__(self, minimum: float, limit: int):
         if limit < 1:
@@ -103,14 +103,14 @@ class _Best:
         self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         self._held = 0
 
-    def add(self, rows_a: np.ndarray, rows_b: np.ndarray, scores: np.ndarray) -> None:
+    def add_pairs(self, rows_a: np.ndarray, rows_b: np.ndarray, scores: np.ndarray) -> None:
         keep = scores >= self.minimum
         self._parts.append((rows_a[keep], rows_b[keep], scores[keep]))
         self._held += int(keep.sum())
         if self._held > 2 * self.limit:
-            self._cut()
+            self._raise_minimum()
 
-    def _cut(self) -> None:
+    def _raise_minimum(self) -> None:
         """Raise the minimum to the lowest score with which the pairs fit. Pairs yet to come can only raise it further,
         so the outcome does not depend on their order."""
         rows_a, rows_b, scores = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
@@ -121,10 +121,10 @@ class _Best:
         self._parts = [(rows_a[keep], rows_b[keep], scores[keep])]
         self._held = int(keep.sum())
 
-    def sorted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def sorted_pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if not self._parts:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)
-        self._cut()
+        self._raise_minimum()
         rows_a, rows_b, scores = self._parts[0]
         order = np.lexsort((rows_b, rows_a, -scores))
         return rows_a[order], rows_b[order], scores[order]
@@ -135,18 +135,18 @@ _Part = tuple[np.ndarray, np.ndarray, np.ndarray, int]
 
 def _all_pairs(a: Encodings, b: Encodings, best: _Best) -> Iterator[_Part]:
     columns = np.ascontiguousarray(b.words.T)
-    ones_a, ones_b = a.ones(), b.ones()
+    ones_a, ones_b = a.count_ones(), b.count_ones()
     for i in range(0, len(a), _TILE_A):
         words = a.words[i : i + _TILE_A]
         for j in range(0, len(b), _TILE_B):
-            both = _common(words, columns[:, j : j + _TILE_B])
+            both = _count_common(words, columns[:, j : j + _TILE_B])
             total = ones_a[i : i + _TILE_A, None] + ones_b[None, j : j + _TILE_B]
-            scores = _ratio(both, total)
+            scores = _dice_ratio(both, total)
             at_a, at_b = np.nonzero(scores >= best.minimum)
             yield at_a + i, at_b + j, scores[at_a, at_b], scores.size
 
 
-def _common(words: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def _count_common(words: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Ones that each of (n, w) has in common with each of (w, m): (n, m)."""
     total = np.zeros((len(words), columns.shape[1]), dtype=np.uint32)
     both, count = np.empty(total.shape, dtype=np.uint64), np.empty(total.shape, dtype=np.uint8)
@@ -175,7 +175,7 @@ def checked_tokens(a: Encodings, b: Encodings, blocks: tuple[np.ndarray, np.ndar
 
 def _block_pairs(a: Encodings, b: Encodings, of_a: np.ndarray, of_b: np.ndarray) -> Iterator[_Part]:
     """Each pair once: by the first column in which its tokens are equal."""
-    ones_a, ones_b = a.ones(), b.ones()
+    ones_a, ones_b = a.count_ones(), b.count_ones()
     for rule in range(of_a.shape[1]):
         order = np.argsort(of_b[:, rule], kind="stable")
         tokens = of_b[order, rule]
@@ -191,9 +191,9 @@ def _block_pairs(a: Encodings, b: Encodings, of_a: np.ndarray, of_b: np.ndarray)
             new = ~((earlier == of_b[rows_b, :rule]) & (earlier != 0)).any(axis=1)
             rows_a, rows_b = rows_a[new], rows_b[new]
             both = np.bitwise_count(a.words[rows_a] & b.words[rows_b]).sum(axis=1, dtype=np.int64)
-            yield rows_a, rows_b, _ratio(both, ones_a[rows_a] + ones_b[rows_b]), len(rows_a)
+            yield rows_a, rows_b, _dice_ratio(both, ones_a[rows_a] + ones_b[rows_b]), len(rows_a)
 
 
-def _ratio(both: np.ndarray, total: np.ndarray) -> np.ndarray:
+def _dice_ratio(both: np.ndarray, total: np.ndarray) -> np.ndarray:
     ratio: np.ndarray = 2.0 * both / np.maximum(total, 1)
     return ratio

@@ -59,7 +59,7 @@ def link_tables(
     key = secrets.token_bytes(32)  # nothing leaves this process
     people = [find_duplicates(table, schema) for table in (a, b)] if deduplicate else []
     if people:
-        a, b = (_rows(table, schema, who.rows) for table, who in zip((a, b), people, strict=True))
+        a, b = (_select_rows(table, schema, who.rows) for table, who in zip((a, b), people, strict=True))
     encoded = encode_records(a, schema, key), encode_records(b, schema, key)
     blocks = None
     if rules is not None:
@@ -80,7 +80,7 @@ def link_tables(
     )
 
 
-def _rows(table: Mapping[str, Sequence[object]], schema: Schema, rows: np.ndarray) -> dict[str, list[object]]:
+def _select_rows(table: Mapping[str, Sequence[object]], schema: Schema, rows: np.ndarray) -> dict[str, list[object]]:
     return {field.name: [table[field.name][row] for row in rows.tolist()] for field in schema.fields}
 
 

@@ -21,7 +21,7 @@ Limit: if records have many errors, few people are common, and members of one ho
 the threshold with the best F1 lies so low that it accepts pairs of one household, and the files leave open how many
 people are common (see `decoys`). The estimated precision is then far too high: 0.57, while 0.14 to 0.28 was true. The
 pairs *within* the files reveal this case: nearly every record then has another in its own file that is as similar as
-the threshold. If the estimated precision is low as well, `Estimate.threshold` raises an error.
+the threshold. If the estimated precision is low as well, `MatchEstimate.choose_threshold` raises an error.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from securevfl_psi.errors import LinkageError
-from securevfl_psi.linkage.decoys import Decoys, Reading, decoys_of, read_twice
+from securevfl_psi.linkage.decoys import DecoyReading, Decoys, decoys_of, read_twice
 from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.linkage.households import find_kin
 from securevfl_psi.linkage.recall import Span, spans_of
 from securevfl_psi.linkage.similarity import Candidates
 
-__all__ = ["BINS", "Estimate", "descending", "estimate"]
+__all__ = ["BINS", "MatchEstimate", "estimate_matches", "fit_descending"]
 
 BINS = 50
 """The number of equal bins of scores; all pairs of a bin get one probability."""
@@ -50,7 +50,7 @@ _FEWEST = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class MatchEstimate:
     """Estimated precision and recall of assigned pairs, by threshold.
 
     Attributes:
@@ -75,16 +75,16 @@ class Estimate:
 
     def precision(self, threshold: float) -> float:
         """Share of the pairs at or above `threshold` that is true; 0 where there are none."""
-        above = self._above(threshold)
+        above = self._count_above(threshold)
         return max(0.0, float(self.probabilities[:above].sum()) - 1) / max(above, 1)
 
     def recall(self, threshold: float) -> float:
         """Share of `matches` at or above `threshold`."""
-        return float(self.probabilities[: self._above(threshold)].sum()) / max(self.matches, 1e-300)
+        return float(self.probabilities[: self._count_above(threshold)].sum()) / max(self.matches, 1e-300)
 
     def recall_between(self, threshold: float) -> tuple[float, float]:
         """Bounds of the share of *all* true pairs at or above `threshold`, including those that no score shows."""
-        bounds = [span.at(threshold) for span in self.spans] or [(0.0, 1.0)]
+        bounds = [span.recall_at(threshold) for span in self.spans] or [(0.0, 1.0)]
         return min(low for low, _ in bounds), max(high for _, high in bounds)
 
     def probability(self, scores: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ class Estimate:
         probabilities: np.ndarray = self.probabilities[np.minimum(at, len(self.scores) - 1)]
         return probabilities
 
-    def threshold(self, *, precision: float | None = None) -> float:
+    def choose_threshold(self, *, precision: float | None = None) -> float:
         """Choose the threshold with the best estimated F1, or the lowest with at least the given precision.
 
         Raises:
@@ -107,7 +107,7 @@ class Estimate:
             raise LinkageError(
                 f"the scores show about {self.matches:.0f} true pairs; at least {_FEWEST} are needed: {cure}"
             )
-        counts = np.array([self._above(edge) for edge in self.edges])
+        counts = np.array([self._count_above(edge) for edge in self.edges])
         true = np.concatenate([[0.0], np.cumsum(self.probabilities)])[counts]
         f1 = 2 * true / (counts + self.matches)
         if precision is None:
@@ -132,16 +132,16 @@ class Estimate:
                 "members of one household. Give witnesses, or ask for a precision such as 0.9, for fewer links"
             )
 
-    def _above(self, threshold: float) -> int:
+    def _count_above(self, threshold: float) -> int:
         return int(np.searchsorted(-self.scores, -threshold, side="right"))
 
 
-def estimate(
+def estimate_matches(
     candidates: Candidates,
     taken: np.ndarray,
     encodings: tuple[Encodings, Encodings] | None = None,
     blocks: tuple[np.ndarray, np.ndarray] | None = None,
-) -> Estimate:
+) -> MatchEstimate:
     """Estimate the probability that each assigned pair is true.
 
     Args:
@@ -169,20 +169,20 @@ def estimate(
     if kin is not None:
         refused = refused - np.bincount(bins[kin.refused], minlength=BINS)
     after = np.cumsum(accepted)
-    free = sum(_free(after - part * accepted, candidates.sizes) for part in (0.0, 0.5, 0.5, 1.0)) / 4
+    free = sum(_free_share(after - part * accepted, candidates.sizes) for part in (0.0, 0.5, 0.5, 1.0)) / 4
     everyone = np.exp(_smooth_log_rate(refused, np.maximum(1 - free, 1e-12)))
     strangers = free * everyone
     edges = high - width * np.arange(1, BINS + 1)
     edges[-1] = low
     probabilities = _true_share(accepted, strangers)
-    readings: tuple[Reading, ...] = (Reading(probabilities, strangers),)
+    readings: tuple[DecoyReading, ...] = (DecoyReading(probabilities, strangers),)
     decoys: Decoys | None = None
     if kin is not None and encodings is not None:
         # The first count treats accepted pairs of households as true, so it is too small. The second treats true pairs
         # of doubtful score as records without partner, so it is too large; a third would be larger.
-        once = kin.accepted(probabilities[bins[taken]], bins, BINS, candidates.sizes)
+        once = kin.estimate_accepted(probabilities[bins[taken]], bins, BINS, candidates.sizes)
         doubted = _true_share(accepted, strangers + once)
-        twice = kin.accepted(doubted[bins[taken]], bins, BINS, candidates.sizes)
+        twice = kin.estimate_accepted(doubted[bins[taken]], bins, BINS, candidates.sizes)
         decoys = decoys_of(encodings, candidates, blocks)
         readings = read_twice(
             decoys,
@@ -194,19 +194,19 @@ def estimate(
             _true_share,
         )
         probabilities = np.mean([reading.share for reading in readings], axis=0)
-    alike = np.empty(0) if decoys is None else decoys.alike(edges)
+    alike = np.empty(0) if decoys is None else decoys.count_alike(edges)
     spans = spans_of(readings, accepted, edges, encodings)
-    return Estimate(scores[taken], probabilities[bins[taken]], edges, spans, alike)
+    return MatchEstimate(scores[taken], probabilities[bins[taken]], edges, spans, alike)
 
 
 def _true_share(accepted: np.ndarray, false: np.ndarray) -> np.ndarray:
     """Of the accepted pairs of each bin, descending, (bins,)."""
     share = np.divide(accepted - false, accepted, out=np.zeros(BINS), where=accepted > 0)
-    clipped: np.ndarray = np.clip(descending(share, accepted), 0, 1)
+    clipped: np.ndarray = np.clip(fit_descending(share, accepted), 0, 1)
     return clipped
 
 
-def _free(taken: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
+def _free_share(taken: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
     """Share of all pairs of which neither record is taken."""
     free: np.ndarray = (sizes[0] - taken) * (sizes[1] - taken) / (sizes[0] * sizes[1])
     return free
@@ -236,7 +236,7 @@ def _smooth_log_rate(counts: np.ndarray, exposure: np.ndarray) -> np.ndarray:
     return log_rate
 
 
-def descending(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def fit_descending(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The closest descending sequence by weighted squares (pool adjacent violators)."""
     pools: list[tuple[float, float, int]] = []  # mean, weight, length
     for value, weight in zip(values.tolist(), weights.tolist(), strict=True):

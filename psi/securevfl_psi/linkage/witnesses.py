@@ -35,7 +35,7 @@ from securevfl_psi.linkage.blocking import BlockKey, keyed_tokens
 from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.linkage.schema import Schema
 from securevfl_psi.linkage.similarity import Candidates, checked_tokens, dice
-from securevfl_psi.linkage.threshold import BINS, Estimate, descending
+from securevfl_psi.linkage.threshold import BINS, MatchEstimate, fit_descending
 
 __all__ = ["RULES", "WitnessEstimate", "check_witnesses", "estimate_by_witnesses", "witness_tokens"]
 
@@ -83,7 +83,7 @@ def witness_tokens(
 
 
 @dataclass(frozen=True, eq=False)
-class WitnessEstimate(Estimate):
+class WitnessEstimate(MatchEstimate):
     """An estimate over all true pairs, from the witnessed ones.
 
     Attributes:
@@ -104,15 +104,15 @@ class WitnessEstimate(Estimate):
 
     def recall(self, threshold: float) -> float:
         """The share of all true pairs at or above `threshold`."""
-        return float(_share(*self._draws[0][1:], np.array([threshold]))[0])
+        return float(_true_share(*self._draws[0][1:], np.array([threshold]))[0])
 
-    def ranges(self, threshold: float) -> tuple[tuple[float, float], tuple[float, float]]:
+    def confidence_ranges(self, threshold: float) -> tuple[tuple[float, float], tuple[float, float]]:
         """95 % intervals of precision and of recall at a threshold."""
-        above, at = self._above(threshold), np.array([threshold])
-        recalls = np.array([_share(scores, weights, at)[0] for _, scores, weights in self._draws[1:]])
+        above, at = self._count_above(threshold), np.array([threshold])
+        recalls = np.array([_true_share(scores, weights, at)[0] for _, scores, weights in self._draws[1:]])
         true = np.array([common for common, *_ in self._draws[1:]]) * recalls
-        low, high = _middle(np.minimum(1.0, true / max(above, 1)))
-        return (min(low, self.precision(threshold)), high), _middle(recalls)
+        low, high = _middle_range(np.minimum(1.0, true / max(above, 1)))
+        return (min(low, self.precision(threshold)), high), _middle_range(recalls)
 
 
 def estimate_by_witnesses(
@@ -139,7 +139,7 @@ def estimate_by_witnesses(
         )
     if of_a.shape[1] != RULES:
         raise LinkageError(f"the witness tokens are of {of_a.shape[1]} rules; {RULES} are needed")
-    first, second = (_witnessed(of_a[:, rule], of_b[:, rule], len(of_b)) for rule in range(RULES))
+    first, second = (_find_witnessed(of_a[:, rule], of_b[:, rule], len(of_b)) for rule in range(RULES))
     both = np.intersect1d(first, second)
     counts = len(first), len(second), len(both)
     if counts[2] < _FEWEST:
@@ -149,30 +149,31 @@ def estimate_by_witnesses(
         )
     assigned = candidates.rows_a[taken] * len(of_b) + candidates.rows_b[taken]
     groups = [
-        _Group.of(keys, encodings, assigned) for keys in (both, np.setdiff1d(first, both), np.setdiff1d(second, both))
+        _Group.from_pairs(keys, encodings, assigned)
+        for keys in (both, np.setdiff1d(first, both), np.setdiff1d(second, both))
     ]
     rng = np.random.default_rng(0)  # not a secret; a fixed seed gives the same figures if a linkage is repeated
-    draws = [_drawn(groups, counts, rng)]
+    draws = [_draw_sample(groups, counts, rng)]
     total = draws[0][0]
     shares = np.array([len(group.losses) for group in groups] + [max(0.0, total - sum(len(g.losses) for g in groups))])
     for sizes in rng.multinomial(max(1, round(total)), shares / shares.sum(), size=_BOOTSTRAP):
-        again = [group.again(int(size), rng) for group, size in zip(groups, sizes, strict=False)]
+        again = [group.redraw_pairs(int(size), rng) for group, size in zip(groups, sizes, strict=False)]
         n12, n1, n2 = int(sizes[0]), int(sizes[0] + sizes[1]), int(sizes[0] + sizes[2])
-        draws.append(_drawn(again, (n1, n2, n12), rng))
+        draws.append(_draw_sample(again, (n1, n2, n12), rng))
     scores = candidates.scores[taken]
-    probabilities, edges = _probabilities(scores, draws[0])
+    probabilities, edges = _estimate_probabilities(scores, draws[0])
     return WitnessEstimate(
         scores=scores,
         probabilities=probabilities,
         edges=edges,
         witnessed=counts,
         common=total,
-        common_range=_middle(np.array([common for common, *_ in draws[1:]])),
+        common_range=_middle_range(np.array([common for common, *_ in draws[1:]])),
         _draws=tuple(draws),
     )
 
 
-def _witnessed(of_a: np.ndarray, of_b: np.ndarray, width: int) -> np.ndarray:
+def _find_witnessed(of_a: np.ndarray, of_b: np.ndarray, width: int) -> np.ndarray:
     """Pairs of rows with one token that occurs once in each file, as ``row of a * width + row of b``, ascending."""
     once = []
     for tokens in (of_a, of_b):
@@ -192,19 +193,19 @@ class _Group:
     filled: float
 
     @classmethod
-    def of(cls, keys: np.ndarray, encodings: tuple[Encodings, Encodings], assigned: np.ndarray) -> _Group:
+    def from_pairs(cls, keys: np.ndarray, encodings: tuple[Encodings, Encodings], assigned: np.ndarray) -> _Group:
         rows_a, rows_b = np.divmod(keys, len(encodings[1]))
-        filled = sum(int(one.ones().sum()) for one in encodings) / sum(len(one) * one.bits for one in encodings)
+        filled = sum(int(one.count_ones().sum()) for one in encodings) / sum(len(one) * one.bits for one in encodings)
         return cls(1 - dice(*encodings, rows_a, rows_b), np.isin(keys, assigned), filled)
 
-    def drawn(self, count: int, rng: np.random.Generator) -> np.ndarray:
+    def draw_pairs(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Draw 1 - 2 d for `count` pairs with replacement, d being the share of flipped bits."""
         if not len(self.losses):
             return np.ones(count)
         kept: np.ndarray = np.maximum(1 - 4 * self.filled * rng.choice(self.losses, count), 1e-6)
         return kept
 
-    def again(self, size: int, rng: np.random.Generator) -> _Group:
+    def redraw_pairs(self, size: int, rng: np.random.Generator) -> _Group:
         """Draw `size` of the pairs with replacement."""
         chosen = rng.integers(0, len(self.losses), size) if len(self.losses) else np.zeros(0, dtype=np.int64)
         return _Group(self.losses[chosen], self.assigned[chosen], self.filled)
@@ -214,7 +215,7 @@ _Draw = tuple[float, np.ndarray, np.ndarray]
 """The number of true pairs; their scores, descending; and the share of all true pairs with at least that score."""
 
 
-def _drawn(groups: Sequence[_Group], counts: tuple[int, int, int], rng: np.random.Generator) -> _Draw:
+def _draw_sample(groups: Sequence[_Group], counts: tuple[int, int, int], rng: np.random.Generator) -> _Draw:
     n1, n2, n12 = counts
     common = (n1 + 1) * (n2 + 1) / (n12 + 1) - 1
     losses, assigned = (np.concatenate([getattr(group, name) for group in groups]) for name in ("losses", "assigned"))
@@ -222,8 +223,8 @@ def _drawn(groups: Sequence[_Group], counts: tuple[int, int, int], rng: np.rando
     both, one, other = groups
     unseen = common - len(losses)
     if unseen > 0 and len(one.losses) and len(other.losses):
-        found = _mean(one.assigned) * _mean(other.assigned)
-        kept = one.drawn(_DRAWS, rng) * other.drawn(_DRAWS, rng) / both.drawn(_DRAWS, rng)
+        found = _mean_or_one(one.assigned) * _mean_or_one(other.assigned)
+        kept = one.draw_pairs(_DRAWS, rng) * other.draw_pairs(_DRAWS, rng) / both.draw_pairs(_DRAWS, rng)
         scores.append(1 - (1 - np.minimum(kept, 1)) / (4 * one.filled))
         weights.append(np.full(_DRAWS, unseen * found / _DRAWS))
     flat = np.concatenate(scores)
@@ -232,17 +233,17 @@ def _drawn(groups: Sequence[_Group], counts: tuple[int, int, int], rng: np.rando
     return common, flat[order], np.cumsum(np.concatenate(weights)[order]) / max(total, 1e-300)
 
 
-def _mean(flags: np.ndarray) -> float:
+def _mean_or_one(flags: np.ndarray) -> float:
     return float(flags.mean()) if len(flags) else 1.0
 
 
-def _share(scores: np.ndarray, above: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+def _true_share(scores: np.ndarray, above: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     """Share of true pairs at or above each threshold."""
     found: np.ndarray = np.concatenate([[0.0], above])[np.searchsorted(-scores, -thresholds, side="right")]
     return found
 
 
-def _probabilities(scores: np.ndarray, draw: _Draw) -> tuple[np.ndarray, np.ndarray]:
+def _estimate_probabilities(scores: np.ndarray, draw: _Draw) -> tuple[np.ndarray, np.ndarray]:
     """The probability that each assigned pair is true; and the thresholds to choose from."""
     high, low = float(scores[0]), float(scores[-1])
     width = (high - low) / BINS or 1.0
@@ -251,11 +252,11 @@ def _probabilities(scores: np.ndarray, draw: _Draw) -> tuple[np.ndarray, np.ndar
     edges = np.maximum(edges, low)  # where all scores are the same
     bins = np.clip((high - scores) / width, 0, BINS - 1).astype(np.int64)
     accepted = np.bincount(bins, minlength=BINS).astype(np.float64)
-    true = draw[0] * np.diff(_share(draw[1], draw[2], edges), prepend=0.0)
+    true = draw[0] * np.diff(_true_share(draw[1], draw[2], edges), prepend=0.0)
     share = np.divide(true, accepted, out=np.zeros(BINS), where=accepted > 0)
-    return np.clip(descending(share, accepted), 0, 1)[bins], edges
+    return np.clip(fit_descending(share, accepted), 0, 1)[bins], edges
 
 
-def _middle(values: np.ndarray) -> tuple[float, float]:
+def _middle_range(values: np.ndarray) -> tuple[float, float]:
     low, high = np.quantile(values, (0.025, 0.975))
     return float(low), float(high)

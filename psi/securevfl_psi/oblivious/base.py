@@ -39,14 +39,14 @@ KEY_BYTES = 16
 _MESSAGE = TRANSFERS * POINT_BYTES
 
 
-def _secret() -> tuple[X25519PrivateKey, bytes]:
+def _draw_secret() -> tuple[X25519PrivateKey, bytes]:
     """Draw a clamped scalar for X25519, and its product with the base point on Ed25519's curve, 32 bytes."""
     signing = Ed25519PrivateKey.generate()
     scalar = hashlib.sha512(signing.private_bytes_raw()).digest()[:32]  # RFC 8032, section 5.1.5; X25519 clamps it
     return X25519PrivateKey.from_private_bytes(scalar), signing.public_key().public_bytes_raw()
 
 
-def _product(secret: X25519PrivateKey, u: bytes, what: str) -> bytes:
+def _multiply_point(secret: X25519PrivateKey, u: bytes, what: str) -> bytes:
     try:
         return secret.exchange(X25519PublicKey.from_public_bytes(u))
     except (ValueError, InvalidKey):
@@ -59,7 +59,7 @@ class _Keys:
     def __init__(self, tag: bytes, first: bytes, second: bytes) -> None:
         self._hash = hashlib.sha512(b"securevfl-psi base transfer" + tag + first + second)
 
-    def key(self, number: int, choice: int, u: bytes) -> bytes:
+    def derive_key(self, number: int, choice: int, u: bytes) -> bytes:
         digest = self._hash.copy()
         digest.update(number.to_bytes(4, "big") + bytes([choice]) + u)
         return digest.digest()[:KEY_BYTES]
@@ -74,9 +74,9 @@ class Giver:
 
     def __init__(self, tag: bytes) -> None:
         self._tag = tag
-        self._secret, self.message = _secret()
+        self._secret, self.message = _draw_secret()
 
-    def keys(self, answer: bytes) -> tuple[list[bytes], list[bytes]]:
+    def derive_keys(self, answer: bytes) -> tuple[list[bytes], list[bytes]]:
         """Compute the keys of choice 0 and of choice 1, 512 of 16 bytes each.
 
         Args:
@@ -93,8 +93,8 @@ class Giver:
         keys = _Keys(self._tag, self.message, answer)
         out = []
         for choice, points in enumerate((hidden, [point + minus for point in hidden])):
-            products = [_product(self._secret, u, what) for u in to_montgomery(points)]
-            out.append([keys.key(number, choice, u) for number, u in enumerate(products)])
+            products = [_multiply_point(self._secret, u, what) for u in to_montgomery(points)]
+            out.append([keys.derive_key(number, choice, u) for number, u in enumerate(products)])
         return out[0], out[1]
 
 
@@ -120,7 +120,7 @@ class Chooser:
         if not in_subgroup(point):
             raise MalformedError(f"{what} contains a point of small order, or with a component of small order")
         (u,) = to_montgomery([point])
-        secrets = [_secret() for _ in range(TRANSFERS)]
+        secrets = [_draw_secret() for _ in range(TRANSFERS)]
         without = b"".join(public for _, public in secrets)
         # Both candidates are computed for every transfer, so time does not depend on the choices.
         with_it = compress([decompress(public, what) + point for _, public in secrets])
@@ -128,8 +128,8 @@ class Chooser:
         mask = (np.uint8(0) - choices.astype(np.uint8))[:, None]  # chosen without a branch
         self.answer = (rows[0] ^ ((rows[0] ^ rows[1]) & mask)).tobytes()
         keys = _Keys(tag, message, self.answer)
-        products = [_product(secret, u, what) for secret, _ in secrets]
+        products = [_multiply_point(secret, u, what) for secret, _ in secrets]
         self.keys = [
-            keys.key(number, choice, product)
+            keys.derive_key(number, choice, product)
             for number, (choice, product) in enumerate(zip(choices.tolist(), products, strict=True))
         ]

@@ -16,13 +16,13 @@ from securevfl_psi.chunks import require_rows
 from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.group import TOKEN_BYTES
 from securevfl_psi.oblivious.base import Giver
-from securevfl_psi.oblivious.common import Side, token_bytes
+from securevfl_psi.oblivious.common import TransferParty, token_bytes
 from securevfl_psi.oblivious.extension import Encoder
 
 __all__ = ["OTClient"]
 
 
-class OTClient(Side):
+class OTClient(TransferParty):
     """The party that encodes its set and compares tokens. See `End` for its arguments."""
 
     _encodes = True
@@ -32,18 +32,18 @@ class OTClient(Side):
     _theirs: RowBuffer | None = None
 
     @cached_property
-    def _giver(self) -> Giver:
+    def _key_giver(self) -> Giver:
         return Giver(self._session.dst)
 
     @property
-    def message(self) -> bytes:
+    def first_message(self) -> bytes:
         """The first message of the base transfers, 32 bytes."""
-        return self._giver.message
+        return self._key_giver.message
 
     @cached_property
-    def _store(self) -> okvs.Table:
+    def _store(self) -> okvs.SlotTable:
         """The key-value store: the identifiers' words under their keys, and random pairs as padding."""
-        hashed = self._hashed
+        hashed = self._hashed_ids
         keys = np.ascontiguousarray(hashed[:, : okvs.KEY_BYTES])
         words = np.ascontiguousarray(hashed[:, okvs.KEY_BYTES :])
         more = self.size - len(self._ids)
@@ -59,30 +59,30 @@ class OTClient(Side):
         return self._store.seed if self._seed is None else self._seed
 
     def take_keys(self, choices: bytes) -> None:
-        """Take the message of `Server.choices`. Call it once: the keys serve one set of rows.
+        """Take the message of `OTServer.make_choices`. Call it once: the keys serve one set of rows.
 
         Raises:
             MalformedError: a wrong length, bytes that encode no point, or a point of small order.
             PSIError: called a second time.
         """
-        self._once("take_keys")
-        self._encoder = Encoder(self._giver.keys(choices), self._store.slots, self._by)
+        self._require_once("take_keys")
+        self._encoder = Encoder(self._key_giver.derive_keys(choices), self._store.slots, self._by)
         self._seed = self._store.seed
         del self._store  # the encoder has its slots now
 
-    def rows(self) -> Iterator[np.ndarray]:
+    def encode_rows(self) -> Iterator[np.ndarray]:
         """Yield U, the encoded set, in chunks of uint8 (k, 64), computed on demand. Call it once.
 
         Raises:
             PSIError: called before `take_keys`, or a second time.
         """
         if self._encoder is None:
-            raise PSIError("rows was called out of order: take_keys comes first")
-        self._once("rows")
-        yield from self._encoder.rows()
+            raise PSIError("encode_rows was called out of order: take_keys comes first")
+        self._require_once("encode_rows")
+        yield from self._encoder.encode_rows()
 
-    def answer(self, challenge: bytes) -> bytes:
-        """Compute the sums that `Server.challenge` asks for. Call it once.
+    def answer_challenge(self, challenge: bytes) -> bytes:
+        """Compute the sums that `OTServer.draw_challenge` asks for. Call it once.
 
         Raises:
             PSIError: called a second time.
@@ -90,16 +90,16 @@ class OTClient(Side):
         """
         if self._encoder is None or not self._encoder.complete:
             raise MalformedError("a challenge came before the server had all rows")
-        self._once("answer")
+        self._require_once("answer_challenge")
         self._answered = True
-        return self._encoder.answer(challenge)
+        return self._encoder.answer_challenge(challenge)
 
     def evaluate(self) -> None:
-        """Compute this party's outputs, which needs no further message; `finish` does it if nobody called this."""
+        """Compute this party's outputs. Needs no further message; `find_common_rows` calls it if nobody did before."""
         if not self._answered:
-            raise PSIError("evaluate was called out of order: answer comes first")
+            raise PSIError("evaluate was called out of order: answer_challenge comes first")
         if self._encoder is not None:
-            self._compute(self._encoder.matrix, self.seed, self.size, None)
+            self._compute_outputs(self._encoder.matrix, self.seed, self.size, None)
             self._encoder = None
 
     def take_tokens(self, tokens: np.ndarray) -> None:
@@ -113,24 +113,24 @@ class OTClient(Side):
         require_rows(tokens, width, what)
         if self._theirs is None:
             self._theirs = RowBuffer(TOKEN_BYTES, self.peer_size, what)
-        self._theirs.add(_widened(tokens))
+        self._theirs.add_rows(_widen_tokens(tokens))
 
-    def finish(self) -> np.ndarray:
+    def find_common_rows(self) -> np.ndarray:
         """Return this party's rows that the server has, ascending, int64 (k,).
 
         Raises:
-            PSIError: called before `answer`, or a second time.
+            PSIError: called before `answer_challenge`, or a second time.
             SetSizeError: fewer tokens than announced.
             MalformedError: two equal tokens.
         """
-        self._once("finish")
+        self._require_once("find_common_rows")
         self.evaluate()
         theirs = (self._theirs or RowBuffer(TOKEN_BYTES, 0, "the server's set")).take_all(self.peer_size)
-        own = self.outputs.tokens()[:, : token_bytes(self.size, self.peer_size)]
-        return match_rows(_widened(own), theirs)[0]
+        own = self.outputs.take_tokens()[:, : token_bytes(self.size, self.peer_size)]
+        return match_rows(_widen_tokens(own), theirs)[0]
 
 
-def _widened(tokens: np.ndarray) -> np.ndarray:
+def _widen_tokens(tokens: np.ndarray) -> np.ndarray:
     """Append zeros up to 16 bytes, the width that `match` compares."""
     wide = np.zeros((len(tokens), TOKEN_BYTES), dtype=np.uint8)
     wide[:, : tokens.shape[1]] = tokens

@@ -14,14 +14,14 @@ from functools import lru_cache
 import numpy as np
 from securevfl_crypto.bits import CODE_BYTES, COLUMNS, byte_tables
 
-__all__ = ["DISTANCE", "code_tables", "generator", "generator_polynomial"]
+__all__ = ["DISTANCE", "code_tables", "generator_polynomial", "generator_rows"]
 
 DISTANCE = 128
 _FIELD = 0b1000010001  # x⁹ + x⁴ + 1
 _ORDER = 511
 
 
-def _powers() -> list[int]:
+def _alpha_powers() -> list[int]:
     """α^0, …, α^510 in GF(2^9)."""
     found, element = [], 1
     for _ in range(_ORDER):
@@ -34,7 +34,7 @@ def _powers() -> list[int]:
 
 def generator_polynomial() -> np.ndarray:
     """g's coefficients over GF(2), the constant one first: uint8 (427,)."""
-    powers = _powers()
+    powers = _alpha_powers()
     logarithm = {element: number for number, element in enumerate(powers)}
     zeros = {exponent * (1 << k) % _ORDER for exponent in range(1, DISTANCE - 1) for k in range(9)}
     polynomial = [1]
@@ -47,7 +47,7 @@ def generator_polynomial() -> np.ndarray:
     return np.array(polynomial, dtype=np.uint8)
 
 
-def generator() -> np.ndarray:
+def generator_rows() -> np.ndarray:
     """The rows that generate the code, bit 0 of a byte first: uint8 (80, 64)."""
     g = generator_polynomial()
     rows = np.zeros((8 * CODE_BYTES, COLUMNS), dtype=np.uint8)
@@ -60,4 +60,4 @@ def generator() -> np.ndarray:
 @lru_cache(maxsize=1)
 def code_tables() -> np.ndarray:
     """For `Loops.encode`: uint8 (10, 256, 64)."""
-    return byte_tables(generator())
+    return byte_tables(generator_rows())

@@ -5,12 +5,13 @@ tokens of its set. As in `dh`, each ends with the outputs F(x) of a pseudo-rando
 `proofs` cuts into token, proof and receipt, and the client compares.
 
 Client                                         Server, secret s
-message                 →                      base transfers, see `base`
-take_keys(…)            ← choices()
-seed, rows() U          →                      take_seed(…), take_rows(…)
-answer(…)               ← challenge()          see `extension`
-                        → check(…)
-take_tokens(…), finish()  ← chunks()           T(y), the tokens of its set, shuffled
+first_message           →                      base transfers, see `base`
+take_keys(…)            ← make_choices()
+seed, encode_rows() U   →                      take_seed(…), take_rows(…)
+answer_challenge(…)     ← draw_challenge()     see `extension`
+                        → check_answer(…)
+take_tokens(…)          ← token_chunks()       T(y), the tokens of its set, shuffled
+find_common_rows()
 
 Each identifier is hashed to a key of 16 bytes and a word of 10. The client stores its words under their keys in a
 key-value store D (`okvs`) and transfers the rows of D: the server gets Q_j = T_j ⊕ (C(D_j) ∧ s). Decoding is linear, so
@@ -50,7 +51,7 @@ from securevfl_psi.oblivious.extension import EXTRA
 from securevfl_psi.proofs import OUTPUT_BYTES, Outputs
 from securevfl_psi.session import Session
 
-__all__ = ["Side", "hashed_identifiers", "row_count", "token_bytes"]
+__all__ = ["TransferParty", "hashed_identifiers", "row_count", "token_bytes"]
 
 _WORD = 16  # bytes of a word in the key-value store, of which 10 count
 _PART = 1 << 13  # rows decoded at a time: half a megabyte
@@ -79,7 +80,7 @@ def hashed_identifiers(ids: Identifiers, tag: bytes, by: BitLoops) -> np.ndarray
     salted = np.frombuffer(salt, dtype=np.uint8)
     out = np.empty((len(ids), HASH_BYTES), dtype=np.uint8)
     for rows in split(np.arange(len(ids))):
-        for places, matrix in ids.matrices(rows):
+        for places, matrix in ids.iter_matrices(rows):
             length = matrix.shape[1]
             if length <= ROW_BYTES:
                 messages = np.zeros((len(places), ROW_BYTES), dtype=np.uint8)
@@ -92,7 +93,7 @@ def hashed_identifiers(ids: Identifiers, tag: bytes, by: BitLoops) -> np.ndarray
     return out
 
 
-class Side:
+class TransferParty:
     """Base of both ends: this party's hashed identifiers and their outputs.
 
     Args:
@@ -141,10 +142,10 @@ class Side:
         self._done: set[str] = set()
 
     @cached_property
-    def _hashed(self) -> np.ndarray:
+    def _hashed_ids(self) -> np.ndarray:
         return hashed_identifiers(self._ids, self._session.dst, self._by)
 
-    def _once(self, step: str) -> None:
+    def _require_once(self, step: str) -> None:
         if step in self._done:
             raise PSIError(f"{step} was called out of order or twice; one session serves one intersection")
         self._done.add(step)
@@ -161,17 +162,17 @@ class Side:
         return self._outputs
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the outputs of all this party's identifiers are known."""
         return self._outputs is not None
 
-    def _compute(self, matrix: np.ndarray, seed: bytes, count: int, masked: np.ndarray | None) -> None:
+    def _compute_outputs(self, matrix: np.ndarray, seed: bytes, count: int, masked: np.ndarray | None) -> None:
         """Compute the outputs from T, or from Q and the tables of the code's words ∧ s."""
         slots = matrix[: okvs.slots_for(count)]
         dense = byte_tables(slots[-okvs.DENSE :])
         table = np.empty((len(self._ids), OUTPUT_BYTES), dtype=np.uint8)
         for start in range(0, len(table), _PART):
-            hashed = self._hashed[start : start + _PART]
+            hashed = self._hashed_ids[start : start + _PART]
             keys = np.ascontiguousarray(hashed[:, : okvs.KEY_BYTES])
             places, bits = okvs.slot_positions(keys, seed, count)
             rows = np.zeros((len(keys), ROW_BYTES), dtype=np.uint8)
@@ -181,5 +182,5 @@ class Side:
             part = table[start : start + _PART]
             part[:, :HASH_BYTES] = self._by.hash_rows(rows, ROW_BYTES, keys, _TOKEN)
             part[:, HASH_BYTES:] = self._by.hash_rows(rows, ROW_BYTES, keys, _RECEIPT)[:, : OUTPUT_BYTES - HASH_BYTES]
-        self.__dict__.pop("_hashed", None)  # 32 bytes an identifier that nothing reads again
+        self.__dict__.pop("_hashed_ids", None)  # 32 bytes an identifier that nothing reads again
         self._outputs = Outputs(table, self._session.dst)

@@ -16,7 +16,7 @@ from gmpy2 import mpz
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.group import ORDER
 
-__all__ = ["POINT_BYTES", "Point", "compress", "decompress", "in_subgroup", "to_montgomery"]
+__all__ = ["POINT_BYTES", "EdwardsPoint", "compress", "decompress", "in_subgroup", "to_montgomery"]
 
 POINT_BYTES = 32
 P = mpz(2) ** 255 - 19
@@ -25,7 +25,7 @@ _ROOT_OF_MINUS_ONE = gmpy2.powmod(2, (P - 1) // 4, P)
 
 
 @dataclass(frozen=True)
-class Point:
+class EdwardsPoint:
     """A point in extended homogeneous coordinates: x = X/Z, y = Y/Z, xy = T/Z (RFC 8032, section 5.1.4)."""
 
     x: mpz
@@ -33,23 +33,23 @@ class Point:
     z: mpz
     t: mpz
 
-    def __add__(self, other: Point) -> Point:
+    def __add__(self, other: EdwardsPoint) -> EdwardsPoint:
         # RFC 8032, section 5.1.4; the formulas are complete, so doubling and the neutral element need no branch.
         a = (self.y - self.x) * (other.y - other.x)
         b = (self.y + self.x) * (other.y + other.x)
         c = 2 * self.t * other.t % P * D
         d = 2 * self.z * other.z
         e, f, g, h = b - a, d - c, d + c, b + a
-        return Point(e * f % P, g * h % P, f * g % P, e * h % P)
+        return EdwardsPoint(e * f % P, g * h % P, f * g % P, e * h % P)
 
-    def __neg__(self) -> Point:
-        return Point(-self.x % P, self.y, self.z, -self.t % P)
-
-
-_NEUTRAL = Point(mpz(0), mpz(1), mpz(1), mpz(0))
+    def __neg__(self) -> EdwardsPoint:
+        return EdwardsPoint(-self.x % P, self.y, self.z, -self.t % P)
 
 
-def decompress(encoded: bytes, what: str) -> Point:
+_NEUTRAL = EdwardsPoint(mpz(0), mpz(1), mpz(1), mpz(0))
+
+
+def decompress(encoded: bytes, what: str) -> EdwardsPoint:
     """Decode a point from 32 bytes (RFC 8032, section 5.1.3).
 
     Raises:
@@ -68,10 +68,10 @@ def decompress(encoded: bytes, what: str) -> Point:
         raise MalformedError(f"{what} contains 32 bytes that encode no point of the curve")
     if x & 1 != sign:
         x = P - x
-    return Point(x, y, mpz(1), x * y % P)
+    return EdwardsPoint(x, y, mpz(1), x * y % P)
 
 
-def in_subgroup(point: Point) -> bool:
+def in_subgroup(point: EdwardsPoint) -> bool:
     """Return True if the point lies in the prime-order subgroup and is not the neutral element."""
     product = _NEUTRAL
     for bit in bin(ORDER)[2:]:
@@ -82,7 +82,7 @@ def in_subgroup(point: Point) -> bool:
     return bool(neutral and point.x % P != 0)
 
 
-def _inverses(numbers: Sequence[mpz]) -> list[mpz]:
+def _invert_all(numbers: Sequence[mpz]) -> list[mpz]:
     """Invert all numbers with one inversion (Montgomery's trick); zero gives zero."""
     products, product = [], mpz(1)
     for number in numbers:
@@ -96,18 +96,18 @@ def _inverses(numbers: Sequence[mpz]) -> list[mpz]:
     return found[::-1]
 
 
-def compress(points: Sequence[Point]) -> bytes:
+def compress(points: Sequence[EdwardsPoint]) -> bytes:
     """Encode points, 32 bytes each (RFC 8032, section 5.1.2)."""
     out = bytearray()
-    for point, inverse in zip(points, _inverses([point.z for point in points]), strict=True):
+    for point, inverse in zip(points, _invert_all([point.z for point in points]), strict=True):
         x, y = point.x * inverse % P, point.y * inverse % P
         out += int(y | (x & 1) << 255).to_bytes(POINT_BYTES, "little")
     return bytes(out)
 
 
-def to_montgomery(points: Sequence[Point]) -> list[bytes]:
-    """Map points to X25519's u-coordinates; the neutral element maps to 0, which `_product` refuses."""
-    inverses = _inverses([(point.z - point.y) % P for point in points])
+def to_montgomery(points: Sequence[EdwardsPoint]) -> list[bytes]:
+    """Map points to X25519's u-coordinates; the neutral element maps to 0, which `_multiply_point` refuses."""
+    inverses = _invert_all([(point.z - point.y) % P for point in points])
     return [
         int((point.z + point.y) * inverse % P).to_bytes(POINT_BYTES, "little")
         for point, inverse in zip(points, inverses, strict=True)

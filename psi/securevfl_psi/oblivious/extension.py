@@ -57,7 +57,7 @@ class _Columns:
         self._streams = [Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor() for key in keys]
         self._buffer = np.empty((COLUMNS, ROWS // 8 + _OFF_STRIDE), dtype=np.uint8)
 
-    def following(self, rows: int) -> np.ndarray:
+    def next_rows(self, rows: int) -> np.ndarray:
         """Return the next rows of all columns, uint8 (512, rows / 8); valid until the next call."""
         size = rows // 8
         zeros = bytes(size)
@@ -66,17 +66,17 @@ class _Columns:
         return self._buffer[:, :size]
 
 
-def _chunks(count: int) -> Iterator[tuple[int, int]]:
+def _iter_chunks(count: int) -> Iterator[tuple[int, int]]:
     for start in range(0, count, ROWS):
         yield start, min(ROWS, count - start)
 
 
-def _sums(rows: np.ndarray, challenge: bytes, count: int, by: BitLoops) -> np.ndarray:
+def _sum_rows(rows: np.ndarray, challenge: bytes, count: int, by: BitLoops) -> np.ndarray:
     """Compute 40 sums of the first `count` rows with a challenge's coefficients; pads narrower rows with zeros."""
     stream = Cipher(algorithms.AES(challenge[:16]), modes.CTR(challenge[16:])).encryptor()
     total = np.zeros((_SUMS, ROW_BYTES), dtype=np.uint8)
     wide = np.zeros((ROWS, ROW_BYTES), dtype=np.uint8)
-    for start, size in _chunks(count):
+    for start, size in _iter_chunks(count):
         coefficients = np.frombuffer(stream.update(bytes(SUM_BYTES * size)), dtype=np.uint8).reshape(-1, SUM_BYTES)
         part = rows[start : start + size]
         if part.shape[1] < ROW_BYTES:
@@ -97,7 +97,7 @@ class Encoder:
     Attributes:
         matrix: T, uint8 (at least m + 80, 64), filled as far as rows were sent.
         count: number of rows to send, m + 80.
-        complete: whether `rows` yielded all of them.
+        complete: whether `encode_rows` yielded all of them.
     """
 
     def __init__(self, keys: tuple[list[bytes], list[bytes]], words: np.ndarray, by: BitLoops) -> None:
@@ -109,12 +109,12 @@ class Encoder:
         self.matrix = np.empty((round_to_blocks(self.count), ROW_BYTES), dtype=np.uint8)
         self.complete = False
 
-    def rows(self) -> Iterator[np.ndarray]:
+    def encode_rows(self) -> Iterator[np.ndarray]:
         """Yield U in chunks of uint8 (at most 32768, 64)."""
-        words = self._kept()
-        for start, size in _chunks(self.count):
+        words = self._require_words()
+        for start, size in _iter_chunks(self.count):
             block = round_to_blocks(size)
-            one, other = (columns.following(block) for columns in self._columns)
+            one, other = (columns.next_rows(block) for columns in self._columns)
             np.bitwise_xor(one, other, out=other)
             self.matrix[start : start + block] = self._by.transpose(one)
             sent = self._by.transpose(other)[:size]
@@ -122,23 +122,23 @@ class Encoder:
             self.complete = start + size == self.count
             yield sent
 
-    def _kept(self) -> np.ndarray:
+    def _require_words(self) -> np.ndarray:
         if self._words is None:
             raise MalformedError("a second challenge came; the words serve one, which was answered")
         return self._words
 
-    def answer(self, challenge: bytes) -> bytes:
+    def answer_challenge(self, challenge: bytes) -> bytes:
         """Compute the requested sums. Call it once: two sets of sums would show more of the words.
 
         Raises:
             MalformedError: a wrong length, or a second challenge.
         """
-        words = self._kept()
+        words = self._require_words()
         if len(challenge) != CHALLENGE_BYTES:
             raise MalformedError(f"a challenge of {len(challenge)} bytes; expected {CHALLENGE_BYTES}")
-        self._words = None  # makes a second challenge fail in `_kept`
-        of_words = _sums(words, challenge, self.count, self._by)[:, :CODE_BYTES]
-        return of_words.tobytes() + _sums(self.matrix, challenge, self.count, self._by).tobytes()
+        self._words = None  # makes a second challenge fail in `_require_words`
+        of_words = _sum_rows(words, challenge, self.count, self._by)[:, :CODE_BYTES]
+        return of_words.tobytes() + _sum_rows(self.matrix, challenge, self.count, self._by).tobytes()
 
 
 class Decoder:
@@ -163,7 +163,7 @@ class Decoder:
         self.done = 0
         self.masked = code_tables() & secret
 
-    def take(self, rows: np.ndarray) -> None:
+    def take_chunk(self, rows: np.ndarray) -> None:
         """Take the next chunk of U, uint8 (k, 64): full, unless it is the last.
 
         Raises:
@@ -179,27 +179,27 @@ class Decoder:
             raise MalformedError(f"the encoded set contains a chunk of {len(rows)} rows where {due} are due: use split")
         part = self.matrix[self.done : self.done + due]
         np.bitwise_and(rows, self._secret, out=part)
-        part ^= self._by.transpose(self._columns.following(round_to_blocks(due)))[:due]
+        part ^= self._by.transpose(self._columns.next_rows(round_to_blocks(due)))[:due]
         self.done += due
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all rows arrived."""
         return self.done == self._count
 
-    def challenge(self) -> bytes:
+    def draw_challenge(self) -> bytes:
         """Draw the challenge that asks the encoder for sums, 32 bytes.
 
         Raises:
             MalformedError: not all rows arrived.
         """
         # Drawn only now: an encoder that knew the coefficients could send wrong rows that cancel in every sum.
-        if not self.complete:
+        if not self.is_complete:
             raise MalformedError(f"the encoded set ended after {self.done} of {self._count} rows")
         self._challenge = secrets.token_bytes(CHALLENGE_BYTES)
         return self._challenge
 
-    def check(self, answer: bytes) -> None:
+    def check_answer(self, answer: bytes) -> None:
         """Raise unless the answer shows that the rows are codewords.
 
         Raises:
@@ -211,6 +211,6 @@ class Decoder:
         words = np.ascontiguousarray(octets[: _SUMS * CODE_BYTES].reshape(_SUMS, CODE_BYTES))
         right = octets[_SUMS * CODE_BYTES :].reshape(_SUMS, ROW_BYTES).copy()
         self._by.encode(words, self.masked, right)
-        own = _sums(self.matrix, self._challenge, self._count, self._by)
+        own = _sum_rows(self.matrix, self._challenge, self._count, self._by)
         if not np.array_equal(own, right):
             raise MalformedError("the encoded set is not made of codewords; the peer does not follow the protocol")

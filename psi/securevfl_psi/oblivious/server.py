@@ -12,13 +12,13 @@ from securevfl_psi.arrays import secret_order
 from securevfl_psi.chunks import split
 from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.oblivious.base import TRANSFERS, Chooser
-from securevfl_psi.oblivious.common import Side, row_count, token_bytes
+from securevfl_psi.oblivious.common import TransferParty, row_count, token_bytes
 from securevfl_psi.oblivious.extension import Decoder
 
 __all__ = ["OTServer"]
 
 
-class OTServer(Side):
+class OTServer(TransferParty):
     """The party that has the secret; it learns the size of the client's set and which of its rows the client proves.
 
     See `End` for its arguments.
@@ -30,13 +30,13 @@ class OTServer(Side):
     _checked = False
 
     def take_message(self, message: bytes) -> None:
-        """Take the client's `message`. Call it once.
+        """Take the client's `first_message`. Call it once.
 
         Raises:
             MalformedError: the bytes encode no point of the prime-order subgroup.
             PSIError: called a second time.
         """
-        self._once("take_message")
+        self._require_once("take_message")
         if len(message) != 32:
             raise MalformedError(f"a first message of {len(message)} bytes; expected 32")
         secret = np.frombuffer(secrets.token_bytes(TRANSFERS // 8), dtype=np.uint8)
@@ -45,17 +45,17 @@ class OTServer(Side):
         self._decoder = Decoder(secret, self._chooser.keys, row_count(self.peer_size), self._by)
 
     def prepare(self) -> None:
-        """Hash this party's identifiers while the client encodes; `chunks` does it if nobody called this."""
-        _ = self._hashed
+        """Hash this party's identifiers while the client encodes; `token_chunks` does it if nobody called this."""
+        _ = self._hashed_ids
 
-    def choices(self) -> bytes:
+    def make_choices(self) -> bytes:
         """The chooser's answer, from which the client computes its keys, 16 KiB.
 
         Raises:
             PSIError: called before `take_message`.
         """
         if self._chooser is None:
-            raise PSIError("choices was called out of order: take_message comes first")
+            raise PSIError("make_choices was called out of order: take_message comes first")
         return self._chooser.answer
 
     def take_seed(self, seed: bytes) -> None:
@@ -65,63 +65,63 @@ class OTServer(Side):
             MalformedError: a wrong length.
             PSIError: called a second time.
         """
-        self._once("take_seed")
+        self._require_once("take_seed")
         if len(seed) != okvs.SEED_BYTES:
             raise MalformedError(f"a seed of {len(seed)} bytes; expected {okvs.SEED_BYTES}")
         self._seed = seed
 
     def take_rows(self, rows: np.ndarray) -> None:
-        """Take a chunk of the encoded set, see `Decoder.take`."""
-        self._transfer().take(rows)
+        """Take a chunk of the encoded set, see `Decoder.take_chunk`."""
+        self._require_decoder().take_chunk(rows)
 
-    def _transfer(self) -> Decoder:
+    def _require_decoder(self) -> Decoder:
         if self._decoder is None or self._seed is None:
             raise PSIError("rows came out of order: the base transfers and the seed come first")
         return self._decoder
 
     @property
-    def encoded(self) -> bool:
+    def has_all_rows(self) -> bool:
         """Whether all rows of the client arrived."""
-        return self._decoder is not None and self._decoder.complete
+        return self._decoder is not None and self._decoder.is_complete
 
-    def challenge(self) -> bytes:
+    def draw_challenge(self) -> bytes:
         """Draw the challenge that asks the client for sums, 32 bytes. Call it once.
 
         Raises:
             PSIError: called a second time.
             MalformedError: not all rows arrived.
         """
-        self._once("challenge")
-        return self._transfer().challenge()
+        self._require_once("draw_challenge")
+        return self._require_decoder().draw_challenge()
 
-    def check(self, answer: bytes) -> None:
+    def check_answer(self, answer: bytes) -> None:
         """Raise unless the client's rows are codewords. Call it once.
 
         Raises:
             PSIError: called a second time.
             MalformedError: the sums do not fit codewords.
         """
-        self._once("check")
-        self._transfer().check(answer)
+        self._require_once("check_answer")
+        self._require_decoder().check_answer(answer)
         self._checked = True
 
-    def chunks(self) -> Iterator[np.ndarray]:
+    def token_chunks(self) -> Iterator[np.ndarray]:
         """Yield T(y) of this party's set in a secret order: chunks of uint8 (k, `token_bytes`). Call it once.
 
         Padding is random bytes, which match no token.
 
         Raises:
-            PSIError: called before `check`, or a second time.
+            PSIError: called before `check_answer`, or a second time.
         """
         # Tokens of unchecked rows would show a deviating client bits of the secret, and so of other identifiers.
         if not self._checked or self._seed is None:
-            raise PSIError("chunks was called out of order: check comes first")
-        self._once("chunks")
-        decoder = self._transfer()
-        self._compute(decoder.matrix, self._seed, self.peer_size, decoder.masked)
+            raise PSIError("token_chunks was called out of order: check_answer comes first")
+        self._require_once("token_chunks")
+        decoder = self._require_decoder()
+        self._compute_outputs(decoder.matrix, self._seed, self.peer_size, decoder.masked)
         self._decoder = None
         width = token_bytes(self.size, self.peer_size)
-        own = self.outputs.tokens()[:, :width]
+        own = self.outputs.take_tokens()[:, :width]
         for rows in split(secret_order(self.size)):
             tokens = np.frombuffer(bytearray(secrets.token_bytes(width * len(rows))), dtype=np.uint8)
             tokens = tokens.reshape(-1, width)
@@ -129,7 +129,7 @@ class OTServer(Side):
             tokens[real] = own[rows[real]]
             yield tokens
 
-    def rows(self, proofs: np.ndarray) -> np.ndarray:
+    def find_proven_rows(self, proofs: np.ndarray) -> np.ndarray:
         """Find the rows that the client proved to have, in the order of its proofs: int64 (k,). Call it once.
 
         Raises:
@@ -137,5 +137,5 @@ class OTServer(Side):
             MalformedError: a proof matches no row of this party, or two proofs are equal.
         """
         outputs = self.outputs
-        self._once("rows")
-        return outputs.rows(proofs)
+        self._require_once("find_proven_rows")
+        return outputs.find_proven_rows(proofs)

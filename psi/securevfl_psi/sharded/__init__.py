@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from securevfl_psi.sharded.bucket import KEY_BYTES, bucket_hashes, bucket_of
 from securevfl_psi.sharded.plan import PER_SHARD, ShardPlan, overflow_exponent, padded_size, shard_bits
-from securevfl_psi.sharded.reading import Batch, in_batches
+from securevfl_psi.sharded.reading import IdBatch, in_batches
 
 __all__ = [
     "KEY_BYTES",
     "PER_SHARD",
-    "Batch",
+    "IdBatch",
     "ShardPlan",
     "bucket_hashes",
     "bucket_of",

@@ -1,4 +1,4 @@
-"""The hash that says in which shard an identifier is.
+"""The hash that assigns an identifier to a shard.
 
     bucket hash of x = the first 8 bytes, big-endian, of SHA-512(key in hexadecimal || x in UTF-8)
     shard of x       = its `bits` highest bits
@@ -6,7 +6,7 @@
 The key has 64 bytes, so its 128 small hexadecimal digits fill one block of SHA-512. Whoever has the key can compute it
 in SQL, too: Spark's ``sha2(concat(key, x), 512)`` gives the same digits.
 
-The key is not secret: both parties know it. It is fresh in each run, so that which identifiers share a shard tells
+The key is not secret: both parties know it. It is fresh in each run, so that which identifiers share a shard reveals
 nothing about another run, and nobody can choose identifiers beforehand that crowd one shard.
 """
 
@@ -47,7 +47,7 @@ def bucket_hashes(ids: Identifiers, key: bytes, by: Engine | None = None) -> np.
     out = np.empty(len(ids), dtype=np.uint64)
     for start in range(0, len(ids), _PART):
         rows = np.arange(start, min(start + _PART, len(ids)))
-        for places, matrix in ids.matrices(rows):
+        for places, matrix in ids.iter_matrices(rows):
             digests = by.sha512(np.ascontiguousarray(matrix), prefix)
             out[start + places] = np.ascontiguousarray(digests[:, :8]).view(">u8")[:, 0]
     return out

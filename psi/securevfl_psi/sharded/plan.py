@@ -15,7 +15,7 @@ import numpy as np
 
 from securevfl_psi.errors import DisagreementError, ShardError
 
-__all__ = ["MOST_BITS", "PER_SHARD", "ShardPlan", "bits_of", "overflow_exponent", "padded_size", "shard_bits"]
+__all__ = ["MOST_BITS", "PER_SHARD", "ShardPlan", "overflow_exponent", "padded_size", "shard_bits", "shard_count_bits"]
 
 PER_SHARD = 1 << 20
 """Identifiers of the larger set in a shard, at most and on average, where nobody says otherwise."""
@@ -36,7 +36,7 @@ def shard_bits(larger: int, per_shard: int = PER_SHARD) -> int:
     return bits
 
 
-def bits_of(shards: int) -> int:
+def shard_count_bits(shards: int) -> int:
     """The bits of a number of shards.
 
     Raises:

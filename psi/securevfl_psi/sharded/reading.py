@@ -12,14 +12,14 @@ from securevfl_psi.column import Identifiers
 from securevfl_psi.errors import IdentifierError
 from securevfl_psi.identifiers import IdRules, ascii_column, normalise_rows
 
-__all__ = ["Batch", "in_batches", "normalised_batch", "of_arrow"]
+__all__ = ["IdBatch", "in_batches", "normalised_batch", "of_arrow"]
 
 _ROWS = 1 << 18
 _EXAMPLES = 3
 
 
 @dataclass(frozen=True)
-class Batch:
+class IdBatch:
     """Some rows of a table.
 
     Attributes:
@@ -31,7 +31,7 @@ class Batch:
     ids: Identifiers
 
 
-def in_batches(ids: Iterable[object], rules: IdRules, rows: int = _ROWS) -> Iterator[Batch]:
+def in_batches(ids: Iterable[object], rules: IdRules, rows: int = _ROWS) -> Iterator[IdBatch]:
     """Identifiers from anything that can be gone through, in batches.
 
     Raises:
@@ -48,7 +48,7 @@ def in_batches(ids: Iterable[object], rules: IdRules, rows: int = _ROWS) -> Iter
         yield normalised_batch(part, rules, first)
 
 
-def normalised_batch(raw: Identifiers | Sequence[object], rules: IdRules, first: int) -> Batch:
+def normalised_batch(raw: Identifiers | Sequence[object], rules: IdRules, first: int) -> IdBatch:
     """One batch, whose rows are counted on from `first`.
 
     Raises:
@@ -66,7 +66,7 @@ def normalised_batch(raw: Identifiers | Sequence[object], rules: IdRules, first:
             quick = Identifiers.of_texts(normalise_rows(list(raw), rules))
         except IdentifierError as error:
             raise IdentifierError(f"{error}" + (f" (rows counted from row {first:,})" if first else "")) from None
-    return Batch(np.arange(first, first + len(quick), dtype=np.int64), quick)
+    return IdBatch(np.arange(first, first + len(quick), dtype=np.int64), quick)
 
 
 def of_arrow(array: Any, first: int) -> Identifiers | list[object]:

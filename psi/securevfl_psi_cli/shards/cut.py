@@ -1,7 +1,7 @@
 """A table that Spark, Dask or SQL cut into shards beforehand, by the bucket hash: used as it is.
 
 It is a folder of Parquet files with a folder ``shard=57`` for each shard, as these programs write a table that is
-partitioned by a column ``shard``. What the folders say is not believed: each identifier's bucket hash is looked at.
+partitioned by a column ``shard``. Folder names are not trusted: each identifier's bucket hash is checked.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from securevfl_psi.sharded.bucket import bucket_hashes, require_key
 
 from securevfl_psi_cli.shards.leading import Cut, Source
 from securevfl_psi_cli.shards.shard import sorted_shard
-from securevfl_psi_cli.shards.source import parquet_batches, parquet_files, rows_of, source_digest
+from securevfl_psi_cli.shards.source import parquet_batches, parquet_files, parquet_row_count, source_digest
 from securevfl_psi_cli.shards.state import RunState
 from securevfl_psi_cli.table import Missing
 
-__all__ = ["cut_source", "is_cut", "read_key", "sort_cut"]
+__all__ = ["cut_source", "is_cut", "read_shard_key", "sort_cut"]
 
 _FOLDER = re.compile(r"shard=([0-9]{1,5})")
 _KEY = re.compile(r"[0-9a-fA-F]{128}")
 
 
-def read_key(path: Path) -> bytes:
+def read_shard_key(path: Path) -> bytes:
     """The key of the bucket hash from a file of 128 hexadecimal digits.
 
     Raises:
-        InputError: it cannot be read, or holds something else.
+        InputError: it cannot be read, or contains something else.
     """
     try:
         with path.open("rb") as stream:
@@ -42,7 +42,7 @@ def read_key(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     if not _KEY.fullmatch(text):
         raise InputError(
-            f"{path} holds no key for shards: 128 hexadecimal digits are needed, as 'openssl rand -hex 64' makes them"
+            f"{path} does not contain a shard key: 128 hexadecimal digits are needed, as from 'openssl rand -hex 64'"
         )
     return bytes.fromhex(text)
 
@@ -63,7 +63,7 @@ def cut_source(path: Path, columns: Sequence[str], rules: IdRules, missing: Miss
         bits: of the bucket hash that make a shard.
 
     Raises:
-        InputError: it cannot be read, holds no rows, files outside of shards, or shards that there are not.
+        InputError: it cannot be read, has no rows, files outside of shards, or shards that there are not.
     """
     files = parquet_files(path, missing)
     parts: list[list[tuple[str, int]]] = [[] for _ in range(1 << bits)]
@@ -79,7 +79,7 @@ def cut_source(path: Path, columns: Sequence[str], rules: IdRules, missing: Miss
                 "number that the table was cut into"
             )
         parts[shard].append((str(file), rows))
-        count = rows_of(file)
+        count = parquet_row_count(file)
         counts[shard] += count
         rows += count
     if not rows:
@@ -100,7 +100,7 @@ def sort_cut(folder: str, shard: int, text: str) -> bytes:
     Args:
         folder: of the run.
         shard: its number.
-        text: what `cut_source` says of the shard.
+        text: `cut_source`'s description of the shard.
 
     Returns:
         How many identifiers it has, 8 bytes, big-endian.
@@ -111,10 +111,10 @@ def sort_cut(folder: str, shard: int, text: str) -> bytes:
     """
     state = RunState(Path(folder))
     columns, missing, parts = json.loads(text)
-    return sorted_shard(state, shard, lambda: _read(state, shard, columns, Missing(missing), parts))
+    return sorted_shard(state, shard, lambda: _read_parts(state, shard, columns, Missing(missing), parts))
 
 
-def _read(
+def _read_parts(
     state: RunState, shard: int, columns: Sequence[str], missing: Missing, parts: Sequence[tuple[str, int]]
 ) -> tuple[np.ndarray, np.ndarray, Identifiers]:
     settings = state.settings
@@ -141,6 +141,6 @@ def _require_here(file: str, shard: int, bits: int, rows: np.ndarray, hashes: np
     if len(away):
         raise ShardError(
             f"{file}: {len(away):,} of {len(rows):,} rows are of other shards, the first of them row "
-            f"{int(rows[away[0]]):,} of the file, whose bucket hash says {int(shards[away[0]])}: was the table cut "
-            f"with another key, into another number than {1 << bits}, or before its identifiers were normalised?"
+            f"{int(rows[away[0]]):,} of the file, whose bucket hash is for shard {int(shards[away[0]])}: was the table "
+            f"cut with another key, into another number than {1 << bits}, or before its identifiers were normalised?"
         )

@@ -7,10 +7,10 @@
 | 4, 8 | number of the shard, number of rows; little-endian like all that follows |
 | 32 | SHA-256 of all before it and of what follows |
 
-A shard goes on with its row numbers, int64 (n,), lengths in bytes, int32 (n,), and texts in UTF-8, one after the other,
-in ascending order of their bucket hashes. A result goes on with row numbers, int64 (k,), in the same order:
-it is the same, byte by byte, however often a shard is run. A digest goes on with the 32 bytes of the last session that
-ended; it is written after the result, so a shard with a digest is done.
+A shard continues with its row numbers, int64 (n,), lengths in bytes, int32 (n,), and texts in UTF-8, one after the
+other, in ascending order of their bucket hashes. A result continues with row numbers, int64 (k,), in the same order:
+it is the same, byte by byte, however often a shard is run. A digest continues with the 32 bytes of the last session
+that ended; it is written after the result, so a shard with a digest is done.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ __all__ = [
     "read_digest",
     "read_result",
     "read_shard",
-    "write_atomic",
     "write_digest",
+    "write_pieces",
     "write_result",
     "write_shard",
 ]
@@ -42,8 +42,8 @@ _DIGEST = 32
 _SHARD, _RESULT, _DONE = b"SVSHARDs", b"SVSHARDr", b"SVSHARDd"
 
 
-def write_atomic(path: Path, parts: Iterable[bytes | memoryview | np.ndarray]) -> None:
-    """A file under its name once all of it is on disk; there is no state between none and whole.
+def write_pieces(path: Path, parts: Iterable[bytes | memoryview | np.ndarray]) -> None:
+    """Give a file its name once all of it is on disk: it is either missing or complete.
 
     Raises:
         ShardError: it cannot be written.
@@ -69,14 +69,14 @@ def write_atomic(path: Path, parts: Iterable[bytes | memoryview | np.ndarray]) -
         raise ShardError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def _write(path: Path, head: bytes, arrays: list[np.ndarray]) -> None:
+def _write_file(path: Path, head: bytes, arrays: list[np.ndarray]) -> None:
     digest = hashlib.sha256(head)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)
-    write_atomic(path, [head, digest.digest(), *arrays])
+    write_pieces(path, [head, digest.digest(), *arrays])
 
 
-def _read(path: Path, kind: bytes, tag: bytes, shard: int) -> tuple[int, np.ndarray]:
+def _read_file(path: Path, kind: bytes, tag: bytes, shard: int) -> tuple[int, np.ndarray]:
     try:
         data = np.fromfile(path, dtype=np.uint8)
     except OSError as error:
@@ -96,7 +96,7 @@ def _read(path: Path, kind: bytes, tag: bytes, shard: int) -> tuple[int, np.ndar
 
 def write_shard(path: Path, tag: bytes, shard: int, rows: np.ndarray, lengths: np.ndarray, data: np.ndarray) -> None:
     """A shard: row numbers, int64 (n,), lengths, int32 (n,), texts, uint8 (total,)."""
-    _write(path, _HEAD.pack(_SHARD, tag, shard, len(rows)), [rows, lengths, data])
+    _write_file(path, _HEAD.pack(_SHARD, tag, shard, len(rows)), [rows, lengths, data])
 
 
 def read_shard(path: Path, tag: bytes, shard: int) -> tuple[np.ndarray, Identifiers]:
@@ -105,17 +105,17 @@ def read_shard(path: Path, tag: bytes, shard: int) -> tuple[np.ndarray, Identifi
     Raises:
         ShardError: it cannot be read, was changed, or is another one.
     """
-    count, body = _read(path, _SHARD, tag, shard)
+    count, body = _read_file(path, _SHARD, tag, shard)
     rows, lengths, data = body[: 8 * count].view("<i8"), body[8 * count : 12 * count].view("<i4"), body[12 * count :]
     ends = np.cumsum(lengths, dtype=np.int64)
     if len(lengths) != count or (count and int(ends[-1]) != len(data)):
-        raise ShardError(f"{path} does not hold the {count} rows that it announces: delete it, and run again")
+        raise ShardError(f"{path} does not contain the {count} rows that it announces: delete it, and run again")
     return rows, Identifiers(data, ends - lengths, lengths)
 
 
 def write_result(path: Path, tag: bytes, shard: int, rows: np.ndarray) -> None:
     """Row numbers of a shard's common identifiers, in ascending order of their bucket hashes, int64 (k,)."""
-    _write(path, _HEAD.pack(_RESULT, tag, shard, len(rows)), [np.asarray(rows, dtype="<i8")])
+    _write_file(path, _HEAD.pack(_RESULT, tag, shard, len(rows)), [np.asarray(rows, dtype="<i8")])
 
 
 def read_result(path: Path, tag: bytes, shard: int) -> np.ndarray:
@@ -124,15 +124,15 @@ def read_result(path: Path, tag: bytes, shard: int) -> np.ndarray:
     Raises:
         ShardError: it cannot be read, was changed, or is another one.
     """
-    count, body = _read(path, _RESULT, tag, shard)
+    count, body = _read_file(path, _RESULT, tag, shard)
     if len(body) != 8 * count:
-        raise ShardError(f"{path} does not hold the {count} rows that it announces: delete it, and run again")
+        raise ShardError(f"{path} does not contain the {count} rows that it announces: delete it, and run again")
     return body.view("<i8")
 
 
 def write_digest(path: Path, tag: bytes, shard: int, digest: bytes) -> None:
     """The digest of the session that a shard's result is from, 32 bytes."""
-    _write(path, _HEAD.pack(_DONE, tag, shard, 0), [np.frombuffer(digest, dtype=np.uint8)])
+    _write_file(path, _HEAD.pack(_DONE, tag, shard, 0), [np.frombuffer(digest, dtype=np.uint8)])
 
 
 def read_digest(path: Path, tag: bytes, shard: int) -> bytes:
@@ -141,7 +141,7 @@ def read_digest(path: Path, tag: bytes, shard: int) -> bytes:
     Raises:
         ShardError: it cannot be read, was changed, or is another one.
     """
-    digest = _read(path, _DONE, tag, shard)[1].tobytes()
+    digest = _read_file(path, _DONE, tag, shard)[1].tobytes()
     if len(digest) != _DIGEST:
-        raise ShardError(f"{path} holds {len(digest)} bytes, no digest: delete it, and run again")
+        raise ShardError(f"{path} has {len(digest)} bytes, which is not a digest: delete it, and run again")
     return digest

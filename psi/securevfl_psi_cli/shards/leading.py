@@ -22,14 +22,14 @@ from securevfl_psi.errors import (
     ShardError,
     SmallIntersectionError,
 )
-from securevfl_psi.sharded import Batch, ShardPlan
+from securevfl_psi.sharded import IdBatch, ShardPlan
 from securevfl_psi.sharded.bucket import require_key
 from securevfl_psi.terms import Terms
 
-from securevfl_psi_cli.shards.link import Link
-from securevfl_psi_cli.shards.partition import partition
-from securevfl_psi_cli.shards.state import RunState, Settings, digest_of, run_key, run_tag
-from securevfl_psi_cli.shards.worker import Line
+from securevfl_psi_cli.shards.link import ControlLink
+from securevfl_psi_cli.shards.partition import partition_rows
+from securevfl_psi_cli.shards.state import RunState, Settings, run_key, run_tag, session_digest
+from securevfl_psi_cli.shards.worker import WorkerLine
 
 __all__ = ["SHARD_CONTEXT", "ShardedRun", "Source", "lead_run"]
 
@@ -67,7 +67,7 @@ class Source:
         cut: where that was done beforehand; `batches` is not asked then.
     """
 
-    batches: Callable[[], Iterable[Batch]]
+    batches: Callable[[], Iterable[IdBatch]]
     rows: int
     digest: str
     cut: Cut | None = None
@@ -75,7 +75,7 @@ class Source:
 
 @dataclass(kw_only=True)
 class ShardedRun:
-    """What one party knows at the end.
+    """One party's result.
 
     Attributes:
         state: the files of the run.
@@ -84,7 +84,7 @@ class ShardedRun:
         why: it was chosen, where both left that open.
         peer_rows: that the peer announced.
         count: common rows; None where this party is not told.
-        verified: each shard's rows were proved, and both hold digests of the same sessions.
+        verified: each shard's rows were proved, and both have digests of the same sessions.
         digest: over the digests of all shards, 32 bytes, the same at both.
         resumed: shards that were done before.
         sessions: tasks that were run, more than shards where some were run again.
@@ -113,7 +113,7 @@ def lead_run(
     source: Source,
     folder: Path,
     pool: Pool,
-    line: Line,
+    line: WorkerLine,
     *,
     bits: int | None = None,
     key: bytes | None = None,
@@ -125,34 +125,34 @@ def lead_run(
         sock: connected with the peer's process.
         terms: what it brings and demands; its context begins with `SHARD_CONTEXT`.
         source: its identifiers.
-        folder: of the run; one that was cut off goes on from what is there. Workers have to reach it.
+        folder: of the run; an interrupted run continues from what is there. Workers have to reach it.
         pool: runs the shards.
         line: how workers reach the peer's.
         bits: how many of the bucket hash make a shard; None leaves it to the sizes or the peer.
         key: of the bucket hash, where both were given one; by default a fresh one.
-        say: told how far the run is.
+        say: called with each progress message.
 
     Raises:
-        PSIError: whatever went wrong; the same command again goes on from the shards that are done.
+        PSIError: whatever went wrong; the same command continues from the shards that are done.
     """
     # The caller sends first: a listener does not know yet whether the caller is the peer.
-    link = Link(sock, terms.peer, first=not line.listens, timeout=line.timeout)
+    link = ControlLink(sock, terms.peer, first=not line.listens, timeout=line.timeout)
     try:
-        return _lead(link, terms, source, folder, pool, line, bits, key, say)
+        return _lead_run(link, terms, source, folder, pool, line, bits, key, say)
     except PeerRefused:
         raise
     except PSIError as error:
-        link.refuse(_reason(error))
+        link.refuse(_public_reason(error))
         raise
 
 
-def _lead(
-    link: Link,
+def _lead_run(
+    link: ControlLink,
     terms: Terms,
     source: Source,
     folder: Path,
     pool: Pool,
-    line: Line,
+    line: WorkerLine,
     bits: int | None,
     key: bytes | None,
     say: Callable[[str], None],
@@ -167,7 +167,7 @@ def _lead(
     if source.cut is not None and (key is None or bits != source.cut.bits):
         raise ShardError(f"a table that was cut beforehand needs its key, and {1 << source.cut.bits} shards")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    session, peer_rows = terms.agree(link.exchange_hello(terms.hello(announced)), announced)
+    session, peer_rows = terms.accept_hello(link.exchange_hello(terms.encode_hello(announced)), announced)
     old = RunState.find(folder)
     if old is not None and old.settings.source != source.digest:
         old = None
@@ -180,11 +180,11 @@ def _lead(
             "resume": "" if old is None else old.settings.tag,
         }
     )
-    theirs = _number(said, "shards", 0, 64) if said.get("shards") is not None else None
+    theirs = _require_number(said, "shards", 0, 64) if said.get("shards") is not None else None
     plan = ShardPlan.agree(announced, peer_rows, bits, theirs)
     if said.get("key") != given:
         raise DisagreementError("the parties were not given the same key for shards; give both the same, or none")
-    lanes = min(pool.workers, _number(said, "workers", 1, 1 << 20))
+    lanes = min(pool.workers, _require_number(said, "workers", 1, 1 << 20))
     settings = Settings(
         name=terms.name,
         peer=terms.peer,
@@ -217,7 +217,7 @@ def _lead(
     if old is not None and goes_on:
         run.state = old
         say(f"going on with the run in {folder}")
-        _sort(old, source, pool)
+        _sort_shards(old, source, pool)
     else:
         say(
             f"{plan.shards} shard{'' if plan.shards == 1 else 's'} of {plan.own_pad:,} rows here and {plan.peer_pad:,} "
@@ -232,7 +232,7 @@ def _lead(
     run.sent += link.traffic.sent
     run.received += link.traffic.received
     if terms.role == "receiver" or terms.learns == "both":
-        run.count = sum(len(rows) for rows in run.state.results())
+        run.count = sum(len(rows) for rows in run.state.read_results())
         run.verified = True
         if run.count < terms.min_intersection:
             run.state.clear()
@@ -252,19 +252,19 @@ def _prepare_shards(
     if source.cut is not None:
         counts = source.cut.counts
     else:
-        counts = partition(source.batches(), bytes.fromhex(settings.key), plan.bits, folder / "parts")
+        counts = partition_rows(source.batches(), bytes.fromhex(settings.key), plan.bits, folder / "parts")
     if int(counts.sum()) != source.rows:
         raise ShardError(f"the table had {source.rows:,} rows and has {int(counts.sum()):,} now: run again")
     plan.require_fits(counts)
     seconds["partition"] = time.perf_counter() - started
     state = RunState.begin(folder, settings)
     started = time.perf_counter()
-    _sort(state, source, pool)
+    _sort_shards(state, source, pool)
     seconds["sort"] = time.perf_counter() - started
     return state
 
 
-def _sort(state: RunState, source: Source, pool: Pool) -> None:
+def _sort_shards(state: RunState, source: Source, pool: Pool) -> None:
     folder, cut = str(state.folder), source.cut
     try:
         if cut is None:
@@ -287,11 +287,13 @@ def _sort(state: RunState, source: Source, pool: Pool) -> None:
         )
 
 
-def _run_shards(link: Link, run: ShardedRun, pool: Pool, line: Line, lanes: int, say: Callable[[str], None]) -> None:
-    """Rounds over the shards that are not done at both, until there are none, and the digests agree."""
+def _run_shards(
+    link: ControlLink, run: ShardedRun, pool: Pool, line: WorkerLine, lanes: int, say: Callable[[str], None]
+) -> None:
+    """Rounds over the shards that are not done at both, until all are, and the digests agree."""
     state, stalled, before = run.state, 0, -1
     while True:
-        mine = state.digests()
+        mine = state.read_digests()
         theirs = np.frombuffer(link.exchange_digests(mine.tobytes(), within=line.deadline), dtype=np.uint8).reshape(
             mine.shape
         )
@@ -299,7 +301,7 @@ def _run_shards(link: Link, run: ShardedRun, pool: Pool, line: Line, lanes: int,
         if before < 0:
             run.resumed = run.plan.shards - len(todo)
         if not todo:
-            run.digest = digest_of(mine, state.settings.run)
+            run.digest = session_digest(mine, state.settings.run_tag)
             return
         stalled = stalled + 1 if len(todo) == before else 0
         if stalled == _STALLED:
@@ -311,7 +313,7 @@ def _run_shards(link: Link, run: ShardedRun, pool: Pool, line: Line, lanes: int,
 
 
 def _run_round(
-    run: ShardedRun, todo: list[int], pool: Pool, line: Line, lanes: int, say: Callable[[str], None]
+    run: ShardedRun, todo: list[int], pool: Pool, line: WorkerLine, lanes: int, say: Callable[[str], None]
 ) -> None:
     """Every shard once, in lanes that meet at ports of their own.
 
@@ -322,7 +324,7 @@ def _run_round(
     lock = threading.Lock()
     done = [0]
 
-    def go(lane: int) -> None:
+    def run_lane(lane: int) -> None:
         for place in range(lane, len(todo), lanes):
             if errors:
                 return
@@ -346,7 +348,7 @@ def _run_round(
                 errors.append(error)
                 return
 
-    threads = [threading.Thread(target=go, args=(lane,), daemon=True) for lane in range(min(lanes, len(todo)))]
+    threads = [threading.Thread(target=run_lane, args=(lane,), daemon=True) for lane in range(min(lanes, len(todo)))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -361,14 +363,14 @@ def _is_same_run(old: Settings, new: Settings) -> bool:
     return all(getattr(old, name) == getattr(new, name) for name in Settings.__dataclass_fields__ if name not in drawn)
 
 
-def _number(said: dict[str, Any], what: str, least: int, most: int) -> int:
+def _require_number(said: dict[str, Any], what: str, least: int, most: int) -> int:
     value = said.get(what)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise MalformedError(f"the peer says {what} {str(value)[:40]!r}; {least} to {most} are possible")
+        raise MalformedError(f"the peer sent {what} {str(value)[:40]!r}; {least} to {most} are possible")
     return value
 
 
-def _reason(error: PSIError) -> str:
+def _public_reason(error: PSIError) -> str:
     if isinstance(error, SmallIntersectionError):
         return "its policy does not allow the result"
     if isinstance(error, DisagreementError):

@@ -17,7 +17,7 @@ from securevfl_psi.wire import Kind
 from securevfl_psi_cli.byte_stream import Traffic
 from securevfl_psi_cli.frame_stream import FrameStream
 
-__all__ = ["Link"]
+__all__ = ["ControlLink"]
 
 _HEAD = struct.Struct(">cI")
 _FIELDS, _DIGESTS, _REFUSED = b"j", b"d", b"x"
@@ -26,7 +26,7 @@ _MOST = {_FIELDS: 1 << 12, _DIGESTS: 32 << 16, _REFUSED: 1 << 8}
 _MALFORMED = "the peer sent a record that a run in shards does not allow"
 
 
-class Link:
+class ControlLink:
     """One side. One party sends, then the other, so that nobody has to buffer.
 
     Args:
@@ -57,7 +57,7 @@ class Link:
         # A record may follow at once: a peer that refuses the greeting sends its reason right behind its own.
         frame = self._stream.next_frame(only=True)
         if frame.kind == Kind.REFUSED:
-            raise PeerRefused("the peer ended the run before it began: does it run with --shards, too?")
+            raise PeerRefused("the peer ended the run before it began: does it run with --shards as well?")
         if frame.kind != Kind.HELLO:
             raise DisagreementError("the peer does not run in shards: give --shards at both")
         if not self._first:
@@ -77,7 +77,7 @@ class Link:
             ConnectionLost: it hung up, or is silent.
         """
         try:
-            theirs = json.loads(self._exchange(_FIELDS, json.dumps(own).encode(), within))
+            theirs = json.loads(self._exchange_records(_FIELDS, json.dumps(own).encode(), within))
         except (ValueError, RecursionError):
             raise MalformedError(_MALFORMED) from None
         if not isinstance(theirs, dict):
@@ -91,7 +91,7 @@ class Link:
             MalformedError: the peer's list has another length.
             PeerRefused, ConnectionLost: as `exchange_fields`.
         """
-        theirs = self._exchange(_DIGESTS, own, within)
+        theirs = self._exchange_records(_DIGESTS, own, within)
         if len(theirs) != len(own):
             raise MalformedError(f"the peer lists {len(theirs)} bytes of digests; {len(own)} were expected")
         return theirs
@@ -100,7 +100,7 @@ class Link:
         """Send the peer a general reason why the run ends, if it still listens."""
         self._stream.send_last(_HEAD.pack(_REFUSED, len(reason)) + reason.encode())
 
-    def _exchange(self, kind: bytes, own: bytes, within: float | None) -> bytes:
+    def _exchange_records(self, kind: bytes, own: bytes, within: float | None) -> bytes:
         record = _HEAD.pack(kind, len(own)) + own
         broken: ConnectionLost | None = None
         if self._first:
@@ -109,7 +109,7 @@ class Link:
             except ConnectionLost as error:  # the peer may have sent its reason before it left
                 broken = error
         try:
-            theirs = self._receive(kind, within)
+            theirs = self._receive_record(kind, within)
         except ConnectionLost:
             if broken is not None:
                 raise broken from None
@@ -118,7 +118,7 @@ class Link:
             self._stream.send(record)
         return theirs
 
-    def _receive(self, kind: bytes, within: float | None) -> bytes:
+    def _receive_record(self, kind: bytes, within: float | None) -> bytes:
         found, size = _HEAD.unpack(self._stream.receive_exactly(_HEAD.size, within=within))
         if found not in _MOST or size > _MOST[found]:
             raise MalformedError(_MALFORMED)

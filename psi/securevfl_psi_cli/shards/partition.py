@@ -11,9 +11,9 @@ import numpy as np
 from securevfl_psi.column import Identifiers
 from securevfl_psi.errors import ShardError
 from securevfl_psi.sharded.bucket import bucket_hashes
-from securevfl_psi.sharded.reading import Batch
+from securevfl_psi.sharded.reading import IdBatch
 
-__all__ = ["part_path", "partition", "read_part"]
+__all__ = ["part_path", "partition_rows", "read_part"]
 
 _CHUNK = struct.Struct("<QQ")
 _MOST_BYTES = 1 << 23  # of texts that are put in order at once, which takes nine times as much memory
@@ -21,11 +21,11 @@ _MOST_ROWS = 1 << 18
 
 
 def part_path(folder: Path, shard: int) -> Path:
-    """Where the rows of a shard stand, as they came."""
+    """Where the rows of a shard are, as they came."""
     return folder / f"part-{shard:05d}"
 
 
-def partition(batches: Iterable[Batch], key: bytes, bits: int, folder: Path) -> np.ndarray:
+def partition_rows(batches: Iterable[IdBatch], key: bytes, bits: int, folder: Path) -> np.ndarray:
     """Write every row to its shard's part. Done again, it begins from nothing.
 
     A part is a row of chunks: number of rows and of bytes, uint64 each; row numbers, int64; bucket hashes, uint64;
@@ -35,7 +35,7 @@ def partition(batches: Iterable[Batch], key: bytes, bits: int, folder: Path) -> 
         batches: normalised identifiers.
         key: of the bucket hash.
         bits: of it that make a shard.
-        folder: for the parts; what it held is deleted.
+        folder: for the parts; its old content is deleted.
 
     Returns:
         Rows of each shard, int64 (2^bits,).
@@ -48,14 +48,14 @@ def partition(batches: Iterable[Batch], key: bytes, bits: int, folder: Path) -> 
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
         for batch in batches:
-            for piece in _pieces(batch):
-                counts += _write(piece, key, bits, folder)
+            for piece in _split_batch(batch):
+                counts += _write_batch(piece, key, bits, folder)
     except OSError as error:
         raise ShardError(f"{folder} cannot be written: {error.strerror or error}") from None
     return counts
 
 
-def _pieces(batch: Batch) -> Iterator[Batch]:
+def _split_batch(batch: IdBatch) -> Iterator[IdBatch]:
     """A batch in pieces of bounded size."""
     ends = np.cumsum(batch.ids.lengths, dtype=np.int64)
     start = 0
@@ -63,11 +63,11 @@ def _pieces(batch: Batch) -> Iterator[Batch]:
         before = int(ends[start - 1]) if start else 0
         stop = int(np.searchsorted(ends, before + _MOST_BYTES, side="right"))
         stop = min(max(stop, start + 1), start + _MOST_ROWS)
-        yield Batch(batch.rows[start:stop], batch.ids.part(start, stop))
+        yield IdBatch(batch.rows[start:stop], batch.ids.slice_rows(start, stop))
         start = stop
 
 
-def _write(batch: Batch, key: bytes, bits: int, folder: Path) -> np.ndarray:
+def _write_batch(batch: IdBatch, key: bytes, bits: int, folder: Path) -> np.ndarray:
     hashes = bucket_hashes(batch.ids, key)
     shards = (hashes >> np.uint64(64 - bits)).astype(np.uint16) if bits else np.zeros(len(hashes), dtype=np.uint16)
     order = np.argsort(shards, kind="stable")  # of 16 bits: by radix

@@ -16,18 +16,18 @@ from rich.console import Console
 from securevfl_crypto.errors import PoolError
 from securevfl_crypto.pools import check_pool, open_pool
 from securevfl_psi.errors import InputError, PSIError
-from securevfl_psi.sharded.plan import bits_of
+from securevfl_psi.sharded.plan import shard_count_bits
 from securevfl_psi.terms import Role, Terms
 
 from securevfl_psi_cli.channel import connect, hanging_up, secure_connection
-from securevfl_psi_cli.listening import Listener
+from securevfl_psi_cli.listening import PeerListener
 from securevfl_psi_cli.party import Watch
 from securevfl_psi_cli.result_file import require_writable
-from securevfl_psi_cli.shards.cut import cut_source, is_cut, read_key
+from securevfl_psi_cli.shards.cut import cut_source, is_cut, read_shard_key
 from securevfl_psi_cli.shards.files import read_shard
 from securevfl_psi_cli.shards.leading import SHARD_CONTEXT, ShardedRun, Source, lead_run
-from securevfl_psi_cli.shards.source import source_of
-from securevfl_psi_cli.shards.worker import Line
+from securevfl_psi_cli.shards.source import open_source
+from securevfl_psi_cli.shards.worker import WorkerLine
 from securevfl_psi_cli.summary import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class ShardedSummary:
         shards: how many; 1 where the sets are small.
         shard_rows, peer_shard_rows: to which each is filled up.
         common: rows; None where this party is not told.
-        verified: every row was proved by the peer, and both hold the digest of the same sessions.
+        verified: every row was proved by the peer, and both have the digest of the same sessions.
         digest: over the sessions of all shards, the same at both.
         resumed: shards that were done by a run before.
         sent, received: bytes.
@@ -81,12 +81,12 @@ class ShardedSummary:
         """All fields as one JSON object."""
         return json.dumps(asdict(self), indent=2)
 
-    def title(self) -> str:
+    def format_title(self) -> str:
         """The result in one line."""
         found = "not told what is common" if self.common is None else format_count(self.common, "common row")
         return f"{self.name} and {self.peer}: {found}"
 
-    def lines(self) -> list[tuple[str, str]]:
+    def format_lines(self) -> list[tuple[str, str]]:
         """Label and text of each line of the summary."""
         resumed = f"; {self.resumed} were done before" if self.resumed else ""
         chosen = f": {self.why}" if self.why else ""
@@ -112,22 +112,22 @@ def run_sharded(options: Options, watch: Watch, console: Console, *, listens: bo
     Raises:
         PSIError: whatever went wrong; with ``--work`` the same command again goes on where it was.
     """
-    say = _speaker(console)
-    terms = _terms(options, "receiver" if listens else "sender")
-    bits = None if options.shards == "auto" else bits_of(_shards(options.shards))
+    say = _make_printer(console)
+    terms = _make_terms(options, "receiver" if listens else "sender")
+    bits = None if options.shards == "auto" else shard_count_bits(_parse_shards(options.shards))
     if options.port == 0:
         raise InputError("--port 0 with --shards: workers use the ports after it; name one")
-    pins = options.pins()
+    pins = options.load_pins()
     try:
         check_pool(options.pool)
     except PoolError as error:
         raise InputError(f"--pool: {error}") from None
     if options.out:
         require_writable(options.out, options.table)
-    key = None if options.shard_key is None else read_key(options.shard_key)
-    source = _source(options, terms, bits, key)
+    key = None if options.shard_key is None else read_shard_key(options.shard_key)
+    source = _choose_source(options, terms, bits, key)
     say(f"{options.table}: {format_count(source.rows, 'row')} ({terms.rules.describe()})")
-    line = Line(
+    line = WorkerLine(
         listens=listens,
         host=options.host,
         port=options.port,
@@ -142,9 +142,9 @@ def run_sharded(options: Options, watch: Watch, console: Console, *, listens: bo
     try:
         with open_pool(options.pool) as pool:
             if listens:
-                with Listener(options.address, pins, timeout=options.timeout, refused=say) as door:
+                with PeerListener(options.address, pins, timeout=options.timeout, refused=say) as door:
                     say(f"Listening at {door.where}; workers at the ports after it")
-                    sock, _ = door.meet(options.wait)
+                    sock, _ = door.accept_peer(options.wait)
                     with hanging_up(sock):
                         run = lead_run(sock, terms, source, folder, pool, line, bits=bits, key=key, say=say)
             else:
@@ -154,7 +154,7 @@ def run_sharded(options: Options, watch: Watch, console: Console, *, listens: bo
                     run = lead_run(sock, terms, source, folder, pool, line, bits=bits, key=key, say=say)
         out = write_common(options.out, options.columns, options.delimiter, run) if options.out else None
         seconds = {"all": time.perf_counter() - started, **run.seconds}
-        summary = _summary(terms, source.rows, run, seconds, out)
+        summary = _make_summary(terms, source.rows, run, seconds, out)
         run.state.clear()
         return summary
     finally:
@@ -162,21 +162,23 @@ def run_sharded(options: Options, watch: Watch, console: Console, *, listens: bo
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _source(options: Options, terms: Terms, bits: int | None, key: bytes | None) -> Source:
+def _choose_source(options: Options, terms: Terms, bits: int | None, key: bytes | None) -> Source:
     if key is not None and is_cut(options.table):
         if bits is None:
             raise InputError(
                 f"--shards auto with {options.table}, which is cut already: give the number of shards it was cut into"
             )
         return cut_source(options.table, options.columns, terms.rules, options.missing, bits)
-    return source_of(options.table, options.columns, options.delimiter, terms.rules, options.missing, options.max_bytes)
+    return open_source(
+        options.table, options.columns, options.delimiter, terms.rules, options.missing, options.max_bytes
+    )
 
 
-def _terms(options: Options, default: Role) -> Terms:
+def _make_terms(options: Options, default: Role) -> Terms:
     if options.protocol not in _PROTOCOLS:
         raise InputError(f"--protocol {options.protocol} with --shards; {', '.join(_PROTOCOLS)} are possible")
     try:
-        terms = Terms(**options.terms(default))
+        terms = Terms(**options.terms_arguments(default))
         return replace(terms, context=SHARD_CONTEXT + terms.context)
     except InputError:
         raise
@@ -184,20 +186,22 @@ def _terms(options: Options, default: Role) -> Terms:
         raise InputError(str(error)) from None
 
 
-def _shards(text: str | None) -> int:
+def _parse_shards(text: str | None) -> int:
     if text is None or not (text.isascii() and text.isdigit() and len(text) < 8):
         raise InputError(f"--shards {text!r}; 'auto' or a power of two is possible")
     return int(text)
 
 
-def _speaker(console: Console) -> Callable[[str], None]:
-    def say(text: str) -> None:
+def _make_printer(console: Console) -> Callable[[str], None]:
+    def print_line(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    return say
+    return print_line
 
 
-def _summary(terms: Terms, rows: int, run: ShardedRun, seconds: dict[str, float], out: str | None) -> ShardedSummary:
+def _make_summary(
+    terms: Terms, rows: int, run: ShardedRun, seconds: dict[str, float], out: str | None
+) -> ShardedSummary:
     return ShardedSummary(
         name=terms.name,
         peer=terms.peer,
@@ -240,8 +244,8 @@ def write_common(out: Path, columns: tuple[str, ...], delimiter: str, run: Shard
             with out.open("w", newline="", encoding="utf-8") as stream:
                 writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
                 writer.writerow(["row", name])
-                for shard, rows in enumerate(run.state.results()):
-                    numbers, ids = read_shard(run.state.shard(shard), settings.run, shard)
+                for shard, rows in enumerate(run.state.read_results()):
+                    numbers, ids = read_shard(run.state.shard_file(shard), settings.run_tag, shard)
                     places = {int(number): place for place, number in enumerate(numbers.tolist())}
                     writer.writerows([row, ids[places[row]]] for row in rows.tolist())
     except OSError as error:
@@ -256,8 +260,8 @@ def _write_parquet(out: Path, name: str, run: ShardedRun) -> None:
 
     schema = pa.schema([("row", pa.int64()), (name, pa.large_string())])
     with pq.ParquetWriter(out, schema) as writer:
-        for shard, rows in enumerate(run.state.results()):
-            numbers, ids = read_shard(run.state.shard(shard), run.state.settings.run, shard)
+        for shard, rows in enumerate(run.state.read_results()):
+            numbers, ids = read_shard(run.state.shard_file(shard), run.state.settings.run_tag, shard)
             by_number = np.argsort(numbers)
             places = by_number[np.searchsorted(numbers, rows, sorter=by_number)] if len(rows) else rows
             ends = np.concatenate([[0], np.cumsum(ids.lengths[places], dtype=np.int64)])

@@ -39,7 +39,7 @@ def sort_shard(folder: str, shard: int) -> bytes:
         ShardError: files that cannot be read or written.
     """
     state = RunState(Path(folder))
-    part = part_path(state.parts(), shard)
+    part = part_path(state.parts_folder(), shard)
     found = sorted_shard(state, shard, lambda: read_part(part))
     part.unlink(missing_ok=True)
     return found
@@ -60,7 +60,7 @@ def sorted_shard(state: RunState, shard: int, read: Callable[[], tuple[np.ndarra
         IdentifierError: identifiers that come twice, with their rows.
         ShardError: files that cannot be read or written.
     """
-    run, path = state.settings.run, state.shard(shard)
+    run, path = state.settings.run_tag, state.shard_file(shard)
     if path.exists():  # done before, by a worker that was lost after it
         return len(read_shard(path, run, shard)[0]).to_bytes(8, "big")
     rows, hashes, ids = read()
@@ -103,7 +103,7 @@ def _refuse_doubled(suspects: np.ndarray, order: np.ndarray, rows: np.ndarray, i
 
 @dataclass(frozen=True, kw_only=True)
 class _ShardTerms(Terms):
-    """Terms of one shard: the peer announces what the plan says, neither more nor less.
+    """Terms of one shard: the peer announces as many rows as the plan has, neither more nor less.
 
     Attributes:
         due: rows that the peer announces.
@@ -113,10 +113,10 @@ class _ShardTerms(Terms):
     due: int = 0
     seen: list[Session] = field(default_factory=list, compare=False, repr=False)
 
-    def agree(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
-        session, rows = super().agree(hello, own_size)
+    def accept_hello(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
+        session, rows = super().accept_hello(hello, own_size)
         if rows != self.due:
-            raise SetSizeError(f"the peer announces {rows} rows of a shard; the plan of both says {self.due}")
+            raise SetSizeError(f"the peer announces {rows} rows of a shard; the agreed plan has {self.due}")
         self.seen.append(session)
         return session, rows
 
@@ -138,7 +138,7 @@ class ShardSession:
     def __init__(self, state: RunState, shard: int) -> None:
         settings = state.settings
         self._state, self._shard = state, shard
-        self._rows, ids = read_shard(state.shard(shard), settings.run, shard)
+        self._rows, ids = read_shard(state.shard_file(shard), settings.run_tag, shard)
         self._terms = _ShardTerms(
             name=settings.name,
             peer=settings.peer,
@@ -146,7 +146,7 @@ class ShardSession:
             protocol=settings.protocol,
             learns=settings.learns,
             rules=settings.rules,
-            context=settings.context(shard),
+            context=settings.shard_context(shard),
             max_set_size=max(settings.own_pad, settings.peer_pad),
             min_intersection=0,  # it holds for the whole run, whose count no shard knows
             pad_to=settings.own_pad,
@@ -155,20 +155,20 @@ class ShardSession:
         by = choose_engine() if settings.protocol == "dh" else None
         self.end = Endpoint(ids.mark_unique(), self._terms, by=by, normalised=True)
 
-    def keep(self) -> int:
+    def save_result(self) -> int:
         """Write what the session gave, the digest of the session last; how many rows are common."""
         found, settings, state = self.end.result, self._state.settings, self._state
         if settings.learns == "both" and not found.verified:
             raise ShardError(f"shard {self._shard} ended without a proof of its common rows")
         places = np.empty(0, dtype=np.int64) if found.rows is None else np.sort(found.rows)
-        write_result(state.result_path(self._shard), settings.run, self._shard, self._rows[places])
+        write_result(state.result_path(self._shard), settings.run_tag, self._shard, self._rows[places])
         digest = _session_digest(self._terms.seen[-1], self._shard, found.count if settings.learns == "both" else None)
-        write_digest(state.digest_path(self._shard), settings.run, self._shard, digest)
+        write_digest(state.digest_path(self._shard), settings.run_tag, self._shard, digest)
         return len(places)
 
 
 def _session_digest(session: Session, shard: int, count: int | None) -> bytes:
-    """What both parties hold for a session that ended: it says which session, shard and number of common rows.
+    """What both parties keep for a session that ended: it says which session, shard and number of common rows.
 
     That the rows are the same is what proofs and receipt show within the session; no digest of identifiers leaves.
     """

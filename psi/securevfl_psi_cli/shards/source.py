@@ -1,4 +1,4 @@
-"""A table as batches of identifiers, from the beginning as often as it is needed: CSV, Parquet, or a folder of Parquet.
+"""Read a table (CSV, Parquet or a folder of Parquet) as batches of identifiers, any number of times.
 
 Row numbers count from 0 over all files of a folder, in the order of their names.
 """
@@ -13,26 +13,26 @@ from typing import Any
 import numpy as np
 from securevfl_psi.errors import IdentifierError, InputError
 from securevfl_psi.identifiers import MISSING, IdRules
-from securevfl_psi.sharded import Batch
+from securevfl_psi.sharded import IdBatch
 from securevfl_psi.sharded.reading import normalised_batch, of_arrow
 
 from securevfl_psi_cli.shards.leading import Source
 from securevfl_psi_cli.table import Missing
 from securevfl_psi_cli.table_rows import find_column, is_parquet, open_parquet, read_columns, read_rows
 
-__all__ = ["parquet_batches", "parquet_files", "rows_of", "source_digest", "source_of"]
+__all__ = ["open_source", "parquet_batches", "parquet_files", "parquet_row_count", "source_digest"]
 
 _ROWS = 1 << 17
 _STREAMED = {"pre_buffer": False, "buffer_size": 1 << 20}  # Arrow would read ahead the whole column
 
 
-def source_of(
+def open_source(
     path: Path, columns: Sequence[str], delimiter: str, rules: IdRules, missing: Missing, max_bytes: int
 ) -> Source:
     """The identifiers of a table.
 
     Args:
-        path: a file, or a folder of Parquet files (``.parquet``, ``.pq``; those in folders below count, too).
+        path: a file, or a folder of Parquet files (``.parquet``, ``.pq``; those in subfolders as well).
         columns: that make an identifier.
         delimiter: between fields of CSV.
         rules: how to normalise.
@@ -40,15 +40,15 @@ def source_of(
         max_bytes: most bytes of a CSV file, unpacked.
 
     Raises:
-        InputError: it cannot be read, or holds no rows.
+        InputError: it cannot be read, or has no rows.
     """
     files = parquet_files(path, missing) if path.is_dir() else _one_file(path, missing)
-    rows = sum(_count(file, delimiter, max_bytes) for file in files)
+    rows = sum(_count_rows(file, delimiter, max_bytes) for file in files)
     if not rows:
         raise InputError(f"{path} has no rows; at least one is needed")
     digest = source_digest(files, [",".join(columns), rules.tag(), delimiter, missing.value])
 
-    def batches() -> Iterator[Batch]:
+    def iter_batches() -> Iterator[IdBatch]:
         first = 0
         for file in files:
             if is_parquet(file):
@@ -59,7 +59,7 @@ def source_of(
                 first += len(batch.rows)
                 yield batch
 
-    return Source(batches=batches, rows=rows, digest=digest)
+    return Source(batches=iter_batches, rows=rows, digest=digest)
 
 
 def source_digest(files: Sequence[Path], said: Sequence[str]) -> str:
@@ -73,7 +73,7 @@ def source_digest(files: Sequence[Path], said: Sequence[str]) -> str:
 
 def _require_kept(missing: Missing) -> None:
     if missing is Missing.drop:
-        raise InputError("--missing drop with --shards: drop these rows first, or say --missing keep")
+        raise InputError("--missing drop with --shards: drop these rows first, or use --missing keep")
 
 
 def _one_file(path: Path, missing: Missing) -> list[Path]:
@@ -96,7 +96,7 @@ def parquet_files(path: Path, missing: Missing) -> list[Path]:
     return files
 
 
-def rows_of(path: Path) -> int:
+def parquet_row_count(path: Path) -> int:
     """Rows of a Parquet file.
 
     Raises:
@@ -106,15 +106,15 @@ def rows_of(path: Path) -> int:
         return int(file.metadata.num_rows)
 
 
-def _count(path: Path, delimiter: str, max_bytes: int) -> int:
+def _count_rows(path: Path, delimiter: str, max_bytes: int) -> int:
     if is_parquet(path):
-        return rows_of(path)
+        return parquet_row_count(path)
     return sum(1 for _ in read_rows(path, delimiter, max_bytes)) - 1
 
 
 def parquet_batches(
     path: Path, columns: Sequence[str], rules: IdRules, missing: Missing, first: int
-) -> Iterator[Batch]:
+) -> Iterator[IdBatch]:
     """The identifiers of a Parquet file, its rows counted on from `first`.
 
     Raises:
@@ -130,7 +130,7 @@ def parquet_batches(
                 for name in columns:
                     _refuse_missing(path, batch.column(name), first)
             raw = arrays[0] if len(arrays) == 1 else list(zip(*arrays, strict=True))
-            yield _normalise(path, raw, rules, first)
+            yield _normalise_batch(path, raw, rules, first)
             first += batch.num_rows
 
 
@@ -149,7 +149,7 @@ def _refuse_missing(path: Path, array: Any, first: int) -> None:
         raise IdentifierError(
             f"{path}: the identifier is missing ({array[int(found[0])].as_py()!r}) in row {first + int(found[0])}"
             + (f" and {len(found) - 1} more" if len(found) > 1 else "")
-            + "; correct or drop these rows, or say --missing keep, if that is somebody's identifier"
+            + "; correct or drop these rows, or use --missing keep, if that is somebody's identifier"
         )
 
 
@@ -161,25 +161,25 @@ def _csv_batches(
     missing: Missing,
     max_bytes: int,
     first: int,
-) -> Iterator[Batch]:
+) -> Iterator[IdBatch]:
     part: list[object] = []
     for line, found in read_columns(path, columns, delimiter, max_bytes):
         if missing is Missing.refuse:
             absent = next((text for text in found if text and text.strip() in MISSING), None)
             if absent is not None:
                 raise IdentifierError(
-                    f"{path}: the identifier is missing ({absent!r}) in line {line}; correct or drop this row, or say "
+                    f"{path}: the identifier is missing ({absent!r}) in line {line}; correct or drop this row, or use "
                     "--missing keep, if that is somebody's identifier"
                 )
         part.append(found[0] if len(found) == 1 else found)
         if len(part) == _ROWS:
-            yield _normalise(path, part, rules, first)
+            yield _normalise_batch(path, part, rules, first)
             first, part = first + len(part), []
     if part:
-        yield _normalise(path, part, rules, first)
+        yield _normalise_batch(path, part, rules, first)
 
 
-def _normalise(path: Path, raw: Any, rules: IdRules, first: int) -> Batch:
+def _normalise_batch(path: Path, raw: Any, rules: IdRules, first: int) -> IdBatch:
     try:
         return normalised_batch(raw, rules, first)
     except IdentifierError as error:

@@ -1,4 +1,4 @@
-"""The folder of a run: what both agreed on, shards, results. A run that was cut off goes on from it."""
+"""The folder of a run: what both agreed on, shards, results. An interrupted run continues from it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from securevfl_psi.sharded.bucket import KEY_BYTES
 from securevfl_psi.sharded.plan import ShardPlan
 from securevfl_psi.terms import Learns, Protocol, Role
 
-from securevfl_psi_cli.shards.files import read_digest, read_result, write_atomic
+from securevfl_psi_cli.shards.files import read_digest, read_result, write_pieces
 
-__all__ = ["RunState", "Settings", "digest_of", "run_key", "run_tag"]
+__all__ = ["RunState", "Settings", "run_key", "run_tag", "session_digest"]
 
 _SETTINGS = "run.json"
 _VERSION = 1
@@ -82,7 +82,7 @@ class Settings:
         return 1 << self.bits
 
     @property
-    def run(self) -> bytes:
+    def run_tag(self) -> bytes:
         """The tag's 16 bytes."""
         return bytes.fromhex(self.tag)
 
@@ -98,7 +98,7 @@ class Settings:
             columns=self.columns,
         )
 
-    def context(self, shard: int) -> str:
+    def shard_context(self, shard: int) -> str:
         """What the session of a shard is bound to: its number, how many there are, and the run."""
         return f"shard {shard} of {self.shards} {self.tag}"
 
@@ -113,7 +113,7 @@ class RunState:
         settings: what was agreed on.
 
     Raises:
-        ShardError: the folder holds no run, or one of another version.
+        ShardError: the folder contains no run, or one of another version.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -121,32 +121,32 @@ class RunState:
         try:
             found = json.loads((folder / _SETTINGS).read_bytes())
             if found["version"] != _VERSION:
-                raise ShardError(f"{folder} holds a run of another version: delete it, and run again")
+                raise ShardError(f"{folder} contains a run of another version: delete it, and run again")
             self.settings = Settings(**found)
         except (OSError, ValueError, TypeError, KeyError):
-            raise ShardError(f"{folder} holds no run in shards: begin a new one") from None
+            raise ShardError(f"{folder} contains no sharded run: begin a new one") from None
 
     @classmethod
     def begin(cls, folder: Path, settings: Settings) -> RunState:
         """Keep a run once its rows are partitioned; what other runs left there is deleted."""
         for old in [one for name in _FILES for one in folder.glob(name)]:
             old.unlink(missing_ok=True)
-        write_atomic(folder / _SETTINGS, [json.dumps(asdict(settings), indent=1).encode()])
+        write_pieces(folder / _SETTINGS, [json.dumps(asdict(settings), indent=1).encode()])
         return cls(folder)
 
     @classmethod
     def find(cls, folder: Path) -> RunState | None:
-        """The run that a folder holds, if it holds one."""
+        """The run in a folder, or None."""
         try:
             return cls(folder)
         except ShardError:
             return None
 
-    def parts(self) -> Path:
+    def parts_folder(self) -> Path:
         """Folder of the parts, before they are sorted."""
         return self.folder / "parts"
 
-    def shard(self, number: int) -> Path:
+    def shard_file(self, number: int) -> Path:
         """File of a shard's identifiers."""
         return self.folder / f"shard-{number:05d}"
 
@@ -158,36 +158,36 @@ class RunState:
         """File of the digest of the session that found them."""
         return self.folder / f"digest-{number:05d}"
 
-    def digests(self) -> np.ndarray:
+    def read_digests(self) -> np.ndarray:
         """Digests of the sessions of all shards, uint8 (shards, 32); zeros where one is not done, or a file of its was
         damaged: it is run again then."""
         out = np.zeros((self.settings.shards, 32), dtype=np.uint8)
         for number in range(len(out)):
             try:
-                read_result(self.result_path(number), self.settings.run, number)
-                digest = read_digest(self.digest_path(number), self.settings.run, number)
+                read_result(self.result_path(number), self.settings.run_tag, number)
+                digest = read_digest(self.digest_path(number), self.settings.run_tag, number)
             except ShardError:
                 continue
             out[number] = np.frombuffer(digest, dtype=np.uint8)
         return out
 
-    def results(self) -> Iterator[np.ndarray]:
-        """Common rows by shards, int64 (k,) each: one after the other they stand in ascending order of bucket hashes,
+    def read_results(self) -> Iterator[np.ndarray]:
+        """Common rows by shards, int64 (k,) each: one after the other they are in ascending order of bucket hashes,
         which is the same order of identifiers at both parties.
 
         Raises:
             ShardError: a shard is not done.
         """
         for number in range(self.settings.shards):
-            yield read_result(self.result_path(number), self.settings.run, number)
+            yield read_result(self.result_path(number), self.settings.run_tag, number)
 
     def clear(self) -> None:
         """Delete what the run wrote, identifiers among it."""
-        shutil.rmtree(self.parts(), ignore_errors=True)
+        shutil.rmtree(self.parts_folder(), ignore_errors=True)
         for old in (*(one for name in _FILES for one in self.folder.glob(name)), self.folder / _SETTINGS):
             old.unlink(missing_ok=True)
 
 
-def digest_of(digests: np.ndarray, tag: bytes) -> bytes:
+def session_digest(digests: np.ndarray, tag: bytes) -> bytes:
     """One digest for all sessions of a run, in the order of their shards: 32 bytes."""
     return hashlib.sha512(b"securevfl-psi shards done 1" + tag + np.ascontiguousarray(digests).tobytes()).digest()[:32]

@@ -1,6 +1,6 @@
 """One shard between two workers, each of one party: they find each other, and run its session.
 
-The caller says first which place the shard has in the list of those that are due, and of which run; the other side
+The caller first sends which place the shard has in the list of those that are due, and of which run; the other side
 answers whether that is the shard it is at. So two workers that lost step, because one was killed, fall into step again:
 whoever is behind leaves its shard for the next round. Which shard a session is about does not rest on that: its number
 and the run are in the session's context.
@@ -24,11 +24,11 @@ from securevfl_psi_cli.byte_stream import ByteStream
 from securevfl_psi_cli.channel import Address, hanging_up, secure_connection
 from securevfl_psi_cli.credentials import Pins
 from securevfl_psi_cli.driver import run_endpoint
-from securevfl_psi_cli.listening import Listener
+from securevfl_psi_cli.listening import PeerListener
 from securevfl_psi_cli.shards.shard import ShardSession
 from securevfl_psi_cli.shards.state import RunState
 
-__all__ = ["Line", "run_shard"]
+__all__ = ["WorkerLine", "run_shard"]
 
 _CALL = struct.Struct(">4s4s16sI")
 _WHAT = b"SHRD"
@@ -39,7 +39,7 @@ _AGAIN = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class WorkerLine:
     """How a worker reaches the peer's; text, so that it can be handed to a worker.
 
     Attributes:
@@ -86,30 +86,30 @@ def run_shard(folder: str, line: str, shard: int, place: int, lane: int) -> byte
     Raises:
         PSIError: whatever went wrong.
     """
-    reach = Line(**json.loads(line))
+    reach = WorkerLine(**json.loads(line))
     state = RunState(Path(folder))
     gc.collect()  # an endpoint's scripts refer to each other, so the session before this one may still hold its arrays
-    meet = _listen if reach.listens else _call
+    meet = _listen_for_peer if reach.listens else _call_peer
     return meet(state, reach, shard, place, Address(reach.host, reach.port + 1 + lane))
 
 
-def _run_session(state: RunState, shard: int, sock: socket.socket, line: Line) -> bytes:
+def _run_session(state: RunState, shard: int, sock: socket.socket, line: WorkerLine) -> bytes:
     session = ShardSession(state, shard)
     traffic = run_endpoint(session.end, sock, timeout=line.timeout, deadline=line.deadline)
-    return _DONE.pack(session.keep(), traffic.sent, traffic.received)
+    return _DONE.pack(session.save_result(), traffic.sent, traffic.received)
 
 
-def _listen(state: RunState, line: Line, shard: int, place: int, where: Address) -> bytes:
+def _listen_for_peer(state: RunState, line: WorkerLine, shard: int, place: int, where: Address) -> bytes:
     lost: ConnectionLost | None = None
     begun = time.monotonic()
-    with Listener(where, line.pins, timeout=line.timeout) as door:
+    with PeerListener(where, line.pins, timeout=line.timeout) as door:
         for _ in range(_ATTEMPTS):
             while True:
-                sock, _ = door.meet(time.monotonic() - begun + line.timeout)
+                sock, _ = door.accept_peer(time.monotonic() - begun + line.timeout)
                 with hanging_up(sock):
                     stream = ByteStream(sock, state.settings.peer, timeout=line.timeout)
                     try:
-                        theirs = _receive_place(stream, state.settings.run)
+                        theirs = _receive_place(stream, state.settings.run_tag)
                         if theirs is None or theirs < place:
                             stream.send(_BEHIND)
                             continue
@@ -126,11 +126,11 @@ def _listen(state: RunState, line: Line, shard: int, place: int, where: Address)
     raise lost or ConnectionLost("the peer's worker did not come")
 
 
-def _call(state: RunState, line: Line, shard: int, place: int, where: Address) -> bytes:
+def _call_peer(state: RunState, line: WorkerLine, shard: int, place: int, where: Address) -> bytes:
     lost = ConnectionLost(f"the peer's worker for shard {shard} does not answer within {line.timeout:g} s")
     attempts = 0
     end = time.monotonic() + line.timeout
-    call = _CALL.pack(MAGIC, _WHAT, state.settings.run, place)
+    call = _CALL.pack(MAGIC, _WHAT, state.settings.run_tag, place)
     while time.monotonic() < end and attempts < _ATTEMPTS:
         try:
             plain = socket.create_connection((where.host, where.port), timeout=line.timeout)

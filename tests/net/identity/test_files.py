@@ -19,10 +19,19 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from securevfl_net.dialers import Address, Direct, Relay
-from securevfl_net.identity import Authority, Code, Identity, PeerBook, Pin, Refusal, RevocationList, read_certificates
+from securevfl_net.identity import (
+    Authority,
+    Identity,
+    PeerBook,
+    Pin,
+    Refusal,
+    RefusalCode,
+    RevocationList,
+    read_certificates,
+)
 from securevfl_net.identity.certificate import Certificate
 from securevfl_net.identity.files import write_new
-from securevfl_net.identity.making import Key, issue, make_request
+from securevfl_net.identity.making import Key, issue_certificate, make_request
 from securevfl_net.relay import Side, read_rendezvous, read_token
 from support.identity_parties import NOW, World, by, pinned
 
@@ -105,17 +114,17 @@ def test_an_authority_cannot_pass_for_a_party(world: World) -> None:
 
 def test_the_newest_of_a_row_of_certificates_is_found(world: World) -> None:
     first = world.own("bank")
-    assert first.newest() is first
+    assert first.find_newest() is first
     ninth, tenth = world.own("bank", file="bank.9"), world.own("bank", file="bank.10")
     world.own("bank", file="bank.old")  # no number: not one of them
     world.own("bank", file="banker.11")
-    assert first.newest() == tenth
-    assert ninth.newest() == tenth
-    assert tenth.newest() is tenth
+    assert first.find_newest() == tenth
+    assert ninth.find_newest() == tenth
+    assert tenth.find_newest() is tenth
     assert (first.renewals, ninth.renewals, tenth.renewals) == (0, 9, 10)
     world.own("shop", file="bank.11")
     with pytest.raises(InputError, match="names 'shop'"):
-        first.newest()
+        first.find_newest()
 
 
 # Peers
@@ -123,16 +132,16 @@ def test_the_newest_of_a_row_of_certificates_is_found(world: World) -> None:
 
 def test_pins_and_authorities_are_held_against_the_agreement(world: World) -> None:
     bank, shop, ca = world.own("bank"), world.own("shop"), world.authority()
-    assert Pin.of([bank.certificate_file], [bank.fingerprint]) == pinned(bank)
+    assert Pin.from_files([bank.certificate_file], [bank.fingerprint]) == pinned(bank)
     with pytest.raises(InputError, match=f"has the fingerprint {shop.fingerprint}, which is not in the agreement"):
-        Pin.of([shop.certificate_file], [bank.fingerprint])
+        Pin.from_files([shop.certificate_file], [bank.fingerprint])
     with pytest.raises(InputError, match=f"no file contains the agreed certificate {shop.fingerprint}"):
-        Pin.of([bank.certificate_file], [bank.fingerprint, shop.fingerprint])
+        Pin.from_files([bank.certificate_file], [bank.fingerprint, shop.fingerprint])
     with pytest.raises(InputError, match="is not an authority's certificate"):
-        Authority.of(bank.certificate_file, ca.crl)
+        Authority.from_files(bank.certificate_file, ca.crl)
     with pytest.raises(InputError, match="the agreement names"):
-        Authority.of(ca.file, ca.crl, bank.fingerprint)
-    assert by(ca) == Authority.of(ca.file, ca.crl, ca.certificate.fingerprint)
+        Authority.from_files(ca.file, ca.crl, bank.fingerprint)
+    assert by(ca) == Authority.from_files(ca.file, ca.crl, ca.certificate.fingerprint)
 
 
 def test_books_that_contradict_themselves(world: World) -> None:
@@ -146,7 +155,7 @@ def test_books_that_contradict_themselves(world: World) -> None:
         PeerBook("bank", {"net": unnamed, "shop": unnamed})
     with pytest.raises(InputError, match="cannot be read"):
         PeerBook("bank", {"shop": Authority(ca.certificate, world.folder / "none.crl")})
-    assert PeerBook("shop", {"bank": pinned(bank)}).accepts(bank.certificate.der) == "bank"
+    assert PeerBook("shop", {"bank": pinned(bank)}).identify_peer(bank.certificate.der) == "bank"
 
 
 def test_revocation_lists_that_cannot_be_used(world: World, tmp_path: Path) -> None:
@@ -160,7 +169,7 @@ def test_revocation_lists_that_cannot_be_used(world: World, tmp_path: Path) -> N
     with pytest.raises(InputError, match="an older list would accept revoked certificates again"):
         book.reload()
     with pytest.raises(Refusal, match="revoked"):
-        book.accepts(shop.certificate.der)
+        book.identify_peer(shop.certificate.der)
     for content, words in (
         (other.crl.read_bytes(), "not signed by the authority"),
         (b"", "not a revocation list"),
@@ -174,7 +183,7 @@ def test_revocation_lists_that_cannot_be_used(world: World, tmp_path: Path) -> N
     with pytest.raises(InputError):
         book.reload()
     with pytest.raises(Refusal, match="revoked"):  # what was read before still counts
-        book.accepts(shop.certificate.der)
+        book.identify_peer(shop.certificate.der)
 
 
 def test_a_list_of_the_future_means_a_wrong_clock(world: World) -> None:
@@ -184,8 +193,8 @@ def test_a_list_of_the_future_means_a_wrong_clock(world: World) -> None:
     ca.publish(NOW + DAY)
     book.reload()
     with pytest.raises(Refusal, match="set the clock") as found:
-        book.accepts(shop.certificate.der)
-    assert found.value.code == Code.CRL_OUT_OF_DATE
+        book.identify_peer(shop.certificate.der)
+    assert found.value.code == RefusalCode.CRL_OUT_OF_DATE
 
 
 # Hostile bytes
@@ -203,7 +212,7 @@ def test_ten_thousand_certificates_are_refused_before_they_are_read(world: World
         read_certificates(file, most=32)
     assert time.process_time() - began < 0.5
     with pytest.raises(InputError, match="the limit is 16384"):
-        Certificate.of(bytes(1 << 20))
+        Certificate.from_der(bytes(1 << 20))
 
 
 @given(st.data())
@@ -217,7 +226,7 @@ def test_a_damaged_certificate_is_refused_and_raises_nothing_else(world: World, 
     if kept == good:
         return
     with pytest.raises(Refusal):  # any change breaks the authority's signature
-        book.accepts(kept)
+        book.identify_peer(kept)
 
 
 @cache
@@ -290,15 +299,15 @@ def test_an_authority_issues_and_revokes_without_a_party_s_key(
     assert issued.issued_by(ca)
     write_new(tmp_path / "issued/bank.key", key, private=True)
     assert Identity.load(tmp_path / "issued/bank.crt", tmp_path / "issued/bank.key").name == "bank"
-    book = PeerBook("shop", {"bank": Authority.of(tmp_path / "ca/ca.crt", tmp_path / "ca/ca.crl")})
-    assert book.accepts(issued.der) == "bank"
+    book = PeerBook("shop", {"bank": Authority.from_files(tmp_path / "ca/ca.crt", tmp_path / "ca/ca.crl")})
+    assert book.identify_peer(issued.der) == "bank"
     assert _run("certs", "revoke", "certs/bank.crt") == 2  # signed by itself, not by this authority
     assert _run("certs", "revoke", "issued/bank.crt") == 0
     assert _run("certs", "revoke") == 0  # signed anew
     assert "ca/ca.crl is list 3: 1 revoked" in capsys.readouterr().out
     book.reload()
     with pytest.raises(Refusal, match="revoked"):
-        book.accepts(issued.der)
+        book.identify_peer(issued.der)
     capsys.readouterr()
     assert _run("certs", "show", "issued/bank.crt", "certs/bank.csr", "ca/ca.crt") == 0
     shown = capsys.readouterr().out
@@ -318,11 +327,11 @@ def test_a_request_that_is_signed_by_another_key_or_asks_for_more(world: World, 
         (make_request("shop", key), "securevfl:party/shop; expected securevfl:party/bank"),
     ):
         with pytest.raises(InputError, match=words):
-            issue(asked, ca.certificate, ca.key, NOW, name="bank")
+            issue_certificate(asked, ca.certificate, ca.key, NOW, name="bank")
     with pytest.raises(InputError, match="does not match the authority's certificate"):
-        issue(request, ca.certificate, Key.generate(), NOW, name="bank")
+        issue_certificate(request, ca.certificate, Key.generate(), NOW, name="bank")
     with pytest.raises(InputError, match="beyond the authority's expiry"):
-        issue(request, ca.certificate, ca.key, NOW + 3600 * DAY, name="bank", days=800)
+        issue_certificate(request, ca.certificate, ca.key, NOW + 3600 * DAY, name="bank", days=800)
 
 
 def test_rotating_makes_the_next_of_a_row_with_an_endorsement(
@@ -341,7 +350,7 @@ def test_rotating_makes_the_next_of_a_row_with_an_endorsement(
     assert _run("certs", "show", "certs/bank.2.endorsement") == 0
     assert f"endorsement 2 of bank for the agreement {sha256(b'job').hexdigest()}" in capsys.readouterr().out
     first = Identity.load(tmp_path / "certs/bank.crt", tmp_path / "certs/bank.key")
-    assert first.newest().renewals == 2
+    assert first.find_newest().renewals == 2
     book = PeerBook(
         "shop",
         {"bank": pinned(first)},
@@ -349,8 +358,8 @@ def test_rotating_makes_the_next_of_a_row_with_an_endorsement(
         signers={"bank": read_public_key(tmp_path / "keys/bank.pub")},
     )
     for counter in (1, 2):
-        book.endorse((tmp_path / f"certs/bank.{counter}.endorsement").read_bytes())
-    assert book.accepts(first.newest().certificate.der) == "bank"
+        book.accept_endorsement((tmp_path / f"certs/bank.{counter}.endorsement").read_bytes())
+    assert book.identify_peer(first.find_newest().certificate.der) == "bank"
 
 
 def test_rotating_what_an_authority_issued_asks_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,9 +372,9 @@ def test_rotating_what_an_authority_issued_asks_it_again(tmp_path: Path, monkeyp
     assert _run("certs", "rotate", "bank", "--out", "made") == 0
     assert sorted(path.name for path in (tmp_path / "made").glob("bank.1.*")) == ["bank.1.csr", "bank.1.key"]
     first = Identity.load(tmp_path / "made/bank.crt", tmp_path / "made/bank.key")
-    assert first.newest() is first
+    assert first.find_newest() is first
     assert _run("certs", "issue", "made/bank.1.csr", "--name", "bank", "--out", "made/bank.1.crt") == 0
-    assert first.newest().renewals == 1
+    assert first.find_newest().renewals == 1
 
 
 def test_the_relay_s_command_listens_serves_and_ends(

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from securevfl_net.identity import Code
+from securevfl_net.identity import RefusalCode
 
 from securevfl import cli
 
@@ -41,4 +41,4 @@ def test_the_table_names_every_reason() -> None:
     named = [
         code for row in re.findall(r"^\| (`[^|]*`) \|", table, re.MULTILINE) for code in re.findall(r"`(.*?)`", row)
     ]
-    assert sorted(named) == sorted(Code)
+    assert sorted(named) == sorted(RefusalCode)

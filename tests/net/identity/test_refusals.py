@@ -10,13 +10,25 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from securevfl_net.identity import Accepted, Code, Handshake, Identity, PeerBook, Refusal, Want, context, shake
+from securevfl_net.identity import (
+    Accepted,
+    Handshake,
+    Identity,
+    PeerBook,
+    Refusal,
+    RefusalCode,
+    Want,
+    make_tls_context,
+    run_handshake,
+)
 from support.identity_parties import HOUR, LIMIT, NOW, Side, World, by, meet, pinned
 
 DAY = timedelta(days=1)
 
 
-def _both(client: Side, server: Side, code: Code, here: str, there: str, *, refuser: str) -> tuple[Refusal, Refusal]:
+def _both(
+    client: Side, server: Side, code: RefusalCode, here: str, there: str, *, refuser: str
+) -> tuple[Refusal, Refusal]:
     """One side refuses with the words `here`, and the other one hears the words `there`."""
     results = meet(client, server)
     first, second = results if refuser == "client" else results[::-1]
@@ -44,7 +56,7 @@ def _plain(
     made.check_hostname = False
     made.verify_mode = ssl.CERT_REQUIRED
     made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    for der in book.anchors():
+    for der in book.trust_anchors():
         made.load_verify_locations(cadata=der)
     if alpn:
         made.set_alpn_protocols(["svfl/1"])
@@ -109,7 +121,7 @@ def test_unknown_authority(trio: Trio, refuser: str) -> None:
     ):
         sides = trio.sides(refuser, other, trio.odds(refuser))
         heard = "it has not pinned this party's certificate and does not trust its issuer"
-        _both(*sides, Code.UNKNOWN_CA, "neither pinned here nor issued by an authority", heard, refuser=refuser)
+        _both(*sides, RefusalCode.UNKNOWN_CA, "neither pinned here nor issued by an authority", heard, refuser=refuser)
 
 
 @both_ways
@@ -122,7 +134,7 @@ def test_other_name(trio: Trio, refuser: str) -> None:
     else:
         server = replace(server, expected=called)
     words = f"dialed '{called}', but 'net' answers"
-    _both(client, server, Code.OTHER_NAME, words, words, refuser=refuser)
+    _both(client, server, RefusalCode.OTHER_NAME, words, words, refuser=refuser)
 
 
 @both_ways
@@ -131,7 +143,7 @@ def test_a_certificate_without_a_party_s_name(trio: Trio, refuser: str) -> None:
     book = trio.odds(refuser)
     sides = trio.sides(refuser, nobody, book, tls=lambda: _plain(book, nobody, server=refuser == "client"))
     words = "names no party; one SAN URI securevfl:party/NAME is needed"
-    _both(*sides, Code.OTHER_NAME, words, words, refuser=refuser)
+    _both(*sides, RefusalCode.OTHER_NAME, words, words, refuser=refuser)
 
 
 @both_ways
@@ -139,9 +151,11 @@ def test_expired(trio: Trio, refuser: str) -> None:
     name = trio.odd(refuser)
     old = trio.world.issued(trio.ca, name, now=NOW - 20 * DAY, days=10, file="old")
     past = PeerBook(name, trio.odds(refuser).peers, now=lambda: NOW - 15 * DAY)
-    sides = trio.sides(refuser, old, trio.odds(refuser), tls=lambda: context(old, past, server=refuser == "client"))
+    sides = trio.sides(
+        refuser, old, trio.odds(refuser), tls=lambda: make_tls_context(old, past, server=refuser == "client")
+    )
     words = f"'{name}' shows a certificate valid until {NOW - 10 * DAY:%Y-%m-%d %H:%M} UTC; this machine's clock reads "
-    first, second = _both(*sides, Code.EXPIRED, words, words, refuser=refuser)
+    first, second = _both(*sides, RefusalCode.EXPIRED, words, words, refuser=refuser)
     for refusal in (first, second):
         assert "tolerance 5 min" in str(refusal)
         assert "the clocks of both sides agree: the file is the cause, not a clock" in str(refusal)
@@ -171,7 +185,7 @@ def test_not_yet_valid_where_the_peer_s_clock_is_an_hour_ahead(trio: Trio, refus
         )
     sides = trio.sides(refuser, early, book)
     words = f"'{name}' shows a certificate valid from {NOW + HOUR - timedelta(minutes=10):%Y-%m-%d %H:%M} UTC"
-    first, second = _both(*sides, Code.NOT_YET_VALID, words, words, refuser=refuser)
+    first, second = _both(*sides, RefusalCode.NOT_YET_VALID, words, words, refuser=refuser)
     assert "the peer's clock is 60 min ahead of this one" in str(first)
     assert cure_here in str(first)
     assert "the peer's clock is 60 min behind this one" in str(second)
@@ -186,7 +200,7 @@ def test_expired_where_the_clock_here_is_an_hour_ahead(trio: Trio, refuser: str)
     keeper = trio.banks if refuser == "server" else trio.shops
     keeper.now = lambda: NOW + HOUR
     sides = trio.sides(refuser, ending, book)
-    first, second = _both(*sides, Code.EXPIRED, "valid until", "valid until", refuser=refuser)
+    first, second = _both(*sides, RefusalCode.EXPIRED, "valid until", "valid until", refuser=refuser)
     assert "the peer's clock is 60 min behind this one" in str(first)
     assert "the peer's clock is 60 min ahead of this one" in str(second)
 
@@ -213,17 +227,17 @@ def test_revoked(trio: Trio, refuser: str) -> None:
     assert all(isinstance(end, Accepted) for end in meet(*fine))
     trio.ca.revoke(lost.certificate)
     keeper = trio.banks if refuser == "server" else trio.shops
-    assert keeper.accepts(lost.certificate.der) == name  # not read yet
+    assert keeper.identify_peer(lost.certificate.der) == name  # not read yet
     keeper.reload()
     with pytest.raises(Refusal, match=r"the authority revoked the certificate .* its party needs a new one") as found:
-        keeper.accepts(lost.certificate.der)  # what is asked of a connection that lives
-    assert found.value.code == Code.REVOKED
+        keeper.identify_peer(lost.certificate.der)  # what is asked of a connection that lives
+    assert found.value.code == RefusalCode.REVOKED
     sides = trio.sides(refuser, lost, trio.odds(refuser))
-    _both(*sides, Code.REVOKED, "the authority revoked", "the authority revoked", refuser=refuser)
+    _both(*sides, RefusalCode.REVOKED, "the authority revoked", "the authority revoked", refuser=refuser)
 
 
 def test_a_revoked_client_cannot_come_back_with_a_ticket(trio: Trio) -> None:
-    made = context(trio.shop, trio.shops, server=False)
+    made = make_tls_context(trio.shop, trio.shops, server=False)
     sessions: list[ssl.SSLSession | None] = []
 
     def dial(sock: socket.socket, session: ssl.SSLSession | None) -> Accepted | Refusal:
@@ -231,7 +245,7 @@ def test_a_revoked_client_cannot_come_back_with_a_ticket(trio: Trio) -> None:
         tls = made.wrap_socket(sock, do_handshake_on_connect=False, session=session)
         with tls:
             try:
-                return shake(tls, Handshake(tls, trio.shops), LIMIT)
+                return run_handshake(tls, Handshake(tls, trio.shops), LIMIT)
             except Refusal as refusal:
                 return refusal
             finally:
@@ -256,7 +270,7 @@ def test_a_revoked_client_cannot_come_back_with_a_ticket(trio: Trio) -> None:
     trio.banks.reload()
     for end in once(kept):
         assert isinstance(end, Refusal)
-        assert end.code == Code.REVOKED
+        assert end.code == RefusalCode.REVOKED
 
 
 def test_no_certificate(trio: Trio) -> None:
@@ -264,7 +278,12 @@ def test_no_certificate(trio: Trio) -> None:
     odd = Side(trio.shop, trio.shops, tls=lambda: _plain(trio.shops, None))
     heard = "it requires a certificate, but this side showed none"
     _both(
-        odd, Side(trio.bank, trio.banks), Code.NO_CERTIFICATE, "the peer showed no certificate", heard, refuser="server"
+        odd,
+        Side(trio.bank, trio.banks),
+        RefusalCode.NO_CERTIFICATE,
+        "the peer showed no certificate",
+        heard,
+        refuser="server",
     )
 
 
@@ -275,7 +294,7 @@ def test_tls_1_2_of_a_client(trio: Trio) -> None:
         tls=lambda: _plain(trio.shops, trio.shop, version=ssl.TLSVersion.TLSv1_2),
     )
     heard = "share no TLS version; 1.3 is needed"
-    _both(odd, Side(trio.bank, trio.banks), Code.TLS_VERSION, "does not offer TLS 1.3", heard, refuser="server")
+    _both(odd, Side(trio.bank, trio.banks), RefusalCode.TLS_VERSION, "does not offer TLS 1.3", heard, refuser="server")
 
 
 def test_tls_1_2_of_a_server(trio: Trio) -> None:
@@ -285,7 +304,7 @@ def test_tls_1_2_of_a_server(trio: Trio) -> None:
     client, server = meet(Side(trio.shop, trio.shops), Side(trio.bank, trio.banks, tls=old))
     assert isinstance(client, Refusal)
     assert isinstance(server, Refusal)
-    assert client.code == server.code == Code.TLS_VERSION
+    assert client.code == server.code == RefusalCode.TLS_VERSION
     assert "1.3 is needed" in str(client)
 
 
@@ -296,7 +315,11 @@ def test_a_party_of_this_party_s_name(trio: Trio, refuser: str) -> None:
     book = PeerBook("net", {"bank": by(trio.ca), "shop": by(trio.ca)})
     words = f"shows a certificate of '{own}', which is this party: two parties have the same name"
     _both(
-        *trio.sides(refuser, twin, book), Code.TWO_OF_ONE_NAME, words, "two parties have the same name", refuser=refuser
+        *trio.sides(refuser, twin, book),
+        RefusalCode.TWO_OF_ONE_NAME,
+        words,
+        "two parties have the same name",
+        refuser=refuser,
     )
 
 
@@ -311,7 +334,7 @@ def test_a_second_party_under_the_name_of_a_connected_one(trio: Trio, refuser: s
         (replace(client, live=live), server) if refuser == "client" else (client, replace(server, live=live))
     )
     words = f"'{name}' is connected with the certificate {first.fingerprint[:16]}…, and another connection shows"
-    _both(client, server, Code.TWO_OF_ONE_NAME, words, words, refuser=refuser)
+    _both(client, server, RefusalCode.TWO_OF_ONE_NAME, words, words, refuser=refuser)
     again = trio.sides(refuser, first, trio.odds(refuser))
     assert all(isinstance(end, Accepted) for end in meet(*again))  # the same one connects again
 
@@ -321,7 +344,7 @@ def test_not_in_the_agreement(trio: Trio, refuser: str) -> None:
     eve = trio.world.issued(trio.ca, "eve")
     book = PeerBook("eve", {"bank": by(trio.ca), "shop": by(trio.ca)})
     words = "'eve' is not a party of this job"
-    _both(*trio.sides(refuser, eve, book), Code.NOT_IN_AGREEMENT, words, words, refuser=refuser)
+    _both(*trio.sides(refuser, eve, book), RefusalCode.NOT_IN_AGREEMENT, words, words, refuser=refuser)
 
 
 @both_ways
@@ -336,7 +359,7 @@ def test_a_revocation_list_past_its_time_counts_for_the_grace_and_no_longer(trio
     keeper.now = lambda: NOW + timedelta(minutes=6)
     first, _ = _both(
         *trio.sides(refuser, other, trio.odds(refuser)),
-        Code.CRL_OUT_OF_DATE,
+        RefusalCode.CRL_OUT_OF_DATE,
         f"was due for replacement {NOW - DAY:%Y-%m-%d %H:%M} UTC, and the grace period of 24 h is over",
         "this party's revocation list was due",
         refuser=refuser,
@@ -355,7 +378,7 @@ def test_a_key_or_a_signature_that_does_not_fit(trio: Trio, refuser: str, kind: 
     first, second = results if refuser == "client" else results[::-1]
     assert isinstance(first, Refusal)
     assert isinstance(second, Refusal)
-    assert (first.code, second.code) == (Code.UNFIT, Code.UNFIT), (first, second)
+    assert (first.code, second.code) == (RefusalCode.UNFIT, RefusalCode.UNFIT), (first, second)
     assert (first.by, second.by) == ("here", "peer")
 
 
@@ -364,24 +387,24 @@ def test_another_protocol(trio: Trio) -> None:
     client, server = meet(odd, Side(trio.bank, trio.banks))
     for end in (client, server):
         assert isinstance(end, Refusal)
-        assert end.code == Code.OTHER_PROTOCOL
+        assert end.code == RefusalCode.OTHER_PROTOCOL
         assert "the peer does not speak svfl/1" in str(end)
 
 
 @pytest.mark.parametrize(
     ("said", "code"),
     [
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", Code.NOT_TLS),
-        (b"\x00" * 4096, Code.NOT_TLS),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", Code.NOT_TLS),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(600), Code.NOT_TLS),  # a ClientHello of zeros
-        (b"\x15\x03\x03\x00\x02\x02\x28", Code.NOT_TLS),  # an alert as the first word
-        (b"", Code.HUNG_UP),
-        (b"\x16\x03\x01", Code.HUNG_UP),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", RefusalCode.NOT_TLS),
+        (b"\x00" * 4096, RefusalCode.NOT_TLS),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", RefusalCode.NOT_TLS),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(600), RefusalCode.NOT_TLS),  # a ClientHello of zeros
+        (b"\x15\x03\x03\x00\x02\x02\x28", RefusalCode.NOT_TLS),  # an alert as the first word
+        (b"", RefusalCode.HUNG_UP),
+        (b"\x16\x03\x01", RefusalCode.HUNG_UP),
     ],
     ids=["http", "zeros", "ssh", "hello of zeros", "alert", "nothing", "half a record"],
 )
-def test_what_is_no_party_is_named_too(trio: Trio, said: bytes, code: Code) -> None:
+def test_what_is_no_party_is_named_too(trio: Trio, said: bytes, code: RefusalCode) -> None:
     near, far = socket.socketpair()
     with far:
         far.sendall(said)
@@ -396,7 +419,7 @@ def test_a_peer_that_says_nothing_is_given_up(trio: Trio) -> None:
     near.setblocking(False)
     with (
         far,
-        context(trio.bank, trio.banks, server=True).wrap_socket(
+        make_tls_context(trio.bank, trio.banks, server=True).wrap_socket(
             near, server_side=True, do_handshake_on_connect=False
         ) as tls,
     ):
@@ -405,10 +428,10 @@ def test_a_peer_that_says_nothing_is_given_up(trio: Trio) -> None:
         assert handshake.outcome is None
         handshake.time_is_up()
         assert isinstance(handshake.outcome, Refusal)
-        assert handshake.outcome.code == Code.NO_ANSWER
+        assert handshake.outcome.code == RefusalCode.NO_ANSWER
         assert handshake.step() is Want.DONE
         with pytest.raises(Refusal, match="no-answer"):
-            shake(tls, Handshake(tls, trio.banks), 0.01)
+            run_handshake(tls, Handshake(tls, trio.banks), 0.01)
 
 
 def test_a_refused_peer_that_says_nothing_more_is_refused_by_name_all_the_same(trio: Trio) -> None:
@@ -417,10 +440,10 @@ def test_a_refused_peer_that_says_nothing_more_is_refused_by_name_all_the_same(t
     near, far = socket.socketpair()
     for end in (near, far):
         end.setblocking(False)
-    server = context(trio.bank, trio.banks, server=True).wrap_socket(
+    server = make_tls_context(trio.bank, trio.banks, server=True).wrap_socket(
         near, server_side=True, do_handshake_on_connect=False
     )
-    client = context(trio.shop, trio.shops, server=False).wrap_socket(far, do_handshake_on_connect=False)
+    client = make_tls_context(trio.shop, trio.shops, server=False).wrap_socket(far, do_handshake_on_connect=False)
     with server, client:
         handshake = Handshake(server, trio.banks)
         for _ in range(10):
@@ -430,33 +453,33 @@ def test_a_refused_peer_that_says_nothing_more_is_refused_by_name_all_the_same(t
         assert handshake.step() is Want.READ  # it waits for the client's verdict and its clock
         handshake.time_is_up()
     assert isinstance(handshake.outcome, Refusal)
-    assert handshake.outcome.code == Code.REVOKED
+    assert handshake.outcome.code == RefusalCode.REVOKED
 
 
 def test_words_of_a_peer_cannot_paint_the_terminal(trio: Trio) -> None:
     """Escape sequences and a wrong code come from a peer whose certificate is in order."""
 
     class Rude(Handshake):
-        def _say(self, refusal: Refusal | None):  # type: ignore[no-untyped-def]
-            odd = Refusal(Code.REVOKED, "\x1b[2J\nall is well \u202e" + "x" * 300)
+        def _send_verdict(self, refusal: Refusal | None):  # type: ignore[no-untyped-def]
+            odd = Refusal(RefusalCode.REVOKED, "\x1b[2J\nall is well \u202e" + "x" * 300)
             odd.code = "nonsense"  # type: ignore[assignment]
-            return super()._say(odd)
+            return super()._send_verdict(odd)
 
     class RudeSide(Side):
         def open(self, sock: socket.socket, *, server: bool) -> Accepted | Refusal:
             sock.setblocking(False)
-            tls = context(self.identity, self.book, server=server).wrap_socket(
+            tls = make_tls_context(self.identity, self.book, server=server).wrap_socket(
                 sock, server_side=server, do_handshake_on_connect=False
             )
             with tls:
                 try:
-                    return shake(tls, Rude(tls, self.book), LIMIT)
+                    return run_handshake(tls, Rude(tls, self.book), LIMIT)
                 except Refusal as refusal:
                     return refusal
 
     _, server = meet(RudeSide(trio.shop, trio.shops), Side(trio.bank, trio.banks))
     assert isinstance(server, Refusal)
-    assert server.code == Code.OTHER_PROTOCOL
+    assert server.code == RefusalCode.OTHER_PROTOCOL
     assert str(server).startswith("the peer refuses: ?[2J?all is well ?xxx")
     assert len(server.words.encode()) <= 200
 
@@ -467,7 +490,7 @@ def test_memory_bios_carry_the_same_handshake(trio: Trio) -> None:
     for name, server in (("shop", False), ("bank", True)):
         identity, book = (trio.bank, trio.banks) if server else (trio.shop, trio.shops)
         come, go = ssl.MemoryBIO(), ssl.MemoryBIO()
-        tls = context(identity, book, server=server).wrap_bio(come, go, server_side=server)
+        tls = make_tls_context(identity, book, server=server).wrap_bio(come, go, server_side=server)
         ends[name] = (Handshake(tls, book), come, go)
     for _ in range(20):
         for name, other in (("shop", "bank"), ("bank", "shop")):

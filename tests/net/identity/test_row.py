@@ -20,7 +20,7 @@ from securevfl.run.events import RunEvents
 def _rotate(world: World, number: int, *, endorsed: bool = True) -> Identity:
     made = world.own("bank", file=f"bank.{number}")
     if endorsed:
-        payload = Endorsement("bank", number, bytes(32), made.certificate).signed(PrivateKey.generate())
+        payload = Endorsement("bank", number, bytes(32), made.certificate).to_signed_bytes(PrivateKey.generate())
         made.certificate_file.with_suffix(".endorsement").write_bytes(payload)
     return made
 
@@ -40,15 +40,15 @@ def test_the_newest_is_taken_up_and_a_restart_goes_on_with_it(world: World, tmp_
     first, note = world.own("bank"), tmp_path / "certificate"
     files = first.certificate_file, first.key_file
     row = CertificateSeries(*files, [first.certificate], note=note)
-    assert row.next() is None
+    assert row.find_next() is None
     _rotate(world, 1)
     newest = _rotate(world, 2)
-    found = row.next()
+    found = row.find_next()
     assert found is not None
     assert found == (newest, newest.certificate_file.with_suffix(".endorsement").read_bytes())
     assert CertificateSeries(*files, [first.certificate], note=note).shown == first  # it was not taken up yet
-    row.use(newest)
-    assert row.next() is None
+    row.record_use(newest)
+    assert row.find_next() is None
     assert CertificateSeries(*files, [first.certificate], note=note).shown == newest
     note.write_text("../bank.crt", encoding="utf-8")
     with pytest.raises(InputError, match="damaged"):
@@ -60,8 +60,8 @@ def test_one_without_an_endorsement_is_named_once_and_not_shown(world: World) ->
     row = CertificateSeries(first.certificate_file, first.key_file, [first.certificate])
     _rotate(world, 1, endorsed=False)
     with pytest.raises(InputError, match=r"bank\.1\.endorsement cannot be read"):
-        row.next()
-    assert row.next() is None
+        row.find_next()
+    assert row.find_next() is None
     assert row.shown == first
 
 

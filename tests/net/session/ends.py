@@ -33,7 +33,7 @@ class Pipe:
 
     def write(self, side: int, most: int = 1 << 18) -> int:
         """Let an end write once; bytes that it wrote."""
-        data = b"".join(self.lines[side].pull(most))
+        data = b"".join(self.lines[side].pull_bytes(most))
         self.ways[side].extend(data)
         return len(data)
 
@@ -49,7 +49,7 @@ class Pipe:
     def close(self) -> None:
         """Cut it: what is on its way is lost."""
         for line in self.lines:
-            line.closed()
+            line.mark_closed()
         for way in self.ways:
             way.clear()
 
@@ -62,7 +62,7 @@ class Pair:
 
     def connect(self) -> Pipe:
         """A fresh connection."""
-        return Pipe((self.ends[0].connected(), self.ends[1].connected()))
+        return Pipe((self.ends[0].open_line(), self.ends[1].open_line()))
 
     def settle(self, *pipes: Pipe) -> None:
         """Carry everything until nothing moves."""
@@ -78,8 +78,8 @@ class Pair:
     def begin(self, number: int, *pipes: Pipe) -> None:
         """Both begin a view and open it."""
         for end in self.ends:
-            end.begin(view(number))
-            end.open()
+            end.begin_view(view(number))
+            end.open_view()
         self.settle(*pipes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from net.session.ends import SMALL, Pair, Pipe, pair
-from securevfl_net.session import Blocked, Part, Up
+from securevfl_net.session import Blocked, MessagePart, Up
 
 
 def _messages(luck: random.Random, count: int) -> list[bytes]:
@@ -14,29 +14,29 @@ def _messages(luck: random.Random, count: int) -> list[bytes]:
 
 def _send(both: Pair, side: int, waiting: list[bytes]) -> None:
     end = both.ends[side]
-    while waiting and end.ready:
+    while waiting and end.is_ready:
         message = waiting.pop(0)
         for at in range(0, len(message), SMALL.part):
             part = memoryview(message)[at : at + SMALL.part]
-            end.send(part, first_total=None if at else len(message))
+            end.send_part(part, first_total=None if at else len(message))
 
 
 def _take(both: Pair, side: int, got: list[bytes], whole: list[bytes]) -> int:
     """Read all events; the number of times that the session came up."""
     ups = 0
-    for event in both.ends[side].events():
-        if isinstance(event, Part):
+    for event in both.ends[side].take_events():
+        if isinstance(event, MessagePart):
             got.append(bytes(event.data))
             if event.last:
                 whole.append(b"".join(got))
                 got.clear()
-            both.ends[side].credit(event.view, event.cost)
+            both.ends[side].credit_window(event.view, event.cost)
         elif isinstance(event, Up):
             ups += 1
             assert event.resumed or ups == 1
         else:
             assert isinstance(event, Blocked)
-    assert both.ends[side].unread <= SMALL.window
+    assert both.ends[side].unread_bytes <= SMALL.window
     return ups
 
 
@@ -46,7 +46,7 @@ def test_five_hundred_cuts() -> None:
     pipe: Pipe = both.meet()
     both.begin(1, pipe)
     for end in both.ends:
-        end.events()
+        end.take_events()
     said = [_messages(luck, 6_000) for _ in range(2)]
     waiting = [list(messages) for messages in said]
     parts: list[list[bytes]] = [[], []]
@@ -76,7 +76,7 @@ def test_connections_are_replaced_while_both_send() -> None:
     pipes = [both.meet()]
     both.begin(1, *pipes)
     for end in both.ends:
-        end.events()
+        end.take_events()
     said = [_messages(luck, 1_500) for _ in range(2)]
     waiting = [list(messages) for messages in said]
     parts: list[list[bytes]] = [[], []]

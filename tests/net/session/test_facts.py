@@ -35,9 +35,9 @@ def _words(one: dict[str, str], other: dict[str, str]) -> list[str]:
         for me, peer, fields in (("bank", "shop", one), ("shop", "bank", other))
     ]
     Pair((ends[0], ends[1])).meet()
-    told = [event for end in ends for event in end.events()]
+    told = [event for end in ends for event in end.take_events()]
     assert [event.code for event in told if isinstance(event, Refused)] == ["other-agreement"] * 2
-    assert not any(end.up for end in ends)
+    assert not any(end.is_up for end in ends)
     return [event.words for event in told if isinstance(event, Refused)]
 
 

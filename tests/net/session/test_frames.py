@@ -13,8 +13,8 @@ from securevfl_net.session import (
     Beaten,
     Blocked,
     Endorsed,
+    MessagePart,
     Noted,
-    Part,
     SessionEnd,
     SessionLimits,
     Up,
@@ -26,29 +26,29 @@ from securevfl_net.session.frames import (
     Position,
     blocked_frame,
     data_head,
-    frame,
+    encode_frame,
     refuse_frame,
 )
 from securevfl_net.session.hello import Hello, hello_frame, read_hello
-from securevfl_net.session.refusal import Refusal
+from securevfl_net.session.refusal import SessionRefusal
 
 TAG = bytes.fromhex("0102030405060708")
 
 FRAMES = {
     "REFUSE": (
-        refuse_frame(Refusal("flood", "too many", "shop"), "bank"),
+        refuse_frame(SessionRefusal("flood", "too many", "shop"), "bank"),
         "03 00 0000 0f000000 02 05 666c6f6f64 746f6f206d616e79",
     ),
-    "ABORT": (frame(FrameKind.ABORT, b"no"), "04 00 0000 02000000 6e6f"),
-    "PING": (frame(FrameKind.PING, b"\x07"), "05 00 0000 01000000 07"),
-    "NOTE": (frame(FrameKind.NOTE, b"hi"), "06 00 0000 02000000 6869"),
-    "ENDORSE": (frame(FrameKind.ENDORSE, b"c"), "07 00 0000 01000000 63"),
+    "ABORT": (encode_frame(FrameKind.ABORT, b"no"), "04 00 0000 02000000 6e6f"),
+    "PING": (encode_frame(FrameKind.PING, b"\x07"), "05 00 0000 01000000 07"),
+    "NOTE": (encode_frame(FrameKind.NOTE, b"hi"), "06 00 0000 02000000 6869"),
+    "ENDORSE": (encode_frame(FrameKind.ENDORSE, b"c"), "07 00 0000 01000000 63"),
     "ACK": (
-        frame(FrameKind.ACK, Position(TAG, 3, 1 << 40).pack()),
+        encode_frame(FrameKind.ACK, Position(TAG, 3, 1 << 40).pack()),
         "08 00 0000 18000000 0102030405060708 0300000000000000 0000000000010000",
     ),
     "ACCEPT": (
-        frame(FrameKind.ACCEPT, bytes(range(16)) + Position(TAG, 3, 9).pack()),
+        encode_frame(FrameKind.ACCEPT, bytes(range(16)) + Position(TAG, 3, 9).pack()),
         "02 00 0000 28000000 000102030405060708090a0b0c0d0e0f 0102030405060708 0300000000000000 0900000000000000",
     ),
     "BLOCKED": (
@@ -60,7 +60,7 @@ FRAMES = {
         "0a 01 0000 1a000000 0102030405060708 0100000000000000 2c01000000000000 6162",
     ),
     "DATA": (data_head(TAG, 2, 2, None) + b"ab", "0a 00 0000 12000000 0102030405060708 0200000000000000 6162"),
-    "BYE": (frame(FrameKind.BYE), "0b 00 0000 00000000"),
+    "BYE": (encode_frame(FrameKind.BYE), "0b 00 0000 00000000"),
     "HELLO": (
         hello_frame(
             Hello(
@@ -113,22 +113,22 @@ def test_what_is_said_arrives_as_it_was_said() -> None:
     pipe = both.meet()
     both.begin(1, pipe)
     first, second = both.ends
-    second.events()
-    first.note(b"hello")
-    first.endorse(b"certificate")
-    first.ping(b"one")
-    first.ping(b"two")
-    first.send(memoryview(b"ab"), first_total=2)
+    second.take_events()
+    first.send_note(b"hello")
+    first.send_endorsement(b"certificate")
+    first.send_ping(b"one")
+    first.send_ping(b"two")
+    first.send_part(memoryview(b"ab"), first_total=2)
     both.settle(pipe)
-    assert second.events() == [
+    assert second.take_events() == [
         Noted(b"hello"),
         Endorsed(b"certificate"),
-        Part(view(1), 2, memoryview(b"ab"), True),
+        MessagePart(view(1), 2, memoryview(b"ab"), True),
         Beaten(b"two"),
     ]
     first.abort("it failed\x1b[2J" + "é" * 2_000)
     both.settle(pipe)
-    (told,) = second.events()
+    (told,) = second.take_events()
     assert isinstance(told, Aborted)
     assert told.reason.startswith("it failed?[2Jéé")
     assert all(line.over for line in pipe.lines)
@@ -136,32 +136,32 @@ def test_what_is_said_arrives_as_it_was_said() -> None:
 
 def test_ends_of_their_real_limits_carry_large_parts_without_a_copy_into_the_frame() -> None:
     ends = [SessionEnd(me, peer, agreement=AGREEMENT, own=incarnation(1, me)) for me, peer in (("a", "b"), ("b", "a"))]
-    lines = [end.connected() for end in ends]
+    lines = [end.open_line() for end in ends]
 
     def settle() -> None:
-        while sum(sum(len(lines[1 - s].feed(x) or x) for x in lines[s].pull()) for s in (0, 1)):
+        while sum(sum(len(lines[1 - s].feed(x) or x) for x in lines[s].pull_bytes()) for s in (0, 1)):
             pass
 
     settle()
     for end in ends:
-        assert [type(event) for event in end.events()] == [Up]
-        end.begin(view(1))
-        end.open()
+        assert [type(event) for event in end.take_events()] == [Up]
+        end.begin_view(view(1))
+        end.open_view()
     settle()
     message = bytearray(range(256)) * 10_000
     parts = [memoryview(message)[at : at + (1 << 20)] for at in range(0, len(message), 1 << 20)]
     for part in parts:
-        ends[0].send(part, first_total=len(message) if part is parts[0] else None, step="big")
-    written = lines[0].pull()
+        ends[0].send_part(part, first_total=len(message) if part is parts[0] else None, step="big")
+    written = lines[0].pull_bytes()
     assert [len(piece) for piece in written] == [32, 1 << 20]
     assert written[1].obj is message
     for piece in written:
         lines[1].feed(piece)
     settle()
-    found = [event for event in ends[1].events() if isinstance(event, Part)]
+    found = [event for event in ends[1].take_events() if isinstance(event, MessagePart)]
     assert b"".join(part.data for part in found) == message
     assert [part.last for part in found] == [False, False, True]
-    assert sum(part.cost for part in found) == len(message) + 3 * OVERHEAD == ends[1].unread
+    assert sum(part.cost for part in found) == len(message) + 3 * OVERHEAD == ends[1].unread_bytes
 
 
 def test_limits_that_cannot_work_are_refused() -> None:

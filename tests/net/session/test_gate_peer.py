@@ -12,7 +12,7 @@ def test_a_peer_that_makes_up_reasons_fills_neither_memory_nor_ledger() -> None:
     outbox = Outbox()
     peer = GatePeer(0, pair().ends[0], outbox, Timing(), calls=False)
     for number in range(10_000):
-        peer.refused(f"reason-{number}", "words", ours=False)
+        peer.report_refusal(f"reason-{number}", "words", ours=False)
     assert outbox.urgent < 16 * 200
-    peer.refused("reason-0", "words", ours=False)
+    peer.report_refusal("reason-0", "words", ours=False)
     assert outbox.urgent < 16 * 200

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from net.session.ends import AGREEMENT, SMALL, incarnation, view
-from securevfl_net.session import OVERHEAD, Line, Part, Refused, SessionEnd, Torn, Up
+from securevfl_net.session import OVERHEAD, ConnectionBroken, Line, MessagePart, Refused, SessionEnd, Up
 from securevfl_net.session.frames import PREFIX, FrameKind
 
 NAMES = ("bank", "shop")
@@ -46,7 +46,7 @@ class Sessions(RuleBasedStateMachine):
         self.connections: list[Connection] = []
         self.said: defaultdict[tuple[int, bytes], list[bytes]] = defaultdict(list)
         self.heard: defaultdict[tuple[int, bytes], list[bytes]] = defaultdict(list)
-        self.unread: list[list[Part]] = [[], []]
+        self.unread: list[list[MessagePart]] = [[], []]
         self.views = 0
         self.serial = 0
         self.left: list[int] = [0, 0]
@@ -58,8 +58,8 @@ class Sessions(RuleBasedStateMachine):
         if begun:
             for side in (0, 1):
                 self.left[side] = 1
-                self.ends[side].begin(view(1))
-                self.ends[side].open()
+                self.ends[side].begin_view(view(1))
+                self.ends[side].open_view()
             self.meets()
 
     def fresh(self, side: int) -> SessionEnd:
@@ -67,12 +67,12 @@ class Sessions(RuleBasedStateMachine):
         return SessionEnd(me, peer, agreement=AGREEMENT, own=incarnation(self.starts[side], me), limits=SMALL)
 
     def look(self, side: int) -> None:
-        for event in self.ends[side].events():
-            if isinstance(event, Part):
+        for event in self.ends[side].take_events():
+            if isinstance(event, MessagePart):
                 assert event.view == self.ends[side].view
                 self.heard[side, event.view].append(bytes(event.data))
                 self.unread[side].append(event)
-            assert not isinstance(event, Torn), event
+            assert not isinstance(event, ConnectionBroken), event
             if isinstance(event, Refused):  # a hello of the process before the present one was still on its way
                 assert event.code == "stale-incarnation", event
                 assert self.starts[NAMES.index(event.party)] > 1
@@ -89,7 +89,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(side=SIDES, which=st.integers(0, 5))
     def takes(self, side: int, which: int) -> None:
         if which < len(self.connections) and self.connections[which].lines[side] is None:
-            self.connections[which].lines[side] = self.ends[side].connected()
+            self.connections[which].lines[side] = self.ends[side].open_line()
 
     @rule(side=SIDES, which=st.integers(0, 5), most=st.sampled_from([1, 100, 1000, 1 << 18]))
     def writes(self, side: int, which: int, most: int) -> None:
@@ -99,7 +99,7 @@ class Sessions(RuleBasedStateMachine):
         line = connection.lines[side]
         if line is None:
             return
-        data = b"".join(line.pull(most))
+        data = b"".join(line.pull_bytes(most))
         self.inspect(connection, side, data)
         connection.ways[side].extend(data)
 
@@ -140,7 +140,7 @@ class Sessions(RuleBasedStateMachine):
     def meets(self) -> None:
         """A connection that works from the beginning."""
         if len(self.connections) < 6:
-            self.connections.append(Connection(lines=[end.connected() for end in self.ends]))
+            self.connections.append(Connection(lines=[end.open_line() for end in self.ends]))
             self.flows(len(self.connections) - 1)
 
     @rule(which=st.integers(0, 5))
@@ -161,7 +161,7 @@ class Sessions(RuleBasedStateMachine):
         if which < len(self.connections):
             connection = self.connections[which]
             if connection.lines[side] is not None:
-                connection.lines[side].closed()
+                connection.lines[side].mark_closed()
             if all(line is not None and line.over for line in connection.lines):
                 del self.connections[which]
 
@@ -170,7 +170,7 @@ class Sessions(RuleBasedStateMachine):
         if which < len(self.connections):
             for line in self.connections.pop(which).lines:
                 if line is not None:
-                    line.closed()
+                    line.mark_closed()
 
     # --- the programs
 
@@ -182,41 +182,41 @@ class Sessions(RuleBasedStateMachine):
             self.views = max(self.views, number)
             self.left[side] = number
             self.unread[side].clear()
-            self.ends[side].begin(view(number))
+            self.ends[side].begin_view(view(number))
 
     @rule(side=SIDES)
     def opens(self, side: int) -> None:
         if self.ends[side].view:
-            self.ends[side].open()
+            self.ends[side].open_view()
 
     @rule(side=SIDES, luck=SELDOM)
     def parks(self, side: int, luck: int) -> None:
         if not luck:
-            self.ends[side].park()
+            self.ends[side].leave_view()
             self.unread[side].clear()
 
     @rule(side=SIDES, length=st.sampled_from([1, 63, 64, 65, 200, 1000]))
     def sends(self, side: int, length: int) -> None:
         end = self.ends[side]
-        if not end.view or not end.ready:
+        if not end.view or not end.is_ready:
             return
         self.serial += 1
         message = (self.serial.to_bytes(8, "big") * 125)[:length]
         for at in range(0, length, 64):
             part = message[at : at + 64]
-            end.send(memoryview(part), first_total=None if at else length)
+            end.send_part(memoryview(part), first_total=None if at else length)
             self.said[side, end.view].append(part)
 
     @rule(side=SIDES, count=st.integers(1, 9))
     def reads(self, side: int, count: int) -> None:
         for part in self.unread[side][:count]:
-            self.ends[side].credit(part.view, part.cost)
+            self.ends[side].credit_window(part.view, part.cost)
         del self.unread[side][:count]
 
     @rule(side=SIDES)
     def says(self, side: int) -> None:
-        self.ends[side].note(b"a note")
-        self.ends[side].ping(b"a beat")
+        self.ends[side].send_note(b"a note")
+        self.ends[side].send_ping(b"a beat")
 
     @rule(side=SIDES)
     def ticks(self, side: int) -> None:
@@ -231,9 +231,9 @@ class Sessions(RuleBasedStateMachine):
         for connection in self.connections:
             line, other = connection.lines[side], connection.lines[1 - side]
             if line is not None:
-                line.closed()
+                line.mark_closed()
                 if gone and other is not None:
-                    other.closed()
+                    other.mark_closed()
         self.connections = [] if gone else [one for one in self.connections if one.lines[side] is not None]
         self.starts[side] += 1
         self.ends[side] = self.fresh(side)
@@ -249,21 +249,21 @@ class Sessions(RuleBasedStateMachine):
     @invariant()
     def bounded(self) -> None:
         for end in self.ends:
-            assert 0 <= end.unread <= end.window <= SMALL.max_window
-            assert end.received >= 0
-            assert end.held <= SMALL.window + 1000 + 16 * OVERHEAD
+            assert 0 <= end.unread_bytes <= end.window <= SMALL.max_window
+            assert end.last_received >= 0
+            assert end.held_bytes <= SMALL.window + 1000 + 16 * OVERHEAD
 
     def teardown(self) -> None:
         """With one more connection, and programs that read, everything that was said in a common view arrives."""
         for connection in self.connections:
             for line in connection.lines:
                 if line is not None:
-                    line.closed()
-        lines = [end.connected() for end in self.ends]
+                    line.mark_closed()
+        lines = [end.open_line() for end in self.ends]
         for _ in range(400):
             moved = 0
             for side in (0, 1):
-                data = b"".join(lines[side].pull())
+                data = b"".join(lines[side].pull_bytes())
                 moved += len(data)
                 lines[1 - side].feed(data)
                 for one in (0, 1):
@@ -271,8 +271,8 @@ class Sessions(RuleBasedStateMachine):
                     self.reads(one, len(self.unread[one]))
             if not moved:
                 break
-        assert self.ends[0].up
-        assert self.ends[1].up
+        assert self.ends[0].is_up
+        assert self.ends[1].is_up
         first, second = self.ends
         if first.view and first.view == second.view:
             for side in (0, 1):
