@@ -211,7 +211,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 
 def test_a_malformed_card_of_two_is_one_mistake() -> None:
-    raw = proposal().raw.replace(b'role = "active"', b'role = "actve"')
+    raw = proposal().signed_bytes.replace(b'role = "active"', b'role = "actve"')
     with pytest.raises(InputError) as refused:
         Proposal.decode(raw)
     assert "party[0].role is 'actve'" in str(refused.value)

@@ -65,7 +65,7 @@ class Unread:
     def __init__(self, tensor: torch.Tensor) -> None:
         self.there = torch.zeros(tensor.shape, dtype=tensor.dtype).numpy()
 
-    def array(self) -> np.ndarray:
+    def wait_array(self) -> np.ndarray:
         return self.there
 
 
@@ -98,7 +98,7 @@ def few_steps(name: str) -> sv.run.simulation.Ran:  # type: ignore[name-defined]
 @pytest.mark.parametrize("name", FREE)
 def test_no_step_asks_the_device_for_a_number(name: str) -> None:
     ran = few_steps(name)
-    assert ran.ledgers["bank"].messages > 0
+    assert ran.ledgers["bank"].message_count > 0
 
 
 @pytest.mark.usefixtures("far")
@@ -165,7 +165,7 @@ class Late(HostCopy):
     def __init__(self, tensor: torch.Tensor) -> None:
         self.there = tensor.detach().clone().numpy()
 
-    def array(self) -> np.ndarray:
+    def wait_array(self) -> np.ndarray:
         Late.read += 1
         return self.there
 

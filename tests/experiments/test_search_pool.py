@@ -140,12 +140,12 @@ class Played:
         self.going: set[int] = set()
         self.most = 0
 
-    def start(self, trial: optuna.Trial, job: sv.Job, noisy: bool) -> Future[Any]:
+    def start_trial(self, trial: optuna.Trial, job: sv.Job, noisy: bool) -> Future[Any]:
         self.going.add(trial.number)
         self.most = max(self.most, len(self.going))
         return Future()
 
-    def read(self, trial: optuna.Trial, ended: Future[Any]) -> Outcome:
+    def read_outcome(self, trial: optuna.Trial, ended: Future[Any]) -> Outcome:
         self.going.remove(trial.number)
         found = self._end(trial.number)
         if isinstance(found, BaseException):
