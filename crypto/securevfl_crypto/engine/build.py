@@ -29,11 +29,11 @@ from securevfl_crypto.engine.compiled_long import limb_widths, long_part
 from securevfl_crypto.engine.compiled_ring import ring_part
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
 from securevfl_crypto.engine.elf import read_shared_object
-from securevfl_crypto.engine.library import FOLDER, MANIFEST, read_manifest
+from securevfl_crypto.engine.library import FOLDER, MANIFEST, library_file, read_manifest
 from securevfl_crypto.engine.parts import Part, symbol
 from securevfl_crypto.errors import EngineError
 
-__all__ = ["build", "build_library", "is_current", "main", "parts_of", "reason_not_to_build"]
+__all__ = ["build", "build_library", "check_shared_object", "is_current", "main", "parts_of", "reason_not_to_build"]
 
 _TOOLS = ("llvmlite", "ziglang")
 
@@ -82,7 +82,7 @@ def build(folder: Path, paths: Sequence[VectorPath] = VECTOR_PATHS) -> None:
     for path in paths:
         parts = parts_of(path)
         data = build_library(path, parts)
-        file = f"svfl_{path.cpu_class}.so"
+        file = library_file(path.cpu_class)
         _replace(folder / file, data)
         libraries.append(
             {
@@ -110,9 +110,10 @@ def build_library(path: VectorPath, parts: Sequence[Part]) -> bytes:
         for part in parts:
             objects.append(f"{part.name}.o")
             (work / objects[-1]).write_bytes(emit_object(part, path))
-        _link(work, f"svfl_{path.cpu_class}.so", objects)
-        data = (work / f"svfl_{path.cpu_class}.so").read_bytes()
-    _check_library(data, {symbol(part.name, kernel) for part in parts for kernel in part.kernels})
+        file = library_file(path.cpu_class)
+        _link(work, file, objects)
+        data = (work / file).read_bytes()
+    check_shared_object(data, {symbol(part.name, kernel) for part in parts for kernel in part.kernels})
     return data
 
 
@@ -128,8 +129,12 @@ def _link(work: Path, file: str, objects: Sequence[str]) -> None:
         raise EngineError(f"the linker failed: {(done.stderr or done.stdout).strip()}")
 
 
-def _check_library(data: bytes, kernels: set[str]) -> None:
-    """Check that a library offers the called kernels, nothing else, and asks nothing of the system."""
+def check_shared_object(data: bytes, kernels: set[str]) -> None:
+    """Check that a library offers the called kernels and nothing else, and asks nothing of the system.
+
+    Raises:
+        EngineError: it does not.
+    """
     found = read_shared_object(data)
     wrong = {
         f"it has other symbols than the kernels: {sorted(found.defined ^ kernels)}": found.defined != kernels,

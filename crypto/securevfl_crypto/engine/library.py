@@ -20,7 +20,17 @@ from securevfl_crypto.engine.cpu import VectorPath, check_cpu, compiles_in_memor
 from securevfl_crypto.engine.parts import LoadedPart, Part, symbol
 from securevfl_crypto.errors import EngineError, WrongLibraryError
 
-__all__ = ["FOLDER", "MANIFEST", "Library", "Manifest", "MissingLibraryError", "load_part", "read_manifest"]
+__all__ = [
+    "FOLDER",
+    "MANIFEST",
+    "Library",
+    "Manifest",
+    "MissingLibraryError",
+    "check_library",
+    "library_file",
+    "load_part",
+    "read_manifest",
+]
 
 FOLDER = Path(__file__).parent / "ahead"
 MANIFEST = "manifest.json"
@@ -68,6 +78,11 @@ class Manifest:
     sha256: str
 
 
+def library_file(cpu_class: str) -> str:
+    """The name of the file with a class's library."""
+    return f"svfl_{cpu_class}.so"
+
+
 def read_manifest(folder: Path) -> Manifest | None:
     """The manifest in a folder; None where there is no file of that name.
 
@@ -87,6 +102,9 @@ def read_manifest(folder: Path) -> Manifest | None:
             Library(str(one["file"]), str(one["sha256"]), str(one["class"]), dict(one["parts"]))
             for one in content["libraries"]
         )
+        for one in libraries:
+            if one.file != library_file(one.cpu_class):  # code of another class could end the process by SIGILL
+                raise ValueError(f"{one.file} is not a library of {one.cpu_class}")
         return Manifest(libraries, str(content["llvmlite"]), str(content["ziglang"]), hashlib.sha256(raw).hexdigest())
     except (ValueError, KeyError, TypeError) as error:
         raise WrongLibraryError(f"{path} is not a manifest of kernels: {_CURE}") from error
@@ -123,6 +141,25 @@ def load_part(part: Part, path: VectorPath) -> LoadedPart:
     return LoadedPart(functions, library)
 
 
+def check_library(folder: Path, library: Library) -> None:
+    """Check that a file has the bytes that the manifest describes.
+
+    Raises:
+        MissingLibraryError: the file cannot be read.
+        WrongLibraryError: it has other bytes.
+    """
+    file = folder / library.file
+    try:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise MissingLibraryError(f"the compiled kernels in {file} cannot be read ({error.strerror})") from error
+    if digest != library.sha256:
+        raise WrongLibraryError(
+            f"{file} is not the library of its manifest: its SHA-256 is {digest}, the manifest lists {library.sha256}; "
+            + _CURE
+        )
+
+
 @lru_cache(maxsize=8)
 def _open_library(folder: Path, cpu_class: str) -> ctypes.CDLL:
     manifest = read_manifest(folder)
@@ -131,17 +168,8 @@ def _open_library(folder: Path, cpu_class: str) -> ctypes.CDLL:
     entry = next((one for one in manifest.libraries if one.cpu_class == cpu_class), None)
     if entry is None:
         raise MissingLibraryError(f"there are no compiled kernels for CPUs of class {cpu_class} in {folder}")
-    file = folder / entry.file
+    check_library(folder, entry)
     try:
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError as error:
-        raise MissingLibraryError(f"the compiled kernels in {file} cannot be read ({error.strerror})") from error
-    if digest != entry.sha256:
-        raise WrongLibraryError(
-            f"{file} is not the library of its manifest: its SHA-256 is {digest}, the manifest lists {entry.sha256}; "
-            + _CURE
-        )
-    try:
-        return ctypes.CDLL(str(file))
+        return ctypes.CDLL(str(folder / entry.file))
     except OSError as error:  # as where the file system is mounted without permission to execute
         raise MissingLibraryError(f"the system does not load the compiled kernels ({error})") from error
