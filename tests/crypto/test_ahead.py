@@ -24,7 +24,7 @@ from securevfl_crypto.bits.base import CODE_BYTES, COLUMNS, DENSE_BYTES, ROW_BYT
 from securevfl_crypto.bits.compiled import CompiledBitLoops
 from securevfl_crypto.bits.portable import PortableBitLoops
 from securevfl_crypto.engine import Engine, choice, choose_engine, cpu, library, paths
-from securevfl_crypto.engine.build import build_library, check_shared_object, is_current, parts_of, reason_not_to_build
+from securevfl_crypto.engine.build import build_library, check_shared_object, is_current, list_parts, reason_not_to_build
 from securevfl_crypto.engine.compiled import Kernels, curve_part
 from securevfl_crypto.engine.compiled_bits import BitKernels, bits_part
 from securevfl_crypto.engine.compiled_long import LongKernels, limb_widths, long_part
@@ -152,7 +152,7 @@ def test_the_libraries_are_those_of_the_sources() -> None:
     assert manifest is not None
     assert [one.cpu_class for one in manifest.libraries] == [path.cpu_class for path in VECTOR_PATHS]
     for path, one in zip(VECTOR_PATHS, manifest.libraries, strict=True):
-        emitted = {part.name: hashlib.sha256(part.text().encode()).hexdigest() for part in parts_of(path)}
+        emitted = {part.name: hashlib.sha256(part.text().encode()).hexdigest() for part in list_parts(path)}
         assert one.parts == emitted, "the kernels were compiled from other sources: run `make kernels`"
 
 
@@ -169,7 +169,7 @@ def test_the_manifest_has_neither_time_nor_path() -> None:
 @pytest.mark.parametrize("path", VECTOR_PATHS, ids=lambda path: path.name)
 def test_a_library_offers_called_kernels_and_asks_for_nothing(path: VectorPath) -> None:
     data = (FOLDER / library.library_file(path.cpu_class)).read_bytes()
-    names = {symbol(part.name, kernel) for part in parts_of(path) for kernel in part.kernels}
+    names = {symbol(part.name, kernel) for part in list_parts(path) for kernel in part.kernels}
     check_shared_object(data, names)
     with pytest.raises(EngineError, match=r"other symbols than the kernels: \['svfl_curve_inversion'\]"):
         check_shared_object(data, names | {"svfl_curve_inversion"})  # hidden: only other kernels call it
@@ -197,9 +197,9 @@ def test_another_build_has_equal_bytes() -> None:
     path = VECTOR_PATHS[0]
     code = (
         "import hashlib\n"
-        "from securevfl_crypto.engine.build import build_library, parts_of\n"
+        "from securevfl_crypto.engine.build import build_library, list_parts\n"
         "from securevfl_crypto.engine.cpu import VECTOR_PATHS\n"
-        "print(hashlib.sha256(build_library(VECTOR_PATHS[0], parts_of(VECTOR_PATHS[0]))).hexdigest())\n"
+        "print(hashlib.sha256(build_library(VECTOR_PATHS[0], list_parts(VECTOR_PATHS[0]))).hexdigest())\n"
     )
     manifest = read_manifest(FOLDER)
     assert manifest is not None
@@ -351,6 +351,16 @@ def test_what_is_no_manifest_is_an_error(folder: Path, change: Callable[[Any], A
     (folder / MANIFEST).write_bytes(b"{")
     with pytest.raises(WrongLibraryError, match="is not a manifest of kernels"):
         choose_engine()
+
+
+@runs_kernels
+def test_reports_name_the_class_and_the_manifests_hash(folder: Path) -> None:
+    digest = hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+    assert library.describe_kernels() == {"cpu class": HERE[0].cpu_class, "kernels": f"manifest {digest}"}
+    (folder / MANIFEST).write_bytes(b"{")
+    assert library.describe_kernels()["kernels"] == "unreadable manifest"
+    (folder / MANIFEST).unlink()
+    assert library.describe_kernels()["kernels"] == "none"
 
 
 @runs_kernels

@@ -21,7 +21,8 @@ and `ring` may import it, module by module.
 from securevfl_crypto.engine.base import Engine
 from securevfl_crypto.engine.choice import available_paths, choose_engine
 from securevfl_crypto.engine.cpu import PATHS
+from securevfl_crypto.engine.library import describe_kernels
 from securevfl_crypto.engine.quota import usable_cores
 from securevfl_crypto.engine.values import BoundError
 
-__all__ = ["PATHS", "BoundError", "Engine", "available_paths", "choose_engine", "usable_cores"]
+__all__ = ["PATHS", "BoundError", "Engine", "available_paths", "choose_engine", "describe_kernels", "usable_cores"]

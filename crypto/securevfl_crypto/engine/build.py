@@ -33,12 +33,12 @@ from securevfl_crypto.engine.library import FOLDER, MANIFEST, library_file, read
 from securevfl_crypto.engine.parts import Part, symbol
 from securevfl_crypto.errors import EngineError
 
-__all__ = ["build", "build_library", "check_shared_object", "is_current", "main", "parts_of", "reason_not_to_build"]
+__all__ = ["build", "build_library", "check_shared_object", "is_current", "main", "list_parts", "reason_not_to_build"]
 
 _TOOLS = ("llvmlite", "ziglang")
 
 
-def parts_of(path: VectorPath) -> list[Part]:
+def list_parts(path: VectorPath) -> list[Part]:
     """All parts of a path's library, in the order in which they are linked."""
     long = [long_part(path, limbs, squares=squares) for limbs in limb_widths(path) for squares in (False, True)]
     return [curve_part(path), ring_part(path), bits_part(), *long]
@@ -80,7 +80,7 @@ def build(folder: Path, paths: Sequence[VectorPath] = VECTOR_PATHS) -> None:
     (folder / MANIFEST).unlink(missing_ok=True)  # what is interrupted leaves no manifest of other libraries
     libraries = []
     for path in paths:
-        parts = parts_of(path)
+        parts = list_parts(path)
         data = build_library(path, parts)
         file = library_file(path.cpu_class)
         _replace(folder / file, data)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from securevfl_crypto.engine.cpu import VectorPath, check_cpu, compiles_in_memory
+from securevfl_crypto.engine.cpu import VectorPath, check_cpu, compiles_in_memory, paths_of_this_cpu
 from securevfl_crypto.engine.parts import LoadedPart, Part, symbol
 from securevfl_crypto.errors import EngineError, WrongLibraryError
 
@@ -27,6 +27,7 @@ __all__ = [
     "Manifest",
     "MissingLibraryError",
     "check_library",
+    "describe_kernels",
     "library_file",
     "load_part",
     "read_manifest",
@@ -108,6 +109,16 @@ def read_manifest(folder: Path) -> Manifest | None:
         return Manifest(libraries, str(content["llvmlite"]), str(content["ziglang"]), hashlib.sha256(raw).hexdigest())
     except (ValueError, KeyError, TypeError) as error:
         raise WrongLibraryError(f"{path} is not a manifest of kernels: {_CURE}") from error
+
+
+def describe_kernels() -> dict[str, str]:
+    """The class of this CPU and the manifest's SHA-256, for reports. No library is opened."""
+    try:
+        manifest = read_manifest(FOLDER)
+        digest = "none" if manifest is None else f"manifest {manifest.sha256}"
+    except WrongLibraryError:  # whoever uses a kernel gets the error; a report of something else is still written
+        digest = "unreadable manifest"
+    return {"cpu class": next((path.cpu_class for path in paths_of_this_cpu()), "none"), "kernels": digest}
 
 
 def load_part(part: Part, path: VectorPath) -> LoadedPart:
