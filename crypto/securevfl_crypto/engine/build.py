@@ -33,7 +33,7 @@ from securevfl_crypto.engine.library import FOLDER, MANIFEST, library_file, read
 from securevfl_crypto.engine.parts import Part, symbol
 from securevfl_crypto.errors import EngineError
 
-__all__ = ["build", "build_library", "check_shared_object", "is_current", "main", "list_parts", "reason_not_to_build"]
+__all__ = ["build", "build_library", "check_shared_object", "is_current", "list_parts", "main", "reason_not_to_build"]
 
 _TOOLS = ("llvmlite", "ziglang")
 

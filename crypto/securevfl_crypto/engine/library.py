@@ -35,6 +35,7 @@ __all__ = [
 
 FOLDER = Path(__file__).parent / "ahead"
 MANIFEST = "manifest.json"
+_INSTALL = "install the wheel of securevfl-crypto for x86-64 Linux, or in a clone run `make kernels`"
 _CURE = (
     "install securevfl-crypto again, or in a clone run `make kernels`; "
     "SECUREVFL_ENGINE=cryptography computes without kernels"
@@ -163,7 +164,7 @@ def check_library(folder: Path, library: Library) -> None:
     try:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError as error:
-        raise MissingLibraryError(f"the compiled kernels in {file} cannot be read ({error.strerror})") from error
+        raise MissingLibraryError(f"{file} cannot be read ({error.strerror}); {_INSTALL}") from error
     if digest != library.sha256:
         raise WrongLibraryError(
             f"{file} is not the library of its manifest: its SHA-256 is {digest}, the manifest lists {library.sha256}; "
@@ -175,12 +176,14 @@ def check_library(folder: Path, library: Library) -> None:
 def _open_library(folder: Path, cpu_class: str) -> ctypes.CDLL:
     manifest = read_manifest(folder)
     if manifest is None:
-        raise MissingLibraryError(f"there are no compiled kernels in {folder}")
+        raise MissingLibraryError(f"there are no compiled kernels in {folder}; {_INSTALL}")
     entry = next((one for one in manifest.libraries if one.cpu_class == cpu_class), None)
     if entry is None:
-        raise MissingLibraryError(f"there are no compiled kernels for CPUs of class {cpu_class} in {folder}")
+        raise MissingLibraryError(f"{folder} has no compiled kernels for CPUs of class {cpu_class}; {_INSTALL}")
     check_library(folder, entry)
     try:
         return ctypes.CDLL(str(folder / entry.file))
-    except OSError as error:  # as where the file system is mounted without permission to execute
-        raise MissingLibraryError(f"the system does not load the compiled kernels ({error})") from error
+    except OSError as error:
+        raise MissingLibraryError(
+            f"the system does not load the compiled kernels ({error}); is their file system mounted noexec?"
+        ) from error

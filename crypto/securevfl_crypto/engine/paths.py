@@ -47,8 +47,8 @@ def _warn_once(error: MissingLibraryError, stacklevel: int) -> None:
         return
     _warned = True
     warnings.warn(
-        f"{error}; computing without them: intersections and Paillier take several times as long. Install the wheel "
-        "of securevfl-crypto for x86-64 Linux, or in a clone run `make kernels`",
+        f"{error}. Until then this process computes by a slower path: without any kernels, intersections, shares and "
+        "Paillier take several times as long",
         RuntimeWarning,
         stacklevel=stacklevel,
     )
