@@ -24,7 +24,13 @@ from securevfl_crypto.bits.base import CODE_BYTES, COLUMNS, DENSE_BYTES, ROW_BYT
 from securevfl_crypto.bits.compiled import CompiledBitLoops
 from securevfl_crypto.bits.portable import PortableBitLoops
 from securevfl_crypto.engine import Engine, choice, choose_engine, cpu, library, paths
-from securevfl_crypto.engine.build import build_library, check_shared_object, is_current, list_parts, reason_not_to_build
+from securevfl_crypto.engine.build import (
+    build_library,
+    check_shared_object,
+    is_current,
+    list_parts,
+    reason_not_to_build,
+)
 from securevfl_crypto.engine.compiled import Kernels, curve_part
 from securevfl_crypto.engine.compiled_bits import BitKernels, bits_part
 from securevfl_crypto.engine.compiled_long import LongKernels, limb_widths, long_part
@@ -391,9 +397,7 @@ def test_a_missing_class_leaves_the_lesser_ones(folder: Path) -> None:
     lesser = HERE[1].name if len(HERE) > 1 else choice.available_paths()[0]
     with pytest.warns(RuntimeWarning, match="cannot be read"):
         assert choose_engine().name == lesser
-    assert bit_loops().name == (
-        lesser if len(HERE) > 1 else "numpy"
-    )  # another warning would be an error
+    assert bit_loops().name == (lesser if len(HERE) > 1 else "numpy")  # another warning would be an error
     with pytest.raises(EngineError, match="cannot be read"):
         choose_engine(HERE[0].name)
 
