@@ -6,35 +6,39 @@ STAMP := $(VENV)/.stamp
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-parties test check gate lint types contracts docs bench clean
+.PHONY: help setup kernels demo demo-parties test check gate lint types contracts docs bench clean
 
 help: ## Show what can be made.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: $(STAMP) ## Make .venv with exact versions.
+setup: $(STAMP) ## Make .venv with exact versions, and compile the kernels.
+
+kernels: $(STAMP) ## Compile the kernels again if their sources changed, and print their hashes.
+	@$(BIN)/python -m securevfl_crypto.engine.build
 
 $(STAMP): pyproject.toml crypto/pyproject.toml psi/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "securevfl needs Python 3.11 or later; set PYTHON=…")'
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt hatchling editables torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		hatchling editables llvmlite ziglang torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 		--no-build-isolation --editable ./crypto --editable ./psi --editable '.[dev]'
 	touch $@
 
-demo: $(STAMP) ## Run the main job and show its report (ARGS=--full for the whole table).
+demo: kernels ## Run the main job and show its report (ARGS=--full for the whole table).
 	$(BIN)/securevfl demo $(ARGS)
 
-demo-parties: $(STAMP) ## Three processes over mutual TLS: train plain and sealed, kill one, resume, audit, serve.
+demo-parties: kernels ## Three processes over mutual TLS: train plain and sealed, kill one, resume, audit, serve.
 	$(BIN)/python examples/demo_parties.py $(ARGS)
 
-test: $(STAMP) ## Run the tests.
+test: kernels ## Run the tests.
 	@# Each worker takes a half and helps the other at the end, so that what a file's tests share is mostly made once.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: lint types contracts docs test gate ## Lint, types, import contracts, docs, tests, the gate: what CI runs.
 
-gate: $(STAMP) ## Hold every claim of privacy against attacks, two minutes (ARGS=--whole for all cells, most of an hour).
+gate: kernels ## Hold every claim of privacy against attacks, two minutes (ARGS=--whole for all cells, most of an hour).
 	$(BIN)/python -m benchmarks.gate $(or $(ARGS),--quick)
 
 lint: $(STAMP)
@@ -51,9 +55,9 @@ contracts: $(STAMP)
 docs: $(STAMP) ## Build the documentation site, strictly (quietly, it would not see its own warnings).
 	$(BIN)/mkdocs build --strict
 
-bench: $(STAMP) ## Run the benchmarks, hours; what lacks a file or a package is skipped (ARGS=--quick for minutes).
+bench: kernels ## Run the benchmarks, hours; what lacks a file or a package is skipped (ARGS=--quick for minutes).
 	$(BIN)/python -m benchmarks.everything $(ARGS)
 
 clean: ## Remove what was made.
-	rm -rf $(VENV) site runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) crypto/securevfl_crypto/engine/ahead site runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

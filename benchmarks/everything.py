@@ -46,6 +46,7 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark("benchmarks.crypto", quick=("--quick",)),
+    Benchmark("benchmarks.engine_start", quick=("--quick",)),
     Benchmark("benchmarks.ring", quick=("--quick",)),
     Benchmark("benchmarks.cut", quick=("--quick",)),
     Benchmark("benchmarks.cut", ("--bits", "3072", "--quick")),

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
 import zipfile
 from pathlib import Path
@@ -11,6 +13,8 @@ from typing import Any
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
+from securevfl_crypto.engine.build import reason_not_to_build
+from securevfl_crypto.engine.library import MANIFEST
 
 import securevfl
 
@@ -49,6 +53,51 @@ def test_a_wheel_has_its_own_packages_and_no_other(name: str, wheels: dict[str, 
     assert (FOLDERS[name] / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
+@pytest.mark.skipif(reason_not_to_build() is not None, reason=f"{reason_not_to_build()}")
+def test_the_wheel_of_the_cryptography_has_the_kernels(wheels: dict[str, zipfile.ZipFile]) -> None:
+    """And the others have none: each library is in one wheel."""
+    folder = "securevfl_crypto/engine/ahead/"
+    own = wheels["securevfl-crypto"]
+    assert own.filename is not None
+    assert own.filename.endswith("-py3-none-manylinux_2_28_x86_64.whl")
+    manifest = json.loads(own.read(folder + "manifest.json"))
+    files = {one["file"]: one["sha256"] for one in manifest["libraries"]}
+    assert {one for one in own.namelist() if one.startswith(folder)} == {folder + name for name in (*files, MANIFEST)}
+    for name, digest in files.items():
+        assert hashlib.sha256(own.read(folder + name)).hexdigest() == digest
+    for name in ("securevfl-psi", "securevfl"):
+        assert not any(one.endswith(".so") for one in wheels[name].namelist())
+        assert (wheels[name].filename or "").endswith("-py3-none-any.whl")
+
+
+@pytest.mark.skipif(reason_not_to_build() is not None, reason=f"{reason_not_to_build()}")
+def test_two_wheels_have_equal_bytes(wheels: dict[str, zipfile.ZipFile], tmp_path: Path) -> None:
+    builder = WheelBuilder(str(FOLDERS["securevfl-crypto"]))
+    again = Path(next(builder.build(directory=str(tmp_path), versions=["standard"])))
+    first = Path(wheels["securevfl-crypto"].filename or "")
+    assert again.name == first.name
+    assert again.read_bytes() == first.read_bytes()
+
+
+def test_without_its_tools_a_wheel_has_no_kernels_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a machine where ziglang does not install; a release asks for the kernels and fails."""
+    (tmp_path / "sitecustomize.py").write_text("import platform\nplatform.machine = lambda: 'riscv64'\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    builder = WheelBuilder(str(FOLDERS["securevfl-crypto"]))
+    wheel = next(builder.build(directory=str(tmp_path), versions=["standard"]))
+    assert wheel.endswith("-py3-none-any.whl")
+    assert not any("engine/ahead/" in one for one in zipfile.ZipFile(wheel).namelist())
+    said = capsys.readouterr()
+    assert (
+        "No kernels are compiled (kernels exist for Linux on x86-64, not for Linux on riscv64)" in said.out + said.err
+    )
+    monkeypatch.setenv("SECUREVFL_KERNELS", "required")
+    with pytest.raises(RuntimeError, match="No kernels are compiled"):
+        next(builder.build(directory=str(tmp_path), versions=["standard"]))
+
+
 def test_data_and_templates_are_in_the_wheel(wheels: dict[str, zipfile.ZipFile]) -> None:
     names = set(wheels["securevfl"].namelist())
     for name in (
@@ -66,7 +115,7 @@ def test_only_the_last_wheel_needs_torch(wheels: dict[str, zipfile.ZipFile]) -> 
         about = wheel.read(info).decode().splitlines()
         required = [line.split(": ", 1)[1] for line in about if line.startswith("Requires-Dist:")]
         needs[name] = {one.split(">")[0].split("=")[0].strip() for one in required if ";" not in one}
-    assert needs["securevfl-crypto"] == {"cryptography", "gmpy2", "llvmlite", "numpy"}
+    assert needs["securevfl-crypto"] == {"cryptography", "gmpy2", "numpy"}
     assert needs["securevfl-psi"] == {"cryptography", "msgspec", "numpy", "rich", "securevfl-crypto", "typer"}
     assert {"securevfl-crypto", "securevfl-psi", "torch"} <= needs["securevfl"]
 

@@ -28,6 +28,11 @@ _CRYPTO = """
 import securevfl_crypto as crypto
 print(type(crypto.generate_keypair(2048)).__name__)
 """
+_ENGINE = """
+from securevfl_crypto.inspection import inspect_engine
+for line in inspect_engine():
+    print(*line)
+"""
 _TRAINS = """
 import securevfl as sv
 parties = sv.datasets.default_credit(overlap=0.85, seed=0, rows=400)
@@ -114,16 +119,20 @@ def try_crypto(folder: Path, wheels: Path) -> None:
     made = Environment(folder / "crypto")
     made.install(wheels, "securevfl-crypto")
     expect(made.run("python", "-c", _CRYPTO).strip() == "PaillierPrivateKey", "a Paillier key")
-    for module in ("torch", "securevfl", "securevfl_psi", "securevfl_net"):
+    for module in ("torch", "securevfl", "securevfl_psi", "securevfl_net", "llvmlite", "ziglang"):
         expect(not made.has(module), f"{module} is there")
+    built = [path.name for path in wheels.glob("securevfl_crypto-*-manylinux_2_28_x86_64.whl")]
+    described = made.run("python", "-W", "error", "-c", _ENGINE)
+    expect(bool(built) == ("svfl_x86_64_v3.so" in described), described)
 
 
 def try_psi(folder: Path, wheels: Path) -> None:
     """Intersections alone: two tables here, and two parties over TLS."""
     made = Environment(folder / "psi")
     made.install(wheels, "securevfl-psi")
-    for module in ("torch", "securevfl", "scipy", "tenseal"):
+    for module in ("torch", "securevfl", "scipy", "tenseal", "llvmlite"):
         expect(not made.has(module), f"{module} is there")
+    expect("self-test passed" in made.run("securevfl-psi", "engine"), "the engine's self-test")
     expect("listen" in made.run("securevfl-psi", "--help"), "the help names `listen`")
     compare_tables(made, "securevfl-psi")
     meet_over_tls(made)
@@ -186,6 +195,7 @@ def try_whole(folder: Path, wheels: Path, packages: Path | None) -> None:
         made.install(wheels, "securevfl-crypto", "securevfl-psi", "securevfl", alone=True)
     expect(made.run("securevfl", "--version").startswith("securevfl "), "a version")
     expect("listen" in made.run("securevfl-psi", "--help"), "securevfl-psi is there, too")
+    expect("self-test passed" in made.run("securevfl", "engine"), "the engine's self-test")
     compare_tables(made, "securevfl", "psi")
     origin = made.run("python", "-c", "import securevfl; print(securevfl.__file__)").strip()
     expect(origin.startswith(str(made.folder.resolve())), f"{origin} is not the wheel's")

@@ -2,12 +2,13 @@
 
 The folders, from the top: `aggregation` adds vectors under encryption, and `sums` adds rows by bin; `paillier` and
 `rlwe` (BFV and CKKS) are the schemes; `replicated` is three computing parties on shares; `modular` is arithmetic modulo
-long numbers, `ring` modulo 2^64; `engine` compiles kernels for this machine's CPU; `pools` are workers for tasks.
-Shared by all of them: `scheme` (the interface of a scheme), `block` (sizes of integers), `shares`, `masks`, `integers`,
-`errors`; `elligator2` is the reference of the hash to Curve25519.
+long numbers, `ring` modulo 2^64; `engine` runs kernels compiled for this machine's class of CPUs; `pools` are workers
+for tasks. `inspection` describes what computes here. Shared by all of them: `scheme` (the interface of a scheme),
+`block` (sizes of integers), `shares`, `masks`, `integers`, `errors`; `elligator2` is the reference of the hash to
+Curve25519.
 
-A folder imports only folders below it (see the contracts in ``pyproject.toml``). SEAL and LLVM are imported at first
-use, so importing this package takes little more time than importing numpy and gmpy2.
+A folder imports only folders below it (see the contracts in ``pyproject.toml``). SEAL is imported at first use, so
+importing this package takes little more time than importing numpy and gmpy2.
 """
 
 from __future__ import annotations

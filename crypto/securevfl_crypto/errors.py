@@ -14,6 +14,7 @@ __all__ = [
     "UndeclaredOpening",
     "WeakKeyError",
     "WorkerLost",
+    "WrongLibraryError",
 ]
 
 
@@ -23,6 +24,10 @@ class CryptoError(Exception):
 
 class EngineError(CryptoError, RuntimeError):
     """The requested code path is unknown, cannot run on this machine, or failed its self-test."""
+
+
+class WrongLibraryError(EngineError):
+    """A library of compiled kernels is not the one that its manifest describes. It was not loaded."""
 
 
 class WeakKeyError(CryptoError, ValueError):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from securevfl_crypto.inspection import inspect_engine
 from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.errors import InputError
 from securevfl_psi.identifiers import IdRules
@@ -221,6 +222,13 @@ def _certificate(
                 ("", "Read the fingerprint to the peer over the telephone: both must see the same."),
             ],
         )
+
+
+@app.command("engine")
+def _engine() -> None:
+    """Show which kernels compute here: the CPU's class, the path, the libraries' hashes, and the self-test's result."""
+    with report_errors(Watch()):
+        print_summary("The engine of this machine", inspect_engine())
 
 
 app.command("link")(link_command)

@@ -1,5 +1,5 @@
 """The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | runs | audit | keys |
-certs | relay | card | propose | approve | agreement | serve | psi`.
+certs | relay | card | propose | approve | agreement | serve | engine | psi`.
 
 Exit codes: 0 done; 1 an error of the toolkit itself; 2 invalid input; 3 a policy forbids it, a protection had no
 effect, or an attack succeeded where the job claims ok; 4 the parties have no common rows or disagree about them; 5 a
@@ -19,6 +19,7 @@ from securevfl.cli import (
     agreements,
     audits,
     certificates,
+    engines,
     experiments,
     parties,
     policies,
@@ -36,6 +37,7 @@ __all__ = [
     "app",
     "audits",
     "certificates",
+    "engines",
     "experiments",
     "main",
     "parties",

@@ -31,6 +31,7 @@ _ORDER = (
     "keys",
     "certs",
     "relay",
+    "engine",
     "psi",
 )
 

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
-from securevfl_crypto.engine import usable_cores
+from securevfl_crypto.engine import describe_kernels, usable_cores
 
 __all__ = ["describe_machine", "package_versions", "software_version"]
 
@@ -32,13 +32,14 @@ def software_version() -> str:
 
 
 def describe_machine(device: str = "cpu") -> dict[str, str]:
-    """Processor, cores, CPU features, memory and accelerator."""
+    """Processor, cores, CPU features, the kernels' class and hash, memory and accelerator."""
     info = _read_cpuinfo()
     flags = set(info.get("flags", "").split())
     found = {
         "cpu": info.get("model name") or platform.processor() or platform.machine(),
         "cores": str(usable_cores()),
         "cpu features": " ".join(name for name in _FEATURES if name in flags) or "unknown",
+        **describe_kernels(),
         "system": platform.system(),
     }
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:

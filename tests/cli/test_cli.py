@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -58,6 +59,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Comp
     folder = tmp_path_factory.mktemp("cli")
     (folder / "job.toml").write_text(JOB, encoding="utf-8")
     return folder, _securevfl("run", "job.toml", folder=folder)
+
+
+def test_the_engine_is_shown(here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = here("engine", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.strip().split(maxsplit=1) for line in done.stdout.splitlines()[1:])
+    assert lines["shares"].endswith("self-test passed")
+    assert "manifest.json" in lines
+    for name, text in lines.items():
+        if name.endswith(".so"):
+            assert hashlib.sha256((Path(lines["folder"]) / name).read_bytes()).hexdigest() == text
+    monkeypatch.setenv("SECUREVFL_ENGINE", "abacus")
+    wrong = here("engine", folder=tmp_path)
+    assert wrong.returncode == 2
+    assert "SECUREVFL_ENGINE='abacus'" in wrong.stderr
 
 
 def test_a_run_prints_its_table_receipt_and_report(run: tuple[Path, subprocess.CompletedProcess[str]]) -> None:

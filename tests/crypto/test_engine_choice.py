@@ -8,6 +8,7 @@ import secrets
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -81,29 +82,29 @@ def test_unknown_paths_are_refused(fresh: pytest.MonkeyPatch, name: str) -> None
 
 @pytest.mark.parametrize("path", cpu.VECTOR_PATHS, ids=VECTORS)
 def test_a_demanded_path_needs_its_cpu(fresh: pytest.MonkeyPatch, path: cpu.VectorPath) -> None:
-    fresh.setattr(choice, "host_features", lambda: frozenset(path.needs[:-1]))
-    with pytest.raises(EngineError, match=f"needs llvmlite and a CPU with {path.needs[-1]}"):
+    fresh.setattr(cpu, "host_features", lambda: frozenset(path.needs[:-1]))
+    with pytest.raises(EngineError, match=f"needs a CPU with {path.needs[-1]}"):
         choose_engine(path.name)
     fresh.setenv("SECUREVFL_ENGINE", path.name)
-    with pytest.raises(EngineError, match=f"{path.name!r} needs llvmlite"):
+    with pytest.raises(EngineError, match=f"{path.name!r} needs a CPU"):
         choose_engine()
 
 
 def test_a_lesser_cpu_takes_a_lesser_path_without_a_word(fresh: pytest.MonkeyPatch) -> None:
     scalar = next(path for path in available_paths() if path not in VECTORS)
-    for features in ((), ("avx",), ("avx512f",), ("avx512f", "avx512ifma")):
+    avx2 = set(cpu.VECTOR_PATHS[-1].needs)
+    for features in ((), ("avx",), ("avx512f",), ("avx512f", "avx512ifma"), avx2 - {"bmi2"}):
         choice._fastest_engine.cache_clear()
-        fresh.setattr(choice, "host_features", lambda features=features: frozenset(features))
+        fresh.setattr(cpu, "host_features", lambda features=features: frozenset(features))
         assert choose_engine().name == scalar
     if "avx2" in available_paths():
         choice._fastest_engine.cache_clear()
-        fresh.setattr(choice, "host_features", lambda: frozenset({"avx2", "avx512f"}))
+        fresh.setattr(cpu, "host_features", lambda: frozenset({*avx2, "avx512f"}))
         assert choose_engine().name == "avx2"
 
 
-def test_without_llvmlite_and_pynacl(fresh: pytest.MonkeyPatch) -> None:
-    fresh.setitem(sys.modules, "llvmlite", None)
-    assert cpu.host_features() == frozenset()
+def test_without_kernels_and_pynacl(fresh: pytest.MonkeyPatch) -> None:
+    fresh.setattr(cpu, "host_features", frozenset)
     assert choose_engine().name in ("libsodium", "cryptography")
     for module in ("nacl", "nacl.bindings"):
         fresh.setitem(sys.modules, module, None)
@@ -114,15 +115,41 @@ def test_without_llvmlite_and_pynacl(fresh: pytest.MonkeyPatch) -> None:
     assert available_paths() == ["cryptography"]
 
 
-@pytest.mark.parametrize("error", [RuntimeError, OSError])
-def test_a_cpu_that_llvm_cannot_tell_has_no_features(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
-    binding = pytest.importorskip("llvmlite.binding")
+CPUINFO = """processor\t: 0
+flags\t\t: fpu sse2 {first}
 
-    def fail() -> None:
-        raise error("no features")
+processor\t: 1
+flags\t\t: fpu sse2 {second}
+"""
 
-    monkeypatch.setattr(binding, "get_host_cpu_features", fail)
-    assert cpu.host_features() == frozenset()
+
+def _listed(monkeypatch: pytest.MonkeyPatch, text: str | None) -> frozenset[str]:
+    """The features of a machine with this ``/proc/cpuinfo``; None: there is none."""
+
+    def read_text(self: Path, **options: str) -> str:
+        assert str(self) == "/proc/cpuinfo"
+        if text is None:
+            raise FileNotFoundError(self)
+        return text
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    cpu._listed_flags.cache_clear()
+    try:
+        return cpu.host_features()
+    finally:
+        cpu._listed_flags.cache_clear()
+
+
+def test_features_are_those_that_all_cores_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = " ".join(cpu.FEATURES.values())
+    assert _listed(monkeypatch, CPUINFO.format(first=whole, second=whole)) == frozenset(cpu.FEATURES)
+    one = _listed(monkeypatch, CPUINFO.format(first=whole, second="avx2 bmi1 abm pni"))
+    assert one == {"avx2", "bmi", "lzcnt", "sse3"}
+
+
+@pytest.mark.parametrize("text", [None, "", "Features\t: fp asimd sve\n", "flags\n"])
+def test_a_machine_without_a_list_of_features_has_none(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+    assert _listed(monkeypatch, text) == frozenset()
 
 
 # Paths that compute wrongly
@@ -220,28 +247,25 @@ def test_a_library_that_computes_wrongly_is_left_with_a_warning(fresh: pytest.Mo
         return _flipped(out, 0) if self.name == "libsodium" else out
 
     fresh.setattr(ScalarEngine, "sha512", wrong)
-    fresh.setattr(choice, "host_features", frozenset)
+    fresh.setattr(cpu, "host_features", frozenset)
     with pytest.warns(RuntimeWarning, match="'libsodium' computes SHA-512 wrongly"):
         assert choose_engine().name == "cryptography"
 
 
-def test_a_path_that_cannot_be_compiled_is_left_with_a_warning(fresh: pytest.MonkeyPatch) -> None:
-    """As when an LLVM of another version no longer knows an instruction."""
+def test_a_path_whose_kernels_cannot_be_loaded_is_left_with_a_warning(fresh: pytest.MonkeyPatch) -> None:
     first, second, *_ = available_paths()
     _need_vector()
-    right = compiled.compile_kernels
+    right = compiled.curve_kernels
 
-    def compiler(path: cpu.VectorPath) -> Kernels:
+    def load(path: cpu.VectorPath) -> Kernels:
         if path.name == first:
-            raise RuntimeError("LLVM IR parsing error\n<string>:1:1: error: expected type")
+            raise EngineError(f"the path {first!r} is broken")
         return right(path)
 
-    fresh.setattr(compiled, "compile_kernels", compiler)
-    with pytest.warns(
-        RuntimeWarning, match=rf"{first!r} cannot be compiled \(LLVM IR parsing error\); install llvmlite"
-    ):
+    fresh.setattr(compiled, "curve_kernels", load)
+    with pytest.warns(RuntimeWarning, match=f"{first!r} is broken; taking a slower path"):
         assert choose_engine().name == second
-    with pytest.raises(EngineError, match="cannot be compiled"):
+    with pytest.raises(EngineError, match="is broken"):
         choose_engine(first)
 
 

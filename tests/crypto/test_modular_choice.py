@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from gmpy2 import mpz
 from securevfl_crypto.engine.compiled_long import long_kernels
-from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
+from securevfl_crypto.engine.cpu import paths_of_this_cpu
 from securevfl_crypto.errors import EngineError, MalformedError
 from securevfl_crypto.modular import Modulus, choice, modular_arithmetic
 from securevfl_crypto.modular.gmp import GmpModulus
 from securevfl_crypto.modular.vector import VectorModulus
 
-VECTORS = [path.name for path in VECTOR_PATHS if host_features().issuperset(path.needs)]
+VECTORS = [path.name for path in paths_of_this_cpu()]
 PRIME = (mpz(1) << 1279) - 1
 BYTE_SHORT = (mpz(1) << 2049) + 3
 """Its bytes can hold more than the limbs of some paths."""

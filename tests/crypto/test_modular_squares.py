@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto.engine import BoundError
 from securevfl_crypto.engine.compiled_long import long_text
-from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
+from securevfl_crypto.engine.cpu import VECTOR_PATHS, paths_of_this_cpu
 from securevfl_crypto.engine.limbs import Limbs, Limbs52, LimbsBy32, limbs_for
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.modular import modular_arithmetic
@@ -21,7 +21,7 @@ from securevfl_crypto.modular.lanes import LaneBatch
 from securevfl_crypto.modular.montgomery import montgomery_form
 from securevfl_crypto.modular.vector import VectorModulus
 
-VECTORS = [path.name for path in VECTOR_PATHS if host_features().issuperset(path.needs)]
+VECTORS = [path.name for path in paths_of_this_cpu()]
 NAMES = [*VECTORS, "cryptography"]
 RANDOM = random.Random(22)
 

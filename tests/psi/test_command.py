@@ -147,6 +147,19 @@ def test_an_engine_that_is_none(
     assert "EngineError" in capsys.readouterr().err
 
 
+def test_the_engine_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert run("engine") == 0
+    assert capsys.readouterr().out.count("self-test passed") == 4
+    libraries = tmp_path / "ahead"
+    libraries.mkdir()
+    (libraries / "manifest.json").write_text("{}", encoding="ascii")
+    monkeypatch.setattr("securevfl_crypto.inspection.FOLDER", libraries)
+    assert run("engine") == 2
+    assert "WrongLibraryError" in capsys.readouterr().err
+
+
 def test_certificates_are_made_and_not_overwritten(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("certificate", "--name", "bank", "--out", "keys") == 0
     said = " ".join(capsys.readouterr().out.split())

@@ -6,8 +6,8 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 from securevfl_crypto.engine import PATHS, Engine
-from securevfl_crypto.engine.compiled import compile_kernels
-from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
+from securevfl_crypto.engine.compiled import curve_kernels
+from securevfl_crypto.engine.cpu import VECTOR_PATHS, paths_of_this_cpu
 from securevfl_crypto.engine.scalar import ScalarEngine
 from securevfl_crypto.engine.vector import VectorEngine
 
@@ -16,7 +16,7 @@ __all__ = ["built", "runnable"]
 
 def runnable() -> list[str]:
     """Paths that this machine's CPU and libraries allow, right or wrong."""
-    compiled = [path.name for path in VECTOR_PATHS if host_features().issuperset(path.needs)]
+    compiled = [path.name for path in paths_of_this_cpu()]
     libraries = ["libsodium"] if find_spec("nacl") is not None else []
     return [path for path in PATHS if path in {*compiled, *libraries, "cryptography"}]
 
@@ -25,4 +25,4 @@ def runnable() -> list[str]:
 def built(name: str) -> Engine:
     """The engine of a path."""
     vector = next((path for path in VECTOR_PATHS if path.name == name), None)
-    return ScalarEngine(name) if vector is None else VectorEngine(compile_kernels(vector))
+    return ScalarEngine(name) if vector is None else VectorEngine(curve_kernels(vector))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 from securevfl_crypto.engine.compiled_ring import ring_kernels
-from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
+from securevfl_crypto.engine.cpu import paths_of_this_cpu
 from securevfl_crypto.ring import paths
 from securevfl_crypto.ring.base import RingLoops
 from securevfl_crypto.ring.compiled import CompiledRingLoops
@@ -15,7 +15,7 @@ from securevfl_crypto.ring.portable import PortableRingLoops
 
 __all__ = ["NAMES", "built", "taken"]
 
-_VECTOR = {path.name: path for path in VECTOR_PATHS if host_features().issuperset(path.needs)}
+_VECTOR = {path.name: path for path in paths_of_this_cpu()}
 NAMES = (*_VECTOR, "numpy")
 """Paths that this machine's CPU and libraries allow, right or wrong."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import warnings
 from functools import lru_cache
 
 import numpy as np
 
 from securevfl_crypto.bits.base import CODE_BYTES, COLUMNS, DENSE_BYTES, ROW_BYTES, SUM_BYTES, BitLoops, byte_tables
 from securevfl_crypto.bits.portable import PortableBitLoops
-from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced_path, host_features
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, check_cpu, forced_path
+from securevfl_crypto.engine.paths import load_fastest
 from securevfl_crypto.errors import EngineError
 
 __all__ = ["bit_loops", "check_bit_loops"]
@@ -40,31 +40,17 @@ def _chosen() -> BitLoops:
     name = forced_path()
     if name is not None:
         return bit_loops(name)
-    features = host_features()
-    for path in VECTOR_PATHS:
-        if features.issuperset(path.needs):
-            try:
-                return _load(path)
-            except EngineError as error:
-                warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=4)
-    return PortableBitLoops()
+    found = load_fastest(_load, stacklevel=4)
+    return PortableBitLoops() if found is None else found
 
 
 @lru_cache(maxsize=len(VECTOR_PATHS))
 def _load(path: VectorPath) -> BitLoops:
-    missing = sorted(set(path.needs) - host_features())
-    if missing:
-        raise EngineError(f"the path {path.name!r} needs llvmlite and a CPU with {', '.join(missing)}")
+    check_cpu(path)
     from securevfl_crypto.bits.compiled import CompiledBitLoops
     from securevfl_crypto.engine.compiled_bits import bit_kernels
 
-    try:
-        found = CompiledBitLoops(bit_kernels(path))
-    except RuntimeError as error:  # raised by llvmlite if the installed LLVM rejects the kernels
-        first = str(error).partition("\n")[0]
-        raise EngineError(
-            f"the path {path.name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
-        ) from error
+    found = CompiledBitLoops(bit_kernels(path))
     check_bit_loops(found)
     return found
 

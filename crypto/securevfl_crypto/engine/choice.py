@@ -11,9 +11,10 @@ from importlib.util import find_spec
 import numpy as np
 
 from securevfl_crypto.engine.base import Engine
-from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, forced_path, host_features, thread_count
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, check_cpu, forced_path, thread_count
+from securevfl_crypto.engine.paths import load_fastest
 from securevfl_crypto.engine.scalar import ScalarEngine
-from securevfl_crypto.errors import EngineError
+from securevfl_crypto.errors import EngineError, WrongLibraryError
 
 __all__ = ["available_paths", "check_engine", "choose_engine"]
 
@@ -43,11 +44,17 @@ def choose_engine(path: str | None = None) -> Engine:
 
 
 def available_paths() -> list[str]:
-    """The names of the paths that this machine can run, fastest first."""
+    """The names of the paths that this machine can run, fastest first.
+
+    Raises:
+        WrongLibraryError: a library of compiled kernels is not the one that its manifest describes.
+    """
     found = []
     for name in PATHS:
         try:
             _load_engine(name)
+        except WrongLibraryError:
+            raise
         except EngineError:
             continue
         found.append(name)
@@ -56,13 +63,12 @@ def available_paths() -> list[str]:
 
 @lru_cache(maxsize=1)
 def _fastest_engine() -> Engine:
-    features = host_features()
-    possible = [path.name for path in VECTOR_PATHS if features.issuperset(path.needs)]
+    found = load_fastest(lambda path: _load_engine(path.name), stacklevel=3)
+    if found is not None:
+        return found
     if find_spec("nacl") is not None:
-        possible.append("libsodium")
-    for name in possible:
         try:
-            return _load_engine(name)
+            return _load_engine("libsodium")
         except EngineError as error:
             warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=3)
     return _load_engine("cryptography")
@@ -74,19 +80,11 @@ def _load_engine(name: str) -> Engine:
     if vector is None:
         found: Engine = ScalarEngine(name)
     else:
-        missing = sorted(set(vector.needs) - host_features())
-        if missing:
-            raise EngineError(f"the path {name!r} needs llvmlite and a CPU with {', '.join(missing)}")
-        from securevfl_crypto.engine.compiled import compile_kernels
+        check_cpu(vector)
+        from securevfl_crypto.engine.compiled import curve_kernels
         from securevfl_crypto.engine.vector import VectorEngine
 
-        try:
-            found = VectorEngine(compile_kernels(vector))
-        except RuntimeError as error:  # raised by llvmlite if the installed LLVM rejects the kernels
-            first = str(error).partition("\n")[0]
-            raise EngineError(
-                f"the path {name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
-            ) from error
+        found = VectorEngine(curve_kernels(vector))
     check_engine(found)
     return found
 

@@ -1,17 +1,17 @@
-"""Compiles the kernels over rows of bits for one path in memory, at first use. Calls release Python's lock."""
+"""The kernels over rows of bits. Calls release Python's lock."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from functools import lru_cache, partial
 
 from securevfl_crypto.engine import bit_rows, blake2s, peeling
-from securevfl_crypto.engine.compiled import assemble_module
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
 from securevfl_crypto.engine.emitter import Function
+from securevfl_crypto.engine.library import load_part
+from securevfl_crypto.engine.parts import KernelTable, Part, argument_types
 
-__all__ = ["CODE_TERMS", "DENSE_TERMS", "SUM_TERMS", "BitKernels", "bit_kernels", "bits_text"]
+__all__ = ["CODE_TERMS", "DENSE_TERMS", "SUM_TERMS", "BitKernels", "bit_kernels", "bits_part", "bits_text"]
 
 CODE_TERMS = 10
 """Bytes of a word that the linear code takes."""
@@ -41,31 +41,21 @@ def bits_text() -> str:
     return "\n".join([*out, peeling.peeled_text()])
 
 
-class BitKernels:
-    """The compiled kernels of one path, by name. Pointers are addresses of C-contiguous arrays.
+def bits_part() -> Part:
+    """The kernels over rows of bits, the same for every path."""
+    parameters = {name: parameters for name, (parameters, _) in _KERNELS.items()} | {"peeled": peeling.PEELED}
+    return Part("bits", bits_text, argument_types(parameters))
+
+
+class BitKernels(KernelTable):
+    """The kernels of one path, by name. Pointers are addresses of C-contiguous arrays.
 
     Attributes:
         path: the path.
     """
 
-    def __init__(self, path: VectorPath) -> None:
-        self.path = path
-        self._engine = assemble_module(bits_text(), path)
-        signatures = {name: parameters for name, (parameters, _) in _KERNELS.items()} | {"peeled": peeling.PEELED}
-        self._functions = {
-            name: ctypes.CFUNCTYPE(None, *_types(parameters))(self._engine.get_function_address(name))
-            for name, parameters in signatures.items()
-        }
-
-    def __getitem__(self, name: str) -> Callable[..., None]:
-        return self._functions[name]
-
 
 @lru_cache(maxsize=len(VECTOR_PATHS))
 def bit_kernels(path: VectorPath) -> BitKernels:
-    """The kernels of a path, compiled once in a process."""
-    return BitKernels(path)
-
-
-def _types(parameters: str) -> list[type]:
-    return [ctypes.c_void_p if part.split()[0] == "ptr" else ctypes.c_int64 for part in parameters.split(", ")]
+    """The kernels of a path, loaded once in a process."""
+    return BitKernels(path, load_part(bits_part(), path))

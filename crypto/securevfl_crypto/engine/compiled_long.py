@@ -1,18 +1,18 @@
-"""Compiles the arithmetic of long numbers for one path in memory, at first use. Calls release Python's lock."""
+"""The kernels of long numbers. Calls release Python's lock."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from functools import lru_cache
 
 from securevfl_crypto.engine import batches, conversions, montgomery, pairs, rows, tables
-from securevfl_crypto.engine.compiled import assemble_module
 from securevfl_crypto.engine.cpu import VectorPath
 from securevfl_crypto.engine.emitter import Function
-from securevfl_crypto.engine.limbs import Limbs, limbs_for
+from securevfl_crypto.engine.library import load_part
+from securevfl_crypto.engine.limbs import MOST_BITS, Limbs, limbs_for
+from securevfl_crypto.engine.parts import KernelTable, LoadedPart, Part, argument_types
 
-__all__ = ["LongKernels", "long_kernels", "long_text"]
+__all__ = ["LongKernels", "limb_widths", "long_kernels", "long_part", "long_text"]
 
 _C = montgomery.CONTEXT
 _EACH = _C + ", i64 %blocks"
@@ -67,8 +67,20 @@ _PAIRS = {
 """The kernels that differ modulo squares."""
 
 
-def _types(parameters: str) -> list[type]:
-    return [ctypes.c_void_p if part.split()[0] == "ptr" else ctypes.c_int64 for part in parameters.split(", ")]
+_CALLED = (
+    "enter",
+    "products",
+    "squarings",
+    "power",
+    "subsets",
+    "entry_products",
+    "scanned_products",
+    "prefix_products",
+    "unpack",
+    "pack",
+    "leave",
+)
+"""The kernels that Python calls; the others are called by these."""
 
 
 def long_text(limbs: Limbs, lanes: int, *, squares: bool = False) -> str:
@@ -93,32 +105,41 @@ def long_text(limbs: Limbs, lanes: int, *, squares: bool = False) -> str:
     return "\n".join(out)
 
 
-class LongKernels:
-    """The compiled kernels of one path and limb width, by name. Pointers are addresses of arrays.
+def limb_widths(path: VectorPath) -> list[Limbs]:
+    """The limb widths of a path: one for numbers up to some length, and perhaps a narrower one for longer numbers."""
+    found = {limbs.bits: limbs for limbs in (limbs_for(path, 1024), limbs_for(path, MOST_BITS))}
+    return list(found.values())
+
+
+def long_part(path: VectorPath, limbs: Limbs, *, squares: bool = False) -> Part:
+    """The kernels of one limb width on a path, modulo any number, or modulo squares."""
+    parameters = {name: parameters for name, (parameters, _) in _KERNELS.items()}
+    return Part(
+        f"long{limbs.bits}{'_squares' if squares else ''}",
+        lambda: long_text(limbs, path.lanes, squares=squares),
+        argument_types(parameters, _CALLED),
+    )
+
+
+class LongKernels(KernelTable):
+    """The kernels of one path and limb width, by name. Pointers are addresses of arrays.
 
     Attributes:
         path: the path.
         limbs: the limb width.
     """
 
-    def __init__(self, path: VectorPath, limbs: Limbs, *, squares: bool = False) -> None:
-        self.path, self.limbs = path, limbs
-        self._engine = assemble_module(long_text(limbs, path.lanes, squares=squares), path)
-        self._functions = {
-            name: ctypes.CFUNCTYPE(None, *_types(parameters))(self._engine.get_function_address(name))
-            for name, (parameters, _) in _KERNELS.items()
-        }
-
-    def __getitem__(self, name: str) -> Callable[..., None]:
-        return self._functions[name]
+    def __init__(self, path: VectorPath, loaded: LoadedPart, limbs: Limbs) -> None:
+        super().__init__(path, loaded)
+        self.limbs = limbs
 
 
 def long_kernels(path: VectorPath, bits: int, *, squares: bool = False) -> LongKernels:
-    """The kernels of a path for a modulus of this many bits, or for squares of one, compiled once in a process."""
-    return _compile_long(path, limbs_for(path, bits).bits, squares)
+    """The kernels of a path for a modulus of this many bits, or for squares of one, loaded once in a process."""
+    return _load_long(path, limbs_for(path, bits).bits, squares)
 
 
-@lru_cache(maxsize=8)
-def _compile_long(path: VectorPath, width: int, squares: bool) -> LongKernels:
-    limbs = next(limbs for limbs in (limbs_for(path, 1024), limbs_for(path, 16384)) if limbs.bits == width)
-    return LongKernels(path, limbs, squares=squares)
+@lru_cache(maxsize=12)
+def _load_long(path: VectorPath, width: int, squares: bool) -> LongKernels:
+    limbs = next(limbs for limbs in limb_widths(path) if limbs.bits == width)
+    return LongKernels(path, load_part(long_part(path, limbs, squares=squares), path), limbs)

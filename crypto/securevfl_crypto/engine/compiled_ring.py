@@ -1,18 +1,18 @@
-"""Compiles the kernels of the ring modulo 2^64 for one path in memory, at first use. Calls release Python's lock."""
+"""The kernels of the ring modulo 2^64. Calls release Python's lock."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from functools import lru_cache, partial
 
 from securevfl_crypto.engine import comparison, ring_products, ring_products52
-from securevfl_crypto.engine.compiled import assemble_module
-from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath, host_features
+from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
 from securevfl_crypto.engine.emitter import Function
+from securevfl_crypto.engine.library import load_part
 from securevfl_crypto.engine.octets import DECLARATIONS
+from securevfl_crypto.engine.parts import KernelTable, LoadedPart, Part, argument_types
 
-__all__ = ["RingKernels", "ring_kernels", "ring_text"]
+__all__ = ["RingKernels", "ring_kernels", "ring_part", "ring_text"]
 
 _COMPARED = (
     "ptr noalias %out, ptr noalias %c, ptr noalias %bits, ptr noalias %factors, ptr noalias %zeros, "
@@ -58,32 +58,27 @@ def ring_text(lanes: int, *, ifma: bool = False) -> str:
     return "\n".join(out)
 
 
-class RingKernels:
-    """The compiled kernels of one path, by name. Pointers are addresses of C-contiguous arrays.
+def ring_part(path: VectorPath) -> Part:
+    """The kernels of the ring on a path."""
+    ifma = path.radix == 52
+    parameters = {name: parameters for name, (parameters, _) in (_KERNELS | (_PRODUCT52 if ifma else {})).items()}
+    return Part("ring", lambda: ring_text(path.lanes, ifma=ifma), argument_types(parameters))
+
+
+class RingKernels(KernelTable):
+    """The kernels of one path, by name. Pointers are addresses of C-contiguous arrays.
 
     Attributes:
         path: the path.
         ifma: whether there is the kernel ``product_52``.
     """
 
-    def __init__(self, path: VectorPath) -> None:
-        self.path = path
-        self.ifma = path.radix == 52 and host_features().issuperset(ring_products52.NEEDS)
-        self._engine = assemble_module(ring_text(path.lanes, ifma=self.ifma), path)
-        self._functions = {
-            name: ctypes.CFUNCTYPE(None, *_types(parameters))(self._engine.get_function_address(name))
-            for name, (parameters, _) in (_KERNELS | (_PRODUCT52 if self.ifma else {})).items()
-        }
-
-    def __getitem__(self, name: str) -> Callable[..., None]:
-        return self._functions[name]
+    def __init__(self, path: VectorPath, loaded: LoadedPart) -> None:
+        super().__init__(path, loaded)
+        self.ifma = path.radix == 52
 
 
 @lru_cache(maxsize=len(VECTOR_PATHS))
 def ring_kernels(path: VectorPath) -> RingKernels:
-    """The kernels of a path, compiled once in a process."""
-    return RingKernels(path)
-
-
-def _types(parameters: str) -> list[type]:
-    return [ctypes.c_void_p if part.split()[0] == "ptr" else ctypes.c_int64 for part in parameters.split(", ")]
+    """The kernels of a path, loaded once in a process."""
+    return RingKernels(path, load_part(ring_part(path), path))

@@ -1,71 +1,167 @@
 """The code paths, the features of this CPU, and the settings from the environment.
 
-``SECUREVFL_ENGINE`` forces one of `PATHS`; ``SECUREVFL_THREADS`` sets how many threads a batch may use.
+``SECUREVFL_ENGINE`` forces one of `PATHS`, or compiles in memory (``jit``, for developers); ``SECUREVFL_THREADS`` sets
+how many threads a batch may use.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 from securevfl_crypto.engine.quota import usable_cores
 from securevfl_crypto.errors import EngineError
 
-__all__ = ["PATHS", "VECTOR_PATHS", "VectorPath", "forced_path", "host_features", "thread_count"]
+__all__ = [
+    "FEATURES",
+    "JIT",
+    "PATHS",
+    "VECTOR_PATHS",
+    "VectorPath",
+    "check_cpu",
+    "compiles_in_memory",
+    "forced_path",
+    "host_features",
+    "paths_of_this_cpu",
+    "thread_count",
+]
+
+_V3 = {
+    "avx": "avx",
+    "avx2": "avx2",
+    "bmi": "bmi1",
+    "bmi2": "bmi2",
+    "cx16": "cx16",
+    "f16c": "f16c",
+    "fma": "fma",
+    "lzcnt": "abm",
+    "movbe": "movbe",
+    "popcnt": "popcnt",
+    "sahf": "lahf_lm",
+    "sse3": "pni",
+    "sse4.1": "sse4_1",
+    "sse4.2": "sse4_2",
+    "ssse3": "ssse3",
+    "xsave": "xsave",
+}
+_V4 = {name: name for name in ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")}
+_IFMA = {
+    "avx512bitalg": "avx512_bitalg",
+    "avx512ifma": "avx512ifma",
+    "avx512vbmi": "avx512vbmi",
+    "avx512vbmi2": "avx512_vbmi2",
+    "avx512vnni": "avx512_vnni",
+    "avx512vpopcntdq": "avx512_vpopcntdq",
+}
+FEATURES = _V3 | _V4 | _IFMA
+"""The CPU features that compiled code may use: LLVM's name, and Linux's in ``/proc/cpuinfo``.
+
+The x86-64 psABI defines the levels v3 and v4 by the first two groups. The third is what the kernels gain from beside
+IFMA; Ice Lake, Zen 4 and later CPUs have all of it.
+"""
 
 
 @dataclass(frozen=True)
 class VectorPath:
-    """A way to compile the kernels.
+    """A way to compile the kernels, for one class of CPUs. A library of the class runs on every CPU with `needs`.
 
     Attributes:
         name: the name that the environment variable takes.
         lanes: 64-bit lanes of a vector.
-        needs: the CPU features that the path needs, in LLVM's names.
         radix: bits of a limb: 52, or 25 (for limbs of 26 and 25 bits by turns).
-        llvm_features: features switched on or off for the compiler, so that a path has the same code on every machine.
+        cpu_class: the name of the class, and of its library's file.
+        llvm_cpu: the psABI level in LLVM's spelling. Never the host's CPU: a path has the same code on every machine.
+        needs: the CPU features that the path needs, in LLVM's names. This one tuple feeds the compiler and the check of
+            the CPU, so LLVM cannot emit an instruction that the check does not cover.
     """
 
     name: str
     lanes: int
-    needs: tuple[str, ...]
     radix: int
-    llvm_features: str = ""
+    cpu_class: str
+    llvm_cpu: str
+    needs: tuple[str, ...]
+
+    @property
+    def llvm_features(self) -> str:
+        """What LLVM may use, in its syntax; vectors keep 512 bits, which level v4's tuning would halve."""
+        return ",".join([*(f"+{name}" for name in self.needs), "-prefer-256-bit"])
 
 
 VECTOR_PATHS = (
-    VectorPath("ifma", 8, ("avx512f", "avx512vl", "avx512ifma"), 52, ",-prefer-256-bit"),
-    VectorPath("avx512", 8, ("avx512f", "avx512vl"), 25, ",-prefer-256-bit,-avx512ifma"),
-    VectorPath("avx2", 4, ("avx2",), 25, ",-avx512f"),
+    VectorPath("ifma", 8, 52, "x86_64_v4_ifma", "x86-64-v4", (*_V3, *_V4, *_IFMA)),
+    VectorPath("avx512", 8, 25, "x86_64_v4", "x86-64-v4", (*_V3, *_V4)),
+    VectorPath("avx2", 4, 25, "x86_64_v3", "x86-64-v3", tuple(_V3)),
 )
 PATHS = (*(path.name for path in VECTOR_PATHS), "libsodium", "cryptography")
 """The names of all paths, from the fastest to the slowest; all give the same bytes."""
+JIT = "jit"
+"""The setting that compiles the kernels of the CPU's best path in memory. Nothing but the setting chooses it."""
 _VARIABLE = "SECUREVFL_ENGINE"
+
+
+def compiles_in_memory() -> bool:
+    """Whether ``SECUREVFL_ENGINE`` asks for kernels that are compiled in memory."""
+    return os.environ.get(_VARIABLE, "").strip().lower() == JIT
 
 
 def forced_path() -> str | None:
     """The path that ``SECUREVFL_ENGINE`` names, or None.
 
     Raises:
-        EngineError: the name is unknown.
+        EngineError: the name is unknown, or no vector path can run here and the setting is ``jit``.
     """
     name = os.environ.get(_VARIABLE, "auto").strip().lower()
     if name in ("", "auto"):
         return None
+    if name == JIT:
+        possible = paths_of_this_cpu()
+        if not possible:
+            raise EngineError(f"{_VARIABLE}={JIT}: this CPU runs none of the classes that kernels are compiled for")
+        return possible[0].name
     if name not in PATHS:
-        raise EngineError(f"{_VARIABLE}={name!r}; one of auto, {', '.join(PATHS)} is possible")
+        raise EngineError(f"{_VARIABLE}={name!r}; one of auto, {', '.join(PATHS)} is possible, or {JIT} for developers")
     return name
 
 
 def host_features() -> frozenset[str]:
-    """The features of this CPU in LLVM's names; empty without llvmlite, or if LLVM cannot detect them."""
-    try:
-        from llvmlite import binding
+    """Which of `FEATURES` this machine has, in LLVM's names.
 
-        features = binding.get_host_cpu_features()
-    except (ImportError, OSError, RuntimeError):  # not installed; its library does not load; a CPU without features
+    Linux lists in ``/proc/cpuinfo`` what the CPU has and the system enabled: without saved registers of 256 or 512 bits
+    it drops AVX and AVX-512 from the list. Empty where there is no such list, on other systems and CPUs too.
+    """
+    flags = _listed_flags()
+    return frozenset(name for name, flag in FEATURES.items() if flag in flags)
+
+
+@lru_cache(maxsize=1)
+def _listed_flags() -> frozenset[str]:
+    """The flags that all cores share; on machines with unlike cores a thread may move to any of them."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
         return frozenset()
-    return frozenset(name for name, there in features.items() if there)
+    cores = [frozenset(line.partition(":")[2].split()) for line in text.splitlines() if line.startswith("flags")]
+    return frozenset.intersection(*cores) if cores else frozenset()
+
+
+def paths_of_this_cpu() -> list[VectorPath]:
+    """The vector paths that this CPU can run, fastest first."""
+    features = host_features()
+    return [path for path in VECTOR_PATHS if features.issuperset(path.needs)]
+
+
+def check_cpu(path: VectorPath) -> None:
+    """Check that this CPU has what a path needs.
+
+    Raises:
+        EngineError: it lacks a feature.
+    """
+    missing = sorted(set(path.needs) - host_features())
+    if missing:
+        raise EngineError(f"the path {path.name!r} needs a CPU with {', '.join(missing)}")
 
 
 def thread_count() -> int:

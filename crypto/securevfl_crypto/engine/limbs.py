@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from securevfl_crypto.engine.cpu import VectorPath
 from securevfl_crypto.engine.emitter import MASK52, Function, Vec
 
-__all__ = ["Limbs", "Limbs52", "LimbsBy32", "limbs_for"]
+__all__ = ["MOST_BITS", "Limbs", "Limbs52", "LimbsBy32", "limbs_for"]
 
 MOST_BITS = 16384
 """The most bits of a modulus."""

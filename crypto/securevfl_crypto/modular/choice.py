@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import secrets
-import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from gmpy2 import mpz
 
-from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced_path, host_features
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, check_cpu, forced_path
+from securevfl_crypto.engine.paths import load_fastest
 from securevfl_crypto.errors import EngineError, MalformedError
 from securevfl_crypto.modular.base import Modulus
 from securevfl_crypto.modular.checks import checked_modulus
 from securevfl_crypto.modular.gmp import GmpModulus
 
-if TYPE_CHECKING:  # the module imports llvmlite
+if TYPE_CHECKING:  # the module imports the emitters
     from securevfl_crypto.engine.compiled_long import LongKernels
 
 __all__ = ["agrees_with_gmp", "modular_arithmetic"]
@@ -59,29 +59,15 @@ def _make_modulus(m: mpz, name: str | None, root: mpz | None) -> Modulus:
     if name is not None:
         vector = next((path for path in VECTOR_PATHS if path.name == name), None)
         return GmpModulus(m) if vector is None else _modulus_on_path(vector, m, root)
-    features = host_features()
-    for path in VECTOR_PATHS:
-        if features.issuperset(path.needs):
-            try:
-                return _modulus_on_path(path, m, root)
-            except EngineError as error:
-                warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=3)
-    return GmpModulus(m)
+    found = load_fastest(lambda path: _modulus_on_path(path, m, root), stacklevel=3)
+    return GmpModulus(m) if found is None else found
 
 
 def _modulus_on_path(path: VectorPath, m: mpz, root: mpz | None) -> Modulus:
-    missing = sorted(set(path.needs) - host_features())
-    if missing:
-        raise EngineError(f"the path {path.name!r} needs llvmlite and a CPU with {', '.join(missing)}")
+    check_cpu(path)
     from securevfl_crypto.modular.vector import VectorModulus
 
-    try:
-        kernels = _load_kernels(path, m, root)
-    except RuntimeError as error:  # raised by llvmlite if the installed LLVM rejects the kernels
-        first = str(error).partition("\n")[0]
-        raise EngineError(
-            f"the path {path.name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
-        ) from error
+    kernels = _load_kernels(path, m, root)
     _test_kernels(path, kernels, root is not None)
     return VectorModulus(m, kernels, root)
 

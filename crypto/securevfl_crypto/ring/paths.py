@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import secrets
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
 
-from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced_path, host_features
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, check_cpu, forced_path
+from securevfl_crypto.engine.paths import load_fastest
 from securevfl_crypto.errors import EngineError
 from securevfl_crypto.ring.base import COLUMNS, MODULUS, RingLoops
 from securevfl_crypto.ring.portable import PortableRingLoops
@@ -44,31 +44,17 @@ def _chosen() -> RingLoops:
     name = forced_path()
     if name is not None:
         return ring_loops(name)
-    features = host_features()
-    for path in VECTOR_PATHS:
-        if features.issuperset(path.needs):
-            try:
-                return _load(path)
-            except EngineError as error:
-                warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=4)
-    return PortableRingLoops()
+    found = load_fastest(_load, stacklevel=4)
+    return PortableRingLoops() if found is None else found
 
 
 @lru_cache(maxsize=len(VECTOR_PATHS))
 def _load(path: VectorPath) -> RingLoops:
-    missing = sorted(set(path.needs) - host_features())
-    if missing:
-        raise EngineError(f"the path {path.name!r} needs llvmlite and a CPU with {', '.join(missing)}")
+    check_cpu(path)
     from securevfl_crypto.engine.compiled_ring import ring_kernels
     from securevfl_crypto.ring.compiled import CompiledRingLoops
 
-    try:
-        found = CompiledRingLoops(ring_kernels(path))
-    except RuntimeError as error:  # raised by llvmlite if the installed LLVM rejects the kernels
-        first = str(error).partition("\n")[0]
-        raise EngineError(
-            f"the path {path.name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
-        ) from error
+    found = CompiledRingLoops(ring_kernels(path))
     check_ring_loops(found)
     return found
 

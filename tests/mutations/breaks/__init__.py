@@ -4,6 +4,7 @@ from mutations.base import Break
 from mutations.breaks import (
     crypto,
     cut,
+    engine,
     few_rows,
     ledgers,
     links,
@@ -23,6 +24,7 @@ BREAKS: tuple[Break, ...] = (
     *noise.BREAKS,
     *links.BREAKS,
     *crypto.BREAKS,
+    *engine.BREAKS,
     *ring.BREAKS,
     *shares.BREAKS,
     *shares_noise.BREAKS,

@@ -1,0 +1,63 @@
+"""Compiles the kernels when securevfl-crypto is built or installed from its sources; hatchling runs it.
+
+Where a tool is missing, or on another system, the wheel has no kernels and is one of pure Python, and a line says so.
+Whoever wants the build to fail there sets ``SECUREVFL_KERNELS=required``, as a release does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ROOT = Path(__file__).parent
+FOLDER = Path("securevfl_crypto", "engine", "ahead")
+
+
+class KernelBuildHook(BuildHookInterface[Any]):
+    """Adds the libraries of all classes, and the tag of the platform that they are for."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the libraries before hatchling collects files."""
+        # In a process of its own: pip's must not end up with modules of this source tree.
+        done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            raise RuntimeError(f"the kernels could not be compiled:\n{done.stderr}")
+        if not done.stdout:
+            if os.environ.get("SECUREVFL_KERNELS") == "required":
+                raise RuntimeError(done.stderr)
+            self.app.display_warning(done.stderr.strip())
+            return
+        # Nothing in a library depends on Python's version or its ABI, so one wheel serves all versions.
+        build_data["pure_python"] = False
+        build_data["tag"] = "py3-none-manylinux_2_28_x86_64"
+        build_data["artifacts"].append(f"/{FOLDER.as_posix()}/*")
+
+
+def _make_bare_package(name: str) -> None:
+    """Let modules of a package be imported without its ``__init__``: an isolated build has neither numpy nor gmpy2,
+    which the emitters do not need."""
+    module = types.ModuleType(name)
+    module.__path__ = [str(ROOT.joinpath(*name.split(".")))]
+    sys.modules[name] = module
+
+
+def main() -> None:
+    """Build in this process."""
+    sys.path.insert(0, str(ROOT))
+    for name in ("securevfl_crypto", "securevfl_crypto.engine"):
+        _make_bare_package(name)
+    from securevfl_crypto.engine import build
+
+    build.main([])
+
+
+if __name__ == "__main__":
+    main()

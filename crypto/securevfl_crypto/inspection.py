@@ -1,0 +1,57 @@
+"""Describes what computes on this machine: the class of its CPU, each group's path, the libraries and their hashes."""
+
+from __future__ import annotations
+
+from securevfl_crypto.bits import bit_loops
+from securevfl_crypto.engine import choose_engine
+from securevfl_crypto.engine.cpu import compiles_in_memory, forced_path, paths_of_this_cpu
+from securevfl_crypto.engine.library import FOLDER, MANIFEST, check_library, read_manifest
+from securevfl_crypto.modular import modular_arithmetic
+from securevfl_crypto.modular.vector import VectorModulus
+from securevfl_crypto.ring.paths import ring_loops
+
+__all__ = ["inspect_engine"]
+
+_MERSENNE = 2**1279 - 1
+
+
+def inspect_engine() -> list[tuple[str, str]]:
+    """Labels and texts, one pair a line: the class, each group's path and self-test, and the libraries.
+
+    All libraries are hashed, also those that this CPU does not use.
+
+    Raises:
+        WrongLibraryError: a library is not the one that the manifest describes.
+        EngineError: a library that the manifest lists is missing; or the path that ``SECUREVFL_ENGINE`` names is
+            unknown, cannot run here, or fails its self-test.
+    """
+    manifest = read_manifest(FOLDER)
+    libraries = manifest.libraries if manifest else ()
+    for library in libraries:
+        check_library(FOLDER, library)
+    # Each choice runs the self-test of its group; a path that fails is left with a warning, or raises if it was forced.
+    groups = {
+        "Curve25519, SHA-512": choose_engine().name,
+        "rows of bits": bit_loops().name,
+        "shares": ring_loops().name,
+        "long numbers": _modular_path(),
+    }
+    setting = forced_path()
+    chosen = "the fastest that works here" if setting is None else f"set by SECUREVFL_ENGINE, {setting}"
+    return [
+        ("CPU class", next((path.cpu_class for path in paths_of_this_cpu()), "none that there are kernels for")),
+        ("path", chosen + (", compiled in memory" if compiles_in_memory() else "")),
+        *((f"  {group}", f"{name}: self-test passed") for group, name in groups.items()),
+        *((library.file, library.sha256) for library in libraries),
+        (MANIFEST, manifest.sha256 if manifest else "none: no kernels were compiled ahead"),
+        ("folder", str(FOLDER)),
+        *([("built with", f"llvmlite {manifest.llvmlite}, ziglang {manifest.ziglang}")] if manifest else []),
+    ]
+
+
+def _modular_path() -> str:
+    names = []
+    for modulus, root in ((_MERSENNE, None), (_MERSENNE**2, _MERSENNE)):
+        found = modular_arithmetic(modulus, root=root)
+        names.append(found.kernels.path.name if isinstance(found, VectorModulus) else "GMP")
+    return names[0] if names[0] == names[1] else f"{names[0]}, modulo squares {names[1]}"

@@ -1,0 +1,60 @@
+"""Compiled kernels: files of another build, features that the CPU lacks, symbols that nobody should see."""
+
+from mutations.base import Break
+
+__all__ = ["BREAKS"]
+
+_ENGINE = "crypto/securevfl_crypto/engine/"
+_AHEAD = "tests/crypto/test_ahead.py::"
+
+BREAKS = (
+    Break(
+        name="a library whose hash nobody compares",
+        file=_ENGINE + "library.py",
+        old="if digest != library.sha256:",
+        new="if not digest:",
+        tests=(_AHEAD + "test_one_flipped_byte_is_an_error_and_no_warning",),
+    ),
+    Break(
+        name="a wrong hash that is only a warning",
+        file=_ENGINE + "paths.py",
+        old="        except WrongLibraryError:\n            raise\n",
+        new="",
+        tests=(_AHEAD + "test_one_flipped_byte_is_an_error_and_no_warning",),
+    ),
+    Break(
+        name="a library of another class",
+        file=_ENGINE + "library.py",
+        old="if one.file != library_file(one.cpu_class):",
+        new="if not one.file:",
+        tests=(_AHEAD + "test_what_is_no_manifest_is_an_error",),
+    ),
+    Break(
+        name="a path on a CPU that lacks one of its features",
+        file=_ENGINE + "cpu.py",
+        old="missing = sorted(set(path.needs) - host_features())",
+        new="missing = sorted(set(path.needs[:5]) - host_features())",
+        tests=(_AHEAD + "test_a_path_needs_every_feature_that_its_compiler_may_use",),
+    ),
+    Break(
+        name="features that only some cores have",
+        file=_ENGINE + "cpu.py",
+        old="frozenset.intersection(*cores)",
+        new="frozenset.union(*cores)",
+        tests=("tests/crypto/test_engine_choice.py::test_features_are_those_that_all_cores_list",),
+    ),
+    Break(
+        name="a warning for each group of kernels",
+        file=_ENGINE + "paths.py",
+        old="    _warned = True\n",
+        new="    _warned = False\n",
+        tests=(_AHEAD + "test_missing_libraries_are_one_warning_and_libraries_compute",),
+    ),
+    Break(
+        name="inner functions that a library exports",
+        file=_ENGINE + "llvm.py",
+        old='function.visibility = "hidden"',
+        new='function.visibility = "default"',
+        tests=(_AHEAD + "test_another_build_has_equal_bytes",),
+    ),
+)
