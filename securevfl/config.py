@@ -49,7 +49,7 @@ class ConfigMeta(msgspec.StructMeta, abc.ABCMeta):
             if not cls.__abstractmethods__:
                 cls.refuse_keywords(values)
                 if not (required <= values.keys() <= fields.keys()):
-                    raise Mistaken(cls.path(), take_all(cls, values, cls.path(), plain=False)[1])
+                    raise Mistaken(cls.section_path(), take_all(cls, values, cls.section_path(), plain=False)[1])
             return super().__call__(**values)
 
 

@@ -83,6 +83,12 @@ class CrossEntropy(Loss):
                 target = targets.to(logits.dtype)
                 return functional.binary_cross_entropy_with_logits(logits.squeeze(1), target, reduction="none")
             return functional.cross_entropy(logits, targets, reduction="none")
+        if targets.shape != (len(logits), self.classes):
+            raise InputError(
+                f"targets of a batch of {len(logits)} rows are {type(targets).__name__} of {targets.dtype} with shape "
+                f"{tuple(targets.shape)}; expected a Tensor: classes, torch.int64 with shape ({len(logits)},), or "
+                f"probabilities of the classes, floats with shape ({len(logits)}, {self.classes})"
+            )
         if self.classes == 2:
             return functional.binary_cross_entropy_with_logits(logits.squeeze(1), targets[:, 1], reduction="none")
         return functional.cross_entropy(logits, targets, reduction="none")

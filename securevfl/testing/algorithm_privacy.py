@@ -116,7 +116,10 @@ def _run_protected(trial: Trial, job: Job) -> RunOutcome:
     try:
         return trial.run(job)
     except PolicyError as error:
-        raise CheckFailed(f"with {job.protection.dp!r}, the run is refused or shows no protection: {error}") from error
+        raise CheckFailed(
+            f"with {job.protection.dp!r}, the run is refused or shows no protection: {error}. If a row is released "
+            "more often than planned: do times, activation_times and label_times of its Bookkeeping count all of them?"
+        ) from error
 
 
 def check_randomised_labels(trial: Trial) -> None:

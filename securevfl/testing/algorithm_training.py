@@ -243,7 +243,8 @@ def check_prediction(trial: Trial) -> None:
     if not gap <= 1e-5:
         raise CheckFailed(
             f"predicted probabilities of test rows are up to {gap:.3g} from those that training scored: is a part of "
-            "the model missing in `parts`? What remember() returns is not in it, as it reveals rows"
+            "the model missing in `parts` (what remember() returns is not in it, as it reveals rows), or does "
+            "activations() change rows that are scored (train=False)?"
         )
 
 

@@ -95,9 +95,10 @@ class Abilities(Config):
             )
         if protection.on_shares and not self.fits.shares:
             raise InputError(
-                f"{self.title} cannot be trained on shares: it is not one split network trained on the rows that its "
-                f"parties feed. Use {_list_names(algorithms_fit(lambda fits: fits.shares))}, or a protection of "
-                f"the cut ({_quote_names(sealing_protections())})"
+                f"{self.title} cannot be trained on shares: only an algorithm that trains one split network, with "
+                "the built-in loss, on the rows that its parties feed can (it declares shares=True in its fits). "
+                f"Use {_list_names(algorithms_fit(lambda fits: fits.shares))}, or a protection of the cut "
+                f"({_quote_names(sealing_protections())})"
                 + self._explain_undeclared("shares=True", lambda fits: fits.shares)
             )
         dp = protection.dp

@@ -66,7 +66,17 @@ class ActiveRole(Role):
         return Regression.fit_scale(number, self.y.cpu()[train].numpy(), weight)
 
     def weight_losses(self, losses: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
-        """Losses of numbered rows, (n,), each times how much its row counts."""
+        """Losses of numbered rows, (n,), each times how much its row counts.
+
+        Raises:
+            InputError: these are not one loss for each row.
+        """
+        # A loss that averages its batch would train too, with steps that are smaller by the number of rows.
+        if losses.shape != (len(rows),):
+            raise InputError(
+                f"the loss of a batch of {len(rows)} rows has shape {tuple(losses.shape)}; ({len(rows)},) was "
+                "expected: the loss that build_loss() returns must give one value for each row and not average them"
+            )
         counts = self.table.counts
         return losses if counts is None else losses * to_device(counts[torch.from_numpy(rows)].numpy(), losses.device)
 

@@ -7,12 +7,14 @@ calls, fits the plan to the rows and lets `build` make the networks. What progra
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from securevfl.errors import InputError
 from securevfl.privacy.releases import Releases
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.rows import Features
@@ -21,6 +23,21 @@ from securevfl.training.split import epoch_batches
 from securevfl.training.state import State
 
 __all__ = ["Role"]
+
+_ATTRIBUTES = (
+    "books",
+    "config",
+    "features",
+    "nominal_batch",
+    "parts",
+    "plan",
+    "protection",
+    "releases",
+    "site",
+    "table",
+    "trained_with",
+)
+"""What `Role` sets on each instance. A class cannot replace these by methods."""
 
 
 class Role(ABC):
@@ -42,6 +59,16 @@ class Role(ABC):
     """
 
     bookkeeping: ClassVar[type[Bookkeeping]] = Bookkeeping
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # __init__ sets these on the instance, which hides a method of the same name without an error.
+        for name in _ATTRIBUTES:
+            if inspect.isfunction(inspect.getattr_static(cls, name, None)):
+                raise InputError(
+                    f"{cls.__name__} defines a method {name!r}, which nothing would call: {name!r} is an attribute "
+                    "that each role gets when it is built. Put the change into a hook, for example activations"
+                )
 
     def __init__(self, config: Configuration, setting: Setting) -> None:
         self.config = config

@@ -90,3 +90,16 @@ def test_a_mixup_mixes_no_row_that_is_scored(bottom: tuple[int, ...], monkeypatc
     assert np.allclose(together[Mixup], alone[Mixup], atol=1e-4)
     assert not np.allclose(together[Careless], alone[Careless], atol=1e-2)
     assert not np.allclose(together[Mixup], together[SplitNN], atol=1e-2)
+
+
+def test_a_method_that_an_attribute_would_hide_is_refused() -> None:
+    """Mixins too: the attribute hides the method of every base."""
+
+    class Jitter:
+        def features(self, rows: np.ndarray) -> torch.Tensor:
+            raise AssertionError(rows)
+
+    with pytest.raises(sv.InputError, match="Jittered defines a method 'features', which nothing would call: "):
+
+        class Jittered(Jitter, Passive):  # type: ignore[misc]  # what mypy says about it is what this refuses
+            pass

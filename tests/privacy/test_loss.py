@@ -58,6 +58,11 @@ def test_cross_entropy_is_torchs_to_the_last_bit() -> None:
         CrossEntropy(1)
 
 
+def test_targets_of_another_shape_are_refused_with_the_shapes_that_are_accepted() -> None:
+    with pytest.raises(InputError, match=r"torch.float32 with shape \(3,\); expected a Tensor: classes, torch.int64 "):
+        CrossEntropy(2)(torch.zeros(3, 1), torch.zeros(3))
+
+
 def test_a_loss_that_was_changed_loses_the_sensitivity_that_it_inherits() -> None:
     assert CrossEntropy(2).sensitivity == 1.0
     assert CrossEntropy(3).sensitivity == math.sqrt(2)

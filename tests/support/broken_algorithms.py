@@ -420,6 +420,23 @@ class TooLittleNoise(Broken):
     sides = (Modest, Passive)
 
 
+class MeanLoss(CrossEntropy):
+    def __call__(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return super().__call__(logits, targets).mean()
+
+
+class Mean(Active):
+    def build_loss(self) -> Loss:
+        return MeanLoss(self.task.classes)
+
+
+@found_by("loss")
+class Averaged(Broken):
+    """Its loss averages a batch: steps are smaller by the batch size, and a row has no loss of its own."""
+
+    sides = (Mean, Passive)
+
+
 @found_by("further protections")
 class Boastful(Broken):
     """It says that it can have DP-SGD, and does nothing about it."""
