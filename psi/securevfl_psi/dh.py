@@ -54,7 +54,7 @@ class _Side(BlindingParty):
     _filled = 0
 
     @cached_property
-    def _empty_outputs(self) -> np.ndarray:
+    def _output_table(self) -> np.ndarray:
         return np.empty((len(self._ids), OUTPUT_BYTES), dtype=np.uint8)
 
     @property
@@ -71,11 +71,11 @@ class _Side(BlindingParty):
         """
         if not self.is_complete:
             raise PSIError(f"outputs were read when {self._filled} of {len(self._ids)} are known: wait for the rest")
-        return Outputs(self._empty_outputs, self._session.dst)
+        return Outputs(self._output_table, self._session.dst)
 
     def _fill_outputs(self, rows: np.ndarray, points: np.ndarray) -> None:
         """H2(x, k·H1(x)) of some own rows."""
-        self._empty_outputs[rows] = finalise(
+        self._output_table[rows] = finalise(
             self._ids, rows.astype(np.int64), points, self._session.dst, OUTPUT_BYTES, self._by
         )
         self._filled += len(rows)
@@ -158,7 +158,7 @@ class DHServer(_Side):
             tokens = tokens.copy()
             hashed = hash_to_group(self._ids, self._session.dst, rows[own], self._by)
             self._fill_outputs(rows[own], self._key.multiply(hashed, "the own set"))
-            tokens[own] = self._empty_outputs[rows[own], :TOKEN_BYTES]
+            tokens[own] = self._output_table[rows[own], :TOKEN_BYTES]
             yield tokens
 
     @cached_property

@@ -159,7 +159,7 @@ def keep_ledgers(folder: Path, going: Path | None = None) -> Iterator[None]:
         try:
             if going is not None and any((going / LEDGERS).glob("*.jsonl")):
                 os.replace(going, place)
-            elif any(ledger.messages for ledger in carried):
+            elif any(ledger.message_count for ledger in carried):
                 write_ledgers(carried, place)
             elif going is not None:
                 shutil.rmtree(going, ignore_errors=True)

@@ -184,7 +184,8 @@ def test_several_label_owners_have_a_view_each() -> None:
 
 
 def test_nobody_listening_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for event in ("heard", "numbered", "fed", "joined", "opened", "handed", "built"):
-        monkeypatch.setattr(Observer, event, lambda *_, event=event, **__: pytest.fail(f"{event} was told"))
+    events = ("message_passed", "rows_numbered", "activations_fed", "cut_joined", "values_opened", "steps_handed")
+    for event in (*events, "network_built"):
+        monkeypatch.setattr(Observer, event, lambda *_, event=event, **__: pytest.fail(f"{event} was called"))
     parties = _credit()
     simulate(_job(bottom=(4,)), parties, aligned=join_parties(parties, _job()))

@@ -473,12 +473,12 @@ from securevfl_psi import DHClient, DHServer, Session
 session = Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag="v1")
 client = DHClient([f"id {k}" for k in range(0, 60, 2)], session)
 server = DHServer([f"id {k}" for k in range(0, 90, 3)], session)
-for points in client.chunks():
-    server.take(points)
-    client.take_answers(server.answer())
-for tokens in server.chunks():
+for points in client.blind_set():
+    server.take_chunk(points)
+    client.take_answers(server.answer_chunk())
+for tokens in server.token_chunks():
     client.take_tokens(tokens)
-assert len(client.finish()) == 10
+assert len(client.find_common_rows(server.size)) == 10
 print(choose_engine().name, bit_loops().name, ring_loops().name, modular_arithmetic(2**1279 - 1).kernels.path.name)
 """
 

@@ -170,7 +170,7 @@ def _small(path: VectorPath) -> tuple[dict[str, Callable[..., None]], object]:
         parts.append(function.to_text())
     module = binding.parse_assembly("\n".join(parts))
     module.verify()
-    compiled = binding.create_mcjit_compiler(module, target_machine(path, level=1))
+    compiled = binding.create_mcjit_compiler(module, target_machine(path, level=1, in_memory=True))
     compiled.finalize_object()
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)
     return {name: kind(compiled.get_function_address(name)) for name in SMALL}, compiled

@@ -22,7 +22,7 @@ from securevfl.privacy import DP, Gaussian, GaussianRelease, JointNoise, Randomi
         (lambda: Gaussian(clip=0), "clip is 0"),
         (lambda: Gaussian(noise_multiplier=0), "noise_multiplier is 0; a number from 0.1 .*protects nothing"),
         (lambda: Gaussian(on_budget="stops", noise_multiplier=1), "did you mean 'stop'"),
-        (lambda: Gaussian(on_budget="stop"), "there is no noise_multiplier"),
+        (lambda: Gaussian(on_budget="stop"), "but noise_multiplier is not set"),
         (lambda: JointNoise(weight_bound=1.0, on_budget="stop"), "joint.on_budget is 'stop'"),
         (lambda: JointNoise(epsilon=2), "joint.weight_bound is missing"),
         (lambda: RandomisedResponse(epsilon=21), "a number above 0 and up to 20 was expected"),

@@ -133,7 +133,7 @@ def test_a_receiver_cannot_claim_rows_that_it_did_not_enter() -> None:
     bank, shop = _bank(["ann", "bob"]), _shop(["ann", "bob", "eve"])
     proofs = until(bank, shop, Kind.PROOFS)
     talk = bank._talk
-    table = talk._asking.client._table  # type: ignore[union-attr]
+    table = talk._asking.client._output_table  # type: ignore[union-attr]
     with pytest.raises(psi.MalformedError, match="1 of 2 proofs belong to no row"):
         shop.feed(proofs[:HEADER_BYTES] + table[0, 16:32].tobytes() + table[0, :16].tobytes())
     with pytest.raises(psi.PSIError, match="no result"):

@@ -204,9 +204,9 @@ def test_sets_larger_than_allowed_or_announced_are_refused() -> None:
 def test_a_step_cannot_be_taken_twice_or_out_of_order() -> None:
     session = _session()
     client, server = DHClient(["a"], session), DHServer(["a"], session)
-    with pytest.raises(PSIError, match=r"answers chunks\(\), so call that first"):
+    with pytest.raises(PSIError, match=r"answers blind_set\(\), so call that first"):
         client.take_answers(_points(["a"]))
-    with pytest.raises(PSIError, match=r"answers chunks\(\), so call that first"):
+    with pytest.raises(PSIError, match=r"answers blind_set\(\), so call that first"):
         client.find_common_rows()
     with pytest.raises(PSIError, match="no chunk of the client's set waits"):
         server.answer_chunk()

@@ -208,7 +208,7 @@ def test_steps_are_taken_once_and_in_order() -> None:
     leader, party, blinded = _pair()
     with pytest.raises(PSIError, match="twice"):
         leader.blind_set()
-    with pytest.raises(PSIError, match="follows table"):
+    with pytest.raises(PSIError, match="follows encode_table"):
         party.find_common_rows([], 0)
     _hear(leader, party, "b", blinded, (2, 3))
     for name in ("b", "lead", "nobody"):

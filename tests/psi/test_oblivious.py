@@ -393,12 +393,12 @@ def test_steps_cannot_be_taken_twice_or_out_of_order() -> None:
     client, server = OTClient(["a"], session, 1), OTServer(["a"], session, 1)
     for early, match in (
         (lambda: next(client.encode_rows()), "take_keys comes first"),
-        (client.evaluate, "answer comes first"),
+        (client.evaluate, "answer_challenge comes first"),
         (server.make_choices, "take_message comes first"),
         (lambda: server.take_rows(np.zeros((1, 64), np.uint8)), "out of order"),
-        (lambda: next(server.token_chunks()), "check comes first"),
+        (lambda: next(server.token_chunks()), "check_answer comes first"),
         (lambda: server.find_proven_rows(np.zeros((1, 16), np.uint8)), "before they are known"),
-        (client.find_common_rows, "answer comes first"),
+        (client.find_common_rows, "answer_challenge comes first"),
     ):
         with pytest.raises(PSIError, match=match):
             early()

@@ -250,7 +250,7 @@ def test_a_session_of_another_shard_or_another_run_is_refused(tmp_path: Path) ->
 def test_a_shard_of_another_size_than_planned_is_refused(tmp_path: Path) -> None:
     bank, shop = _sessions(tmp_path, [f"id{i}" for i in range(50)])
     shop.settings = replace(shop.settings, own_pad=shop.settings.own_pad - 1)
-    with pytest.raises(SetSizeError, match="the plan of both"):
+    with pytest.raises(SetSizeError, match="the agreed plan has"):
         run_in_process(ShardSession(bank, 0).end, ShardSession(shop, 0).end)
 
 

@@ -85,7 +85,7 @@ def test_nothing_that_a_server_hears_can_be_searched() -> None:
             heard.append(frame[HEADER_BYTES:])
             shop.feed(frame)
         server = shop._talk._decoding.server if shop._talk is not None else None  # type: ignore[attr-defined]
-        if server is not None and server._decoder is not None and server._decoder.complete:
+        if server is not None and server._decoder is not None and server._decoder.is_complete:
             matrix, masked, seed = server._decoder.matrix, server._decoder.masked, server._seed
         if frame := shop.next_frame():
             bank.feed(frame)

@@ -22,19 +22,22 @@ TRIPLE = "x86_64-unknown-linux-gnu"
 VERSION: str = llvmlite.__version__
 
 
-def target_machine(path: VectorPath, *, level: int = 3) -> Any:
+def target_machine(path: VectorPath, *, level: int = 3, in_memory: bool = False) -> Any:
     """LLVM's code generator for the class of a path.
 
     Args:
         path: the path.
         level: how much LLVM optimises, 0 to 3.
+        in_memory: for code that this process runs, instead of an object.
     """
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     # Code of the model `small` reaches its constants relative to the program counter: the linker needs no relocation
-    # that the loader would have to write into code.
+    # that the loader would have to write into code. In memory, LLVM may place code and constants more than 2 GiB apart,
+    # beyond the reach of `small`: a large process then crashes in a kernel.
+    places = {} if in_memory else {"reloc": "pic", "codemodel": "small"}
     return binding.Target.from_triple(TRIPLE).create_target_machine(
-        cpu=path.llvm_cpu, features=path.llvm_features, opt=level, reloc="pic", codemodel="small"
+        cpu=path.llvm_cpu, features=path.llvm_features, opt=level, **places
     )
 
 
@@ -63,7 +66,7 @@ def compile_in_memory(part: Part, path: VectorPath) -> LoadedPart:
     Raises:
         EngineError: LLVM rejects the text.
     """
-    machine = target_machine(path)
+    machine = target_machine(path, in_memory=True)
     try:
         engine = binding.create_mcjit_compiler(_parse(part.text(), machine), machine)
         engine.finalize_object()
