@@ -134,7 +134,7 @@ class DHClient(_Side):
         if self._answered != self.size:
             raise SetSizeError(f"the answered set contains {self._answered} points; {self.size} were sent")
         theirs = (self._their_tokens or RowBuffer(TOKEN_BYTES, 0, "the server's set")).take_all(count)
-        return match_rows(self.outputs.take_tokens(), theirs)[0]
+        return match_rows(self.outputs.cut_tokens(), theirs)[0]
 
 
 class DHServer(_Side):

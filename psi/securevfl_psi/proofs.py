@@ -71,7 +71,7 @@ class Outputs:
         """Bind these outputs, of a key that serves several runs, to one run; see `from_published`."""
         return Outputs.from_published(self._table[:, _PROOF.start :], tag, by)
 
-    def take_tokens(self) -> np.ndarray:
+    def cut_tokens(self) -> np.ndarray:
         """The tokens that the parties compare, uint8 (n, 16)."""
         return np.ascontiguousarray(self._table[:, : _PROOF.start])
 

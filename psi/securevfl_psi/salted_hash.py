@@ -62,7 +62,7 @@ class UnsafeSaltedHash:
     def digest_chunks(self) -> Iterator[np.ndarray]:
         """Yield the sender's digests in a secret order: chunks of uint8 (k, 16)."""
         self.complete = True
-        tokens = self.outputs.take_tokens()
+        tokens = self.outputs.cut_tokens()
         for rows in split(secret_order(len(tokens))):
             yield tokens[rows]
 
@@ -83,7 +83,7 @@ class UnsafeSaltedHash:
             SetSizeError: another number than announced.
             MalformedError: two equal digests.
         """
-        return match_rows(self.outputs.take_tokens(), self._theirs.take_all(count))[0]
+        return match_rows(self.outputs.cut_tokens(), self._theirs.take_all(count))[0]
 
     def find_proven_rows(self, proofs: np.ndarray) -> np.ndarray:
         """At the sender, find the rows that the receiver proved, int64 (k,).

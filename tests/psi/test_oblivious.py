@@ -347,6 +347,19 @@ def test_both_ends_make_the_same_outputs_and_others_no_path_to_them() -> None:
     assert not (stranger.outputs._table == server.outputs._table[1:]).all(axis=1).any()
 
 
+def test_hashes_of_identifiers_are_freed_once_the_outputs_are_known() -> None:
+    """32 bytes an identifier, a gigabyte at 2^25: nothing reads them afterwards."""
+    session = _session()
+    client, server = OTClient(["a", "b"], session, 3), OTServer(["b", "c", "d"], session, 2)
+    hashed = client._hashed_ids, server._hashed_ids
+    assert all(rows.nbytes == 32 * len(rows) for rows in hashed)
+    _transfer(client, server)
+    list(server.token_chunks())
+    client.evaluate()
+    for party, rows in zip((client, server), hashed, strict=True):
+        assert not any(value is rows for value in vars(party).values())
+
+
 def test_tokens_are_long_enough_and_no_longer() -> None:
     for client, server in ((1, 1), (1 << 12, 1 << 24), (1 << 20, 1 << 20), (1 << 24, 1 << 24), (0, 0), (1 << 32, 5)):
         bits = 8 * token_bytes(client, server)

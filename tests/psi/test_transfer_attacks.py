@@ -57,7 +57,7 @@ def test_a_client_can_enter_more_than_it_announced_but_not_prove_it() -> None:
     width = token_bytes(5, 100)
     heard = bad.heard(Kind.TOKENS)
     tokens = {heard[start : start + width] for start in range(0, len(heard), width)}
-    own = [row[:width].tobytes() for row in reader.outputs.take_tokens()]
+    own = [row[:width].tobytes() for row in reader.outputs.cut_tokens()]
     assert sum(token in tokens for token in own) == 60
     with pytest.raises(psi.SetSizeError, match="6 common rows; at most 5 are possible"):
         bad.send(Kind.COUNT, (6).to_bytes(8, "big"))

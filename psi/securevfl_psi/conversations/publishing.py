@@ -126,7 +126,7 @@ class LookupClient:
             self._how.shelf.save(self._name, data)
         own = client.outputs
         self._outputs = own.bind_to_run(self._how.tag, self._how.by)
-        self._found(np.flatnonzero(hashes.contains(own.take_tokens())))
+        self._found(np.flatnonzero(hashes.contains(own.cut_tokens())))
         yield from self.proving.receive_script()
 
     def _load_kept(self, offer: Offer) -> bytes | None:

@@ -126,7 +126,7 @@ class OTClient(TransferParty):
         self._require_once("find_common_rows")
         self.evaluate()
         theirs = (self._theirs or RowBuffer(TOKEN_BYTES, 0, "the server's set")).take_all(self.peer_size)
-        own = self.outputs.take_tokens()[:, : token_bytes(self.size, self.peer_size)]
+        own = self.outputs.cut_tokens()[:, : token_bytes(self.size, self.peer_size)]
         return match_rows(_widen_tokens(own), theirs)[0]
 
 

@@ -121,7 +121,7 @@ class OTServer(TransferParty):
         self._compute_outputs(decoder.matrix, self._seed, self.peer_size, decoder.masked)
         self._decoder = None
         width = token_bytes(self.size, self.peer_size)
-        own = self.outputs.take_tokens()[:, :width]
+        own = self.outputs.cut_tokens()[:, :width]
         for rows in split(secret_order(self.size)):
             tokens = np.frombuffer(bytearray(secrets.token_bytes(width * len(rows))), dtype=np.uint8)
             tokens = tokens.reshape(-1, width)
