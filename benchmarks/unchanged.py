@@ -147,13 +147,14 @@ def people_of(algorithm: str, classes: int, *, small: bool) -> Any:
         sys.modules["helpers"] = import_module("support.helpers")
     helpers = vars(import_module("helpers"))
     low_overlap = helpers.get("low_overlap_parties") or helpers["scarce"]  # its name in older versions
+    make_parties = helpers.get("make_parties") or helpers["parties"]
     from securevfl.training import find_algorithm
 
     rows = 90 if small else 160
     if algorithm == "multi_vfl":
         return owners()
     if algorithm in ("splitnn", "logistic_regression", "boosting", "scorecard"):
-        return helpers["parties"](passive=2, rows=rows, classes=classes)
+        return make_parties(passive=2, rows=rows, classes=classes)
     return low_overlap(find_algorithm(algorithm).most_passive or 2, rows=rows, classes=classes)
 
 
