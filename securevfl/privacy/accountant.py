@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 _MAX_SIGMA = 1e4
+_PRV_MOST = 300.0
+"""ε by RDP from which PRV is not asked: with so little noise its grid takes minutes, raises, or gives infinity."""
 
 FEATURES, LABELS = "features", "labels"
 """Which part of a row a release depends on."""
@@ -139,7 +142,7 @@ def epsilon_rdp(releases: Release | Iterable[Release], delta: float) -> float:
 
 def epsilon_prv(releases: Release | Iterable[Release], delta: float) -> float:
     """ε of all these releases of one row by privacy loss random variables (Opacus' PRV accountant): an upper bound,
-    tighter than RDP's. The ε of pure releases is added.
+    tighter than RDP's; RDP's where it fails for lack of noise. The ε of pure releases is added.
     """
     _check_delta(delta)
     gaussian, pure = _split_releases(releases)
@@ -170,12 +173,18 @@ def _rdp_epsilon(gaussian: Sequence[GaussianRelease], pure: Sequence[PureRelease
 def _prv_epsilon(gaussian: Sequence[GaussianRelease], delta: float) -> float:
     from opacus.accountants import PRVAccountant
 
+    bound = _rdp_epsilon(gaussian, (), delta)
+    if bound > _PRV_MOST:
+        return bound
     accountant = PRVAccountant()
     accountant.history = [(r.noise_multiplier, r.sample_rate, r.times) for r in gaussian]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), suppress(RuntimeError):
         warnings.simplefilter("ignore")
         # The PRV's ε is an upper bound whatever these errors are; they trade tightness for time.
-        return float(accountant.get_epsilon(delta, eps_error=0.01, delta_error=delta / 1000))
+        found = float(accountant.get_epsilon(delta, eps_error=0.01, delta_error=delta / 1000))
+        if math.isfinite(found):
+            return found
+    return bound
 
 
 def calibrate_sigma(epsilon: float, delta: float, times: int) -> float:

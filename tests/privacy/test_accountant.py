@@ -208,3 +208,11 @@ def test_no_release_costs_nothing() -> None:
 def test_impossible_budgets_are_the_users_mistake(call: object) -> None:
     with pytest.raises(InputError):
         call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("sigma", [0.06, 0.05, 0.02, 0.005])
+@pytest.mark.parametrize("times", [1, 4, 40])
+def test_so_little_noise_that_prv_fails_has_the_bound_of_rdp(sigma: float, times: int) -> None:
+    """Opacus' PRV accountant raises there, or returns infinity: a run must not end with that."""
+    release = GaussianRelease(sigma, times)
+    assert 0 < epsilon_prv(release, 1e-5) <= epsilon_rdp(release, 1e-5) < math.inf
