@@ -174,7 +174,7 @@ def measure(cell: Cell, rows: int, said: Callable[[str, list[str]], Said]) -> Fi
     for name in names:
         role = roles[name]
         x = role.columns_of(train)
-        sides = np.concatenate([tree.sides(x) for tree in role.forest.trees]).T.astype(np.float64)
+        sides = np.concatenate([tree.goes_left(x) for tree in role.forest.trees]).T.astype(np.float64)
         seen = _nodes_seen(sights.places.get(name, [])) if shown else sides
         known = draw_known(places, y, _KNOWN_LABELS, cell.seed)
         labels.append(_labels(cell, places, seen, x, y, known, stated(name, owner)))
