@@ -106,7 +106,7 @@ def _theirs(
         "max_bins": _BINS,
         "early_stopping": False,
     }
-    if task.numeric:
+    if task.is_numeric:
         scaled = (y - task.center) / task.scale
         found = HistGradientBoostingRegressor(**alike).fit(x[0], scaled).predict(x[1])
         return float(task.compute_metrics((found * task.scale + task.center)[:, None], held)[metric])
