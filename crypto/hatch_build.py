@@ -1,7 +1,7 @@
 """Compiles the kernels when securevfl-crypto is built or installed from its sources; hatchling runs it.
 
-Where a tool is missing, or on another system, the wheel has no kernels and is one of pure Python, and a line says so.
-Whoever wants the build to fail there sets ``SECUREVFL_KERNELS=required``, as a release does.
+If a tool is missing, or on another system, the build prints a warning and makes a pure Python wheel without kernels.
+Set ``SECUREVFL_KERNELS=required`` to make it fail instead, as a release does.
 """
 
 from __future__ import annotations
