@@ -33,6 +33,8 @@ demo-parties: kernels ## Three processes over mutual TLS: train plain and sealed
 	$(BIN)/python examples/demo_parties.py $(ARGS)
 
 test: kernels ## Run the tests.
+	@# Byte code first: tests start many processes, and where PYTHONDONTWRITEBYTECODE is set each would compile anew.
+	$(BIN)/python -m compileall -q securevfl psi crypto tests benchmarks tools examples
 	@# Each worker takes a half and helps the other at the end, so that what a file's tests share is mostly made once.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 

@@ -101,7 +101,9 @@ def test_without_its_tools_a_wheel_has_no_kernels_and_says_so(
 def test_data_and_templates_are_in_the_wheel(wheels: dict[str, zipfile.ZipFile]) -> None:
     names = set(wheels["securevfl"].namelist())
     for name in (
+        "securevfl/data/files/breast_cancer.csv.xz",
         "securevfl/data/files/default_credit.csv.xz",
+        "securevfl/data/files/digits.csv.xz",
         "securevfl/data/files/README.md",
         "securevfl/report/templates/report.html.j2",
     ):

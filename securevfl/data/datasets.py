@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import lzma
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib import resources
 from inspect import signature
 from typing import get_type_hints
 
@@ -18,6 +14,7 @@ from securevfl.data.images import cifar10_parties, fashion_mnist, mnist
 from securevfl.data.overlap import Validation, hold_out, limited_overlap
 from securevfl.data.parties import Parties
 from securevfl.data.partition import independent_rows, partition, seeded_generator, shared_rows
+from securevfl.data.shipped import read_shipped_file
 from securevfl.data.table import PartyTable
 from securevfl.data.views import digits, fate, handwritten, parkinson
 from securevfl.errors import InputError, UnknownNameError
@@ -40,8 +37,6 @@ __all__ = [
 
 cifar10 = cifar10_parties
 
-_CREDIT_FILE = "default_credit.csv.xz"
-_CREDIT_SHA256 = "b4b9378b6f863bdc25a8c347e585e4127903ea2b51815d1d08c02e388e2f5971"
 _CREDIT_LABEL = "default.payment.next.month"
 _CREDIT_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "bank": ("LIMIT_BAL", "SEX", "EDUCATION", "MARRIAGE", "AGE"),
@@ -120,7 +115,7 @@ def limited_credit(
 
 def _credit_table(seed: int, rows: int | None) -> PartyTable:
     """Return the full table, named after the bank, or a sample of its rows."""
-    header, values = _read_credit()
+    header, values = read_shipped_file("default_credit.csv.xz", np.int64)
     total = len(values)
     if rows is not None:
         if not isinstance(rows, int) or not 20 <= rows <= total:
@@ -143,16 +138,6 @@ def _credit_table(seed: int, rows: int | None) -> PartyTable:
     )
 
 
-def _read_credit() -> tuple[list[str], np.ndarray]:
-    """Read header and values (int64) of the bundled table."""
-    packed = resources.files("securevfl.data").joinpath("files", _CREDIT_FILE).read_bytes()
-    if hashlib.sha256(packed).hexdigest() != _CREDIT_SHA256:
-        raise InputError(f"{_CREDIT_FILE} in the installed package is damaged; install securevfl again")
-    text = lzma.decompress(packed).decode()
-    header = text[: text.index("\n")].split(",")
-    return header, np.loadtxt(io.StringIO(text), delimiter=",", skiprows=1, dtype=np.int64)
-
-
 def _customer_reference(number: int) -> str:
     """Return a customer reference that hides the row number: a fixed permutation of 0 … 9,999,990 (multiplication
     modulo the prime 9,999,991).
@@ -161,20 +146,18 @@ def _customer_reference(number: int) -> str:
 
 
 def breast_cancer(*, overlap: float = 0.9, seed: int = 0, shared: bool = False) -> Parties:
-    """Breast Cancer Wisconsin (Diagnostic), from scikit-learn: a clinic with 10 columns and the diagnosis, a lab
+    """Breast Cancer Wisconsin (Diagnostic), shipped with the package: a clinic with 10 columns and the diagnosis, a lab
     with 20.
 
     569 rows, small enough for tests and first steps. Arguments and errors as for `default_credit`.
     """
-    from sklearn.datasets import load_breast_cancer
-
-    bunch = load_breast_cancer()
-    features = [str(name).replace(" ", "_") for name in bunch.feature_names]
+    header, values = read_shipped_file("breast_cancer.csv.xz", np.float64)
+    features = header[:-1]
     table = PartyTable(
         name="clinic",
-        ids=[f"P{number:04d}" for number in range(len(bunch.target))],
-        columns={name: bunch.data[:, i].astype(np.float64) for i, name in enumerate(features)},
-        label=bunch.target.astype(np.int64),
+        ids=[f"P{number:04d}" for number in range(len(values))],
+        columns={name: np.ascontiguousarray(values[:, i]) for i, name in enumerate(features)},
+        label=values[:, -1].astype(np.int64),
         classes=("malignant", "benign"),
         label_name="diagnosis",
     )

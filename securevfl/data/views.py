@@ -8,6 +8,7 @@ import numpy as np
 
 from securevfl.data.overlap import Validation, hold_out, limited_overlap
 from securevfl.data.parties import Parties
+from securevfl.data.shipped import read_shipped_file
 from securevfl.data.sources import csv_table, find_file, read_contents, read_npz
 from securevfl.data.table import PartyTable
 from securevfl.errors import InputError
@@ -163,22 +164,22 @@ def digits(
     test: float = 0.2,
     validation: Validation = "beside",
 ) -> Parties:
-    """The 1,797 digits of scikit-learn, 8 x 8, left and right halves; needs no file. Arguments as for `handwritten`."""
-    from sklearn.datasets import load_digits
-
+    """UCI's 1,797 digits of 8 x 8 pixels, in left and right halves; shipped with the package. Arguments as for
+    `handwritten`.
+    """
     from securevfl.data.images import cut_images
 
-    bunch = load_digits()
-    cut = cut_images(bunch.images.astype(np.uint8), "halves")
+    _, values = read_shipped_file("digits.csv.xz", np.uint8)
+    cut = cut_images(np.ascontiguousarray(values[:, :-1]).reshape(-1, 8, 8), "halves")
     table = PartyTable(
         name="left",
-        ids=[f"digit-{i}" for i in range(len(bunch.target))],
+        ids=[f"digit-{i}" for i in range(len(values))],
         columns=cut,
-        label=bunch.target.astype(np.int64),
+        label=values[:, -1].astype(np.int64),
         classes=tuple(str(digit) for digit in range(10)),
         label_name="digit",
     )
-    fold = hold_out(len(bunch.target), valid=valid, test=test, seed=seed)
+    fold = hold_out(len(values), valid=valid, test=test, seed=seed)
     columns = {name: [name] for name in cut}
     return limited_overlap(
         table, columns, fold, overlap=overlap, seed=seed, labels=labels, validation=validation, description="digits"

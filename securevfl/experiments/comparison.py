@@ -140,8 +140,6 @@ def compare(
     Raises:
         SecureVFLError: whatever ended a run; `ledgers` of the error has its ledgers and those of the runs before it.
     """
-    import sklearn.metrics  # noqa: F401 - before any clock starts, so that no party's time includes the import
-
     first, jobs, why = _check_jobs(jobs, parties, baselines, draws)
     books = None if looks is None else disclosure_books(looks, parties)
     observer = observer or progress_line()

@@ -125,8 +125,6 @@ class JobProcess:
             SecureVFLError: the job failed.
         """
         self.attempts.check_attempt(0)
-        if self.table is not None and self.table.label is not None:
-            import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no epoch's time includes the import
         runner = PartyRunner(mesh, self.attempts, self.course, patience=self._patience, news=self.news)
         self._runner = runner
         self.course.keeper.saving = runner.publish_head

@@ -1,7 +1,7 @@
 """Compute an `Evaluation` from the active party's scores and labels of its test rows.
 
-This sends nothing: the active party already has the scores and the labels. scikit-learn computes every figure that it
-offers.
+This sends nothing: the active party already has the scores and the labels. Figures that scikit-learn offers have its
+values.
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ from securevfl.report.evaluation import (
 )
 from securevfl.training import Trained
 from securevfl.training.calibration import FEWEST_TO_CHOOSE, expected_calibration_error
+from securevfl.training.metrics import (
+    PrecisionRecall,
+    RocCurve,
+    count_confusion,
+    measure_labels,
+    measure_r2,
+    roc_curve,
+)
 from securevfl.training.multilabel import HALF, Labels
 
 __all__ = ["evaluate", "evaluate_classes", "evaluate_labels", "evaluate_numbers", "population_stability"]
@@ -76,16 +84,13 @@ def evaluate_classes(
         weight: of the rows in the metrics, (n,); equal unless given.
         target: the label's column.
     """
-    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
-
     count = len(classes)
     given = scores.argmax(axis=1)
     which = range(count)
-    precision, recall, f1, _ = precision_recall_fscore_support(
-        labels, given, labels=list(which), zero_division=0.0, sample_weight=weight
-    )
-    curves = {k: _precision_recall(labels == k, scores[:, k], weight) for k in which}
-    aucs = {k: None if curve is None else float(np.trapezoid(curve[1], curve[0])) for k, curve in curves.items()}
+    counts = PrecisionRecall.from_classes(labels, given, count, weight)
+    precision, recall, f1 = counts.precision, counts.recall, counts.f1
+    curves = {k: roc_curve(labels == k, scores[:, k], weight) for k in which}
+    aucs = {k: None if curve is None else curve.auc for k, curve in curves.items()}
     rows = np.bincount(labels, minlength=count)
     shown = which[-1:] if count == 2 else which
     return Evaluation(
@@ -106,7 +111,7 @@ def evaluate_classes(
             )
             for k in which
         ],
-        confusion=confusion_matrix(labels, given, labels=list(which)).tolist(),
+        confusion=count_confusion(labels, given, count).tolist(),
         reliability=_reliability_bins(scores, labels),
         lift={classes[k]: _lift_rows(labels == k, scores[:, k]) for k in shown if rows[k]},
         roc={classes[k]: _thin_curve(curve) for k in shown if (curve := curves[k]) is not None},
@@ -134,31 +139,21 @@ def evaluate_labels(
         weight: of the rows in the metrics, (n,); equal unless given.
         target: the labels in a few words.
     """
-    from sklearn.metrics import accuracy_score, precision_recall_fscore_support
-
     given = (scores >= HALF).astype(np.int64)
     which = range(len(classes))
-    figures = {
-        average: precision_recall_fscore_support(
-            labels, given, average=average, zero_division=0.0, sample_weight=weight
-        )
-        for average in (None, "macro", "micro")
-    }
-    curves = {k: _precision_recall(labels[:, k] == 1, scores[:, k], weight) for k in which}
-    aucs = {k: None if curve is None else float(np.trapezoid(curve[1], curve[0])) for k, curve in curves.items()}
+    counts = PrecisionRecall.from_labels(labels, given, weight)
+    precision, recall, f1 = counts.precision, counts.recall, counts.f1
+    curves = {k: roc_curve(labels[:, k] == 1, scores[:, k], weight) for k in which}
+    aucs = {k: None if curve is None else curve.auc for k, curve in curves.items()}
     metrics = Labels(len(classes)).compute_metrics(scores, labels, weight)
     metrics["hamming_loss"] = 1 - metrics["accuracy"]
-    metrics["subset_accuracy"] = float(accuracy_score(labels, given, sample_weight=weight))
-    for average in ("macro", "micro"):
-        precision, recall, f1, _ = figures[average]
-        metrics |= {f"{average}_precision": float(precision), f"{average}_recall": float(recall)}
-        metrics[f"{average}_f1"] = float(f1)
+    metrics["subset_accuracy"] = float(np.average((labels == given).all(axis=1), weights=weight))
+    metrics |= measure_labels(labels, given, weight)
     metrics["brier"] = float(np.average(((scores - labels) ** 2).mean(axis=1), weights=weight))
     every = None if weight is None else np.repeat(weight, len(classes))
-    micro = _precision_recall(labels.ravel() == 1, scores.ravel(), every)
+    micro = roc_curve(labels.ravel() == 1, scores.ravel(), every)
     if micro is not None:
-        metrics["micro_auc"] = float(np.trapezoid(micro[1], micro[0]))
-    precision, recall, f1, _ = figures[None]
+        metrics["micro_auc"] = micro.auc
     return Evaluation(
         task="multilabel",
         target=target,
@@ -204,15 +199,13 @@ def evaluate_numbers(
         target: its column.
         more: metrics of the run's own, such as the deviance of its loss.
     """
-    from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
-
     found = {
-        "rmse": float(root_mean_squared_error(y, predicted, sample_weight=weight)),
-        "mae": float(mean_absolute_error(y, predicted, sample_weight=weight)),
+        "rmse": float(np.sqrt(np.average((y - predicted) ** 2, weights=weight))),
+        "mae": float(np.average(np.abs(y - predicted), weights=weight)),
         "bias": float(np.average(predicted - y, weights=weight)),
     }
     if y.min() < y.max():
-        found["r2"] = float(r2_score(y, predicted, sample_weight=weight))
+        found["r2"] = measure_r2(y, predicted, weight)
     order = np.argsort(predicted, kind="stable")
     residuals = [
         ResidualBin(
@@ -282,7 +275,7 @@ def _average_metrics(
     precision: np.ndarray,
     f1: np.ndarray,
     aucs: Mapping[int, float | None],
-    curves: Mapping[int, tuple[np.ndarray, np.ndarray] | None],
+    curves: Mapping[int, RocCurve | None],
     weight: np.ndarray | None,
 ) -> dict[str, float]:
     count = scores.shape[1]
@@ -306,25 +299,14 @@ def _average_metrics(
         found["gini"] = 2 * found["auc"] - 1
     last = curves[count - 1]
     if count == 2 and last is not None:
-        found["ks"] = float((last[1] - last[0]).max())
+        found["ks"] = last.ks
     return found
 
 
-def _precision_recall(
-    hits: np.ndarray, scores: np.ndarray, weight: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray] | None:
-    from sklearn.metrics import roc_curve
-
-    if hits.all() or not hits.any():
-        return None
-    false_rate, true_rate, _ = roc_curve(hits, scores, sample_weight=weight)
-    return false_rate, true_rate
-
-
-def _thin_curve(curve: tuple[np.ndarray, np.ndarray]) -> list[tuple[float, float]]:
+def _thin_curve(curve: RocCurve) -> list[tuple[float, float]]:
     """Thin a curve to at most `_POINTS` points, including both ends."""
-    at = np.unique(np.linspace(0, len(curve[0]) - 1, _POINTS).round().astype(int))
-    return [(round(float(curve[0][i]), 5), round(float(curve[1][i]), 5)) for i in at]
+    at = np.unique(np.linspace(0, len(curve.true_rate) - 1, _POINTS).round().astype(int))
+    return [(round(float(curve.false_rate[i]), 5), round(float(curve.true_rate[i]), 5)) for i in at]
 
 
 def _reliability_bins(scores: np.ndarray, labels: np.ndarray) -> list[ReliabilityBin]:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from securevfl.privacy.loss import EachLabel, Loss
+from securevfl.training.metrics import measure_labels, roc_curve
 from securevfl.training.task import Task
 
 __all__ = ["HALF", "Labels"]
@@ -63,8 +64,6 @@ class Labels(Task):
         Raises:
             ValueError: no row, or a probability that is not finite.
         """
-        from sklearn.metrics import f1_score, roc_auc_score
-
         if not (len(labels) and np.isfinite(probabilities).all()):
             raise ValueError(f"metrics of {len(labels)} rows: need at least one row and finite probabilities")
         edge = np.finfo(probabilities.dtype).eps
@@ -74,9 +73,9 @@ class Labels(Task):
             "accuracy": float(np.average((given == labels).mean(axis=1), weights=weight)),
             "log_loss": float(np.average(-np.log(right).mean(axis=1), weights=weight)),
         }
-        for average in ("macro", "micro"):
-            figure = f1_score(labels, given, average=average, sample_weight=weight, zero_division=0.0)
-            found[f"{average}_f1"] = float(figure)
-        if (labels.min(axis=0) < labels.max(axis=0)).all():
-            found["auc"] = float(roc_auc_score(labels, probabilities, average="macro", sample_weight=weight))
+        figures = measure_labels(labels, given, weight)
+        found |= {name: figures[name] for name in ("macro_f1", "micro_f1")}
+        curves = [roc_curve(labels[:, k] == 1, probabilities[:, k], weight) for k in range(labels.shape[1])]
+        if all(curve is not None for curve in curves):
+            found["auc"] = float(np.average([curve.auc for curve in curves if curve is not None]))
         return found

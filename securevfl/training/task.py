@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional
 
 from securevfl.privacy.loss import CrossEntropy, Loss
+from securevfl.training.metrics import roc_curve
 from securevfl.training.state import State
 
 __all__ = ["Task"]
@@ -102,9 +103,6 @@ class Task:
         Raises:
             ValueError: no row, or a probability that is not finite.
         """
-        from sklearn import config_context
-        from sklearn.metrics import auc, roc_curve
-
         if not (len(labels) and np.isfinite(probabilities).all()):
             raise ValueError(f"metrics of {len(labels)} rows: need at least one row and finite probabilities")
         edge = np.finfo(probabilities.dtype).eps  # keeps the log-loss of a zero probability finite
@@ -114,14 +112,11 @@ class Task:
             "log_loss": float(np.average(-np.log(right), weights=weight)),
         }
         present = len(np.unique(labels))
-        with config_context(skip_parameter_validation=True):  # the checks take longer than an epoch of few rows
-            if self.classes == 2 and present == 2:
-                false_rate, true_rate, _ = roc_curve(labels, probabilities[:, 1], sample_weight=weight)
-                found["auc"] = float(auc(false_rate, true_rate))
-                found["ks"] = float((true_rate - false_rate).max())
-            elif self.classes > 2 and present == self.classes:
-                curves = [
-                    roc_curve(labels == one, probabilities[:, one], sample_weight=weight) for one in range(self.classes)
-                ]
-                found["auc"] = float(np.average([auc(false_rate, true_rate) for false_rate, true_rate, _ in curves]))
+        if self.classes == 2:
+            curve = roc_curve(labels == 1, probabilities[:, 1], weight)
+            if curve is not None:
+                found |= {"auc": curve.auc, "ks": curve.ks}
+        elif present == self.classes:
+            curves = [roc_curve(labels == one, probabilities[:, one], weight) for one in range(self.classes)]
+            found["auc"] = float(np.average([curve.auc for curve in curves if curve is not None]))
         return found

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from securevfl.data import Parties, PartyTable, datasets, independent_rows, shared_rows
+from securevfl.data import Parties, PartyTable, datasets, independent_rows, shared_rows, shipped
 from securevfl.errors import InputError, UnknownNameError
 
 
@@ -103,7 +103,7 @@ def test_wrong_names_and_options(call: object, match: str) -> None:
 
 
 def test_a_damaged_file_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "_CREDIT_SHA256", "00")
+    monkeypatch.setitem(shipped._SHA256, "default_credit.csv.xz", "00")
     with pytest.raises(InputError, match="install securevfl again"):
         datasets.default_credit()
 
