@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -51,3 +52,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(here) and item.path.relative_to(here).as_posix().startswith(CLOCKS):
             item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=1))
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what imports and collection made from the collector: it would walk over all of it again and again."""
+    gc.collect()
+    gc.freeze()

@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from house import PACKAGES, ROOT
+from house import PACKAGES, ROOT, read_repository
 from imports import Source
 
 __all__ = ["EXCEPTIONS", "MOST_FILES", "SMALL", "exceptions", "large_folders", "shared_names", "small_files"]
@@ -94,7 +94,7 @@ def _public(tree: ast.Module) -> Iterator[str]:
 
 def exceptions(root: Path = ROOT) -> dict[str, list[str]]:
     """All that the house does not allow, by rule, as in `EXCEPTIONS`."""
-    source = Source(root / package for package in PACKAGES)
+    source = read_repository(root)
     lines = {}
     for package in PACKAGES:
         for file in (root / package).rglob("*.py"):

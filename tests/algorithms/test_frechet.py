@@ -124,16 +124,17 @@ def test_benchmark_goes_on_where_it_stopped(
     monkeypatch.syspath_prepend(ROOT)
     images = importlib.import_module("benchmarks.fedda_images")
     monkeypatch.setattr(images, "BATCHES", 2)
+    monkeypatch.setattr(images, "SCORED", 300)
     rng = np.random.default_rng(0)
     arrays = {}
-    for name, rows in (("train", 2100), ("test", 2000)):
+    for name, rows in (("train", 400), ("test", 300)):
         arrays[f"x_{name}"] = rng.integers(0, 256, size=(rows, 28, 28), dtype=np.uint8)
         arrays[f"y_{name}"] = np.arange(rows) % 10
     np.savez(tmp_path / "mnist.npz", **arrays)
     file = tmp_path / "results.json"
 
     def run(*more: str) -> list[dict[str, Any]]:
-        small = ("--non-aligned", "2000", "--aligned", "40", "--steps", "2", "--seeds", "1")
+        small = ("--non-aligned", "300", "--aligned", "40", "--steps", "2", "--seeds", "1")
         images.main(["mnist", "--data", str(tmp_path), *small, "--results", str(file), *more])
         groups: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["groups"]
         return groups
@@ -157,7 +158,7 @@ def test_benchmark_goes_on_where_it_stopped(
     file.write_text(other, encoding="utf-8")
     with pytest.raises(InputError, match="another classifier"):
         run()
-    with pytest.raises(InputError, match="--non-aligned at 2000"):
+    with pytest.raises(InputError, match="--non-aligned at 300"):
         run("--non-aligned", "100")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from securevfl_crypto.engine import quota as module
-from securevfl_crypto.engine.cpu import thread_count
+from securevfl_crypto.engine.cpu import _count_cores, thread_count
 from securevfl_crypto.engine.quota import cpu_quota, usable_cores
 
 
@@ -56,5 +56,7 @@ def test_no_control_groups_no_quota(tmp_path: Path) -> None:
 def test_threads_follow_the_quota(monkeypatch: pytest.MonkeyPatch, allowed: float | None, expected: int) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     monkeypatch.setattr(module, "cpu_quota", lambda: allowed)
+    _count_cores.cache_clear()
     monkeypatch.delenv("SECUREVFL_THREADS", raising=False)
     assert usable_cores() == thread_count() == expected
+    _count_cores.cache_clear()

@@ -7,6 +7,7 @@ how many threads a batch may use.
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -164,6 +165,12 @@ def check_cpu(path: VectorPath) -> None:
         raise EngineError(f"the path {path.name!r} needs a CPU with {', '.join(missing)}")
 
 
+@lru_cache(maxsize=1)
+def _count_cores(second: int) -> int:
+    """`usable_cores`, asked at most once a second: it reads files, which takes as long as a small batch."""
+    return usable_cores()
+
+
 def thread_count() -> int:
     """The number of threads for a batch: ``SECUREVFL_THREADS``, or the cores that this process may use, at most 16; see
     `usable_cores`.
@@ -173,7 +180,7 @@ def thread_count() -> int:
     """
     text = os.environ.get("SECUREVFL_THREADS", "")
     if not text:
-        return min(16, usable_cores())
+        return min(16, _count_cores(int(time.monotonic())))
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 256:
         raise EngineError(f"SECUREVFL_THREADS={text!r}; a number from 1 to 256 is possible")
     return int(text)
