@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -17,18 +18,23 @@ _FEATURES = ("avx2", "avx512f", "avx512ifma", "vaes", "sha_ni")
 
 def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages that the figures depend on."""
-    found = {"python": platform.python_version()}
-    for name in ("securevfl", "torch", "numpy", "gmpy2", "cryptography", "opacus", "scikit-learn"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    names = ("securevfl", "torch", "numpy", "gmpy2", "cryptography", "opacus", "scikit-learn")
+    found = {name: _installed_version(name) for name in names}
+    return {"python": platform.python_version()} | {name: one for name, one in found.items() if one}
+
+
+@cache
+def _installed_version(name: str) -> str:
+    """The version of an installed package; empty if it is not there. Asking takes a millisecond: each job asks."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
 
 
 def software_version() -> str:
     """Name and version of this package, for ledgers."""
-    return f"securevfl {package_versions().get('securevfl', '')}".rstrip()
+    return f"securevfl {_installed_version('securevfl')}".rstrip()
 
 
 def describe_machine(device: str = "cpu") -> dict[str, str]:
