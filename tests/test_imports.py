@@ -5,10 +5,12 @@ A heavy library that is not needed costs its users: torch 2 s and 250 MB, opacus
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 
 import pytest
+from opacus.accountants import PRVAccountant, RDPAccountant
 
 HEAVY = (
     "jinja2",
@@ -22,6 +24,7 @@ HEAVY = (
     "sklearn",
     "tenseal",
     "torch",
+    "torch._dynamo",
 )
 
 
@@ -62,6 +65,26 @@ def test_names_load_no_more_than_they_need(code: str, allowed: set[str]) -> None
     # A star is not allowed in a block.
     loaded, _ = _loaded(code.replace("from securevfl import *", "exec('from securevfl import *')"))
     assert loaded <= allowed
+
+
+def test_training_loads_torch_and_its_accountant_scipy() -> None:
+    """No scikit-learn, no pandas, none of Opacus but the accountants, and not torch's compiler."""
+    code = """
+    import securevfl as sv
+    from securevfl.privacy import GaussianRelease, epsilon_prv, epsilon_rdp
+    job = sv.Job(algorithm=sv.SplitNN(), protection=sv.Plain(), epochs=2, steps=3)
+    sv.simulate(job, sv.datasets.breast_cancer())
+    assert not {"scipy", "sklearn"} & sys.modules.keys(), "training"
+    release = GaussianRelease(1.3, 200, 0.02)
+    print(repr([epsilon_rdp(release, 1e-5), epsilon_prv(release, 1e-5)]))
+"""
+    loaded, printed = _loaded(code.strip())
+    assert loaded == {"scipy", "torch"}
+    rdp, prv = RDPAccountant(), PRVAccountant()
+    rdp.history = prv.history = [(1.3, 0.02, 200)]
+    orders = [*RDPAccountant.DEFAULT_ALPHAS, *range(64, 2048, 32)]
+    expected = [rdp.get_epsilon(1e-5, alphas=orders), prv.get_epsilon(1e-5, eps_error=0.01, delta_error=1e-8)]
+    assert ast.literal_eval(printed.strip().splitlines()[-1]) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["run", "--help"], ["psi", "--help"]])

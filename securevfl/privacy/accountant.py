@@ -22,6 +22,7 @@ from functools import lru_cache
 import numpy as np
 
 from securevfl.errors import InputError
+from securevfl.privacy.opacus_accountants import load_accountants
 
 __all__ = [
     "FEATURES",
@@ -151,11 +152,10 @@ def epsilon_prv(releases: Release | Iterable[Release], delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _rdp_epsilon(gaussian: Sequence[GaussianRelease], pure: Sequence[PureRelease], delta: float) -> float:
-    from opacus.accountants import RDPAccountant
-    from opacus.accountants.analysis import rdp
-
+    accountants = load_accountants()
+    rdp = accountants.rdp
     # Small ε is reached at large orders: Opacus' defaults end at 63.
-    orders = np.array([*RDPAccountant.DEFAULT_ALPHAS, *range(64, 2048, 32)])
+    orders = np.array([*accountants.orders, *range(64, 2048, 32)])
     curve = np.zeros(len(orders))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "optimal order is the largest alpha": its bound stays valid
@@ -171,12 +171,10 @@ def _rdp_epsilon(gaussian: Sequence[GaussianRelease], pure: Sequence[PureRelease
 
 @lru_cache(maxsize=4096)
 def _prv_epsilon(gaussian: Sequence[GaussianRelease], delta: float) -> float:
-    from opacus.accountants import PRVAccountant
-
     bound = _rdp_epsilon(gaussian, (), delta)
     if bound > _PRV_MOST:
         return bound
-    accountant = PRVAccountant()
+    accountant = load_accountants().prv()
     accountant.history = [(r.noise_multiplier, r.sample_rate, r.times) for r in gaussian]
     with warnings.catch_warnings(), suppress(RuntimeError):
         warnings.simplefilter("ignore")
