@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -110,6 +111,21 @@ def test_two_sessions_cannot_be_joined() -> None:
     assert len(_compare(DHClient(["ann"], one), DHServer(["ann"], other))) == 0
     with pytest.raises(PSIError, match="at least 16"):
         _session(b"short")
+
+
+def test_a_sessions_tag_depends_on_every_parameter() -> None:
+    """On the protocol and the version too, and on where one name ends and the next begins."""
+    usual = Session(names=("bank", "shop"), nonce=bytes(16), rules_tag="v1")
+    others = [
+        replace(usual, names=("shop", "bank")),
+        replace(usual, names=("banks", "hop")),
+        replace(usual, nonce=bytes(17)),
+        replace(usual, rules_tag="v2"),
+        replace(usual, version="v9"),
+        replace(usual, protocol="ot"),
+    ]
+    assert len({one.dst for one in (usual, *others)}) == 7
+    assert replace(usual, why="asked for").dst == usual.dst
 
 
 def _point(value: int) -> np.ndarray:

@@ -6,16 +6,20 @@ from __future__ import annotations
 import hashlib
 import random
 import secrets
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import securevfl_psi as psi
 from securevfl_crypto.bits import bit_loops, byte_tables
-from securevfl_psi import okvs
+from securevfl_psi import Session, okvs
 from securevfl_psi.endpoint import Endpoint
+from securevfl_psi.group import ORDER
 from securevfl_psi.identifiers import Identifiers
-from securevfl_psi.oblivious import OTClient, OTServer, code, row_count, token_bytes
+from securevfl_psi.oblivious import OTClient, OTServer, code, edwards, row_count, token_bytes
+from securevfl_psi.oblivious.base import TRANSFERS, Giver
 from securevfl_psi.oblivious.common import hashed_identifiers
+from securevfl_psi.oblivious.extension import CHALLENGE_BYTES, Decoder
 from securevfl_psi.wire import HEADER_BYTES, Kind
 from support.psi_ends import Hostile, terms
 
@@ -138,3 +142,77 @@ def _choices(bad: Hostile, client: OTClient) -> bytes:
     bad.send(Kind.TRANSFERS, client.first_message)
     bad.send(Kind.SEED, client.seed)
     return bad.heard(Kind.TRANSFERS)
+
+
+def _session() -> Session:
+    return Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag="v1", protocol="ot")
+
+
+def test_nobody_knows_the_challenge_before_the_rows_are_sent() -> None:
+    """Who knew it could send rows that are no codewords, and whose errors cancel in all of the sums. Every octet of
+    eight challenges varies, but for a chance of 2^-51."""
+    decoder = Decoder(np.zeros(64, np.uint8), [bytes(16)] * TRANSFERS, 0, bit_loops())
+    drawn = np.array([list(decoder.draw_challenge()) for _ in range(8)])
+    assert drawn.shape == (8, CHALLENGE_BYTES)
+    assert (np.ptp(drawn, axis=0) > 0).all()
+
+
+def test_all_512_bits_of_a_servers_secret_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that guessed s would compute the function at every identifier. 560 secrets span all 512 dimensions, but
+    for a chance of 2^-48; with fewer random bits in each they span no more than these."""
+    drawn: list[int] = []
+
+    def chosen(tag: bytes, choices: np.ndarray, message: bytes) -> SimpleNamespace:
+        drawn.append(int.from_bytes(np.packbits(choices, bitorder="little").tobytes(), "little"))
+        return SimpleNamespace(keys=[])
+
+    def kept(secret: np.ndarray, *more: object) -> None:
+        assert int.from_bytes(secret.tobytes(), "little") == drawn[-1]
+
+    monkeypatch.setattr("securevfl_psi.oblivious.server.Chooser", chosen)
+    monkeypatch.setattr("securevfl_psi.oblivious.server.Decoder", kept)
+    session = _session()
+    for _ in range(560):
+        OTServer([], session, 0).take_message(bytes(32))
+    echelon: dict[int, int] = {}
+    for vector in drawn:
+        while vector and (other := echelon.get(vector.bit_length())):
+            vector ^= other  # noqa: PLW2901
+        if vector:
+            echelon[vector.bit_length()] = vector
+    assert len(echelon) == 512
+
+
+def test_no_answer_makes_two_keys_of_the_base_transfers_equal() -> None:
+    """A server answers with half of the client's point, 512 times: the products a·B and a·(B − A) differ in their signs
+    alone, which their coordinate does not show. What keeps the keys apart are the number and the choice."""
+    giver = Giver(b"tag")
+    point = edwards.decompress(giver.message, "it")
+    half = None
+    for bit in bin((ORDER + 1) // 2)[2:]:
+        half = half + half if half else None
+        if bit == "1":
+            half = half + point if half else point
+    assert half is not None
+    assert edwards.compress([half + half]) == giver.message
+    zeros, ones = giver.derive_keys(edwards.compress([half]) * TRANSFERS)
+    assert len({*zeros, *ones}) == 2 * TRANSFERS
+
+
+def test_each_part_of_an_output_depends_on_the_identifier_itself() -> None:
+    """Also where an encoded set decodes to one row everywhere: its tokens, proofs and receipts are all different."""
+    server = OTServer(SPACE[:9], _session(), 5)
+    server._compute_outputs(np.zeros((row_count(5), 64), np.uint8), bytes(okvs.SEED_BYTES), 5, None)
+    for start in (0, 16, 32):
+        assert len(np.unique(server.outputs._table[:, start : start + 16], axis=0)) == 9
+
+
+def test_padding_looks_like_identifiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys and words of rows that fill the set are all different and of random octets, as are those of identifiers."""
+    taken: list[np.ndarray] = []
+    monkeypatch.setattr(okvs, "encode_table", lambda keys, words, by: taken.extend([keys, words]))
+    _ = OTClient(["a"], _session(), 1, pad_to=40)._store
+    keys, words = taken
+    for part in (keys, words[:, :10]):
+        assert len(np.unique(part, axis=0)) == 40
+        assert (np.ptp(part, axis=0) > 0).all()

@@ -5,6 +5,7 @@ from mutations.base import Break
 __all__ = ["BREAKS"]
 
 _PSI = "psi/securevfl_psi/"
+_TRANSFER = "tests/psi/test_transfer_attacks.py::"
 
 BREAKS = (
     Break(
@@ -146,5 +147,68 @@ BREAKS = (
         old="    if count > min(max_items, MAX_ITEMS):\n",
         new="    if False:\n",
         tests=("tests/psi/test_gcs.py",),
+    ),
+    Break(
+        name="the challenge to codewords is a constant",
+        file=_PSI + "oblivious/extension.py",
+        old="        self._challenge = secrets.token_bytes(CHALLENGE_BYTES)\n",
+        new="        self._challenge = bytes(CHALLENGE_BYTES)\n",
+        tests=(_TRANSFER + "test_nobody_knows_the_challenge_before_the_rows_are_sent",),
+    ),
+    Break(
+        name="a server's secret of 64 random bits",
+        file=_PSI + "oblivious/server.py",
+        old="secrets.token_bytes(TRANSFERS // 8)",
+        new="secrets.token_bytes(8) * (TRANSFERS // 64)",
+        tests=(_TRANSFER + "test_all_512_bits_of_a_servers_secret_are_drawn",),
+    ),
+    Break(
+        name="keys of base transfers without the choice",
+        file=_PSI + "oblivious/base.py",
+        old='number.to_bytes(4, "big") + bytes([choice]) + u',
+        new='number.to_bytes(4, "big") + u',
+        tests=(_TRANSFER + "test_no_answer_makes_two_keys_of_the_base_transfers_equal",),
+    ),
+    Break(
+        name="keys of base transfers without the number",
+        file=_PSI + "oblivious/base.py",
+        old='number.to_bytes(4, "big") + bytes([choice]) + u',
+        new="bytes([choice]) + u",
+        tests=(_TRANSFER + "test_no_answer_makes_two_keys_of_the_base_transfers_equal",),
+    ),
+    Break(
+        name="tokens of a transfer depend on the decoded row alone, not on the identifier",
+        file=_PSI + "oblivious/common.py",
+        old="self._by.hash_rows(rows, ROW_BYTES, keys, _TOKEN)",
+        new="self._by.hash_rows(rows, ROW_BYTES, keys * 0, _TOKEN)",
+        tests=(_TRANSFER + "test_each_part_of_an_output_depends_on_the_identifier_itself",),
+    ),
+    Break(
+        name="receipts of a transfer depend on the decoded row alone, not on the identifier",
+        file=_PSI + "oblivious/common.py",
+        old="self._by.hash_rows(rows, ROW_BYTES, keys, _RECEIPT)",
+        new="self._by.hash_rows(rows, ROW_BYTES, keys * 0, _RECEIPT)",
+        tests=(_TRANSFER + "test_each_part_of_an_output_depends_on_the_identifier_itself",),
+    ),
+    Break(
+        name="the words of a transfer's padding are zero",
+        file=_PSI + "oblivious/client.py",
+        old="words = np.concatenate([words, filling[:, okvs.KEY_BYTES :]])",
+        new="words = np.concatenate([words, filling[:, okvs.KEY_BYTES :] * 0])",
+        tests=(_TRANSFER + "test_padding_looks_like_identifiers",),
+    ),
+    Break(
+        name="the rows that hide the sums of a transfer are zero",
+        file=_PSI + "oblivious/extension.py",
+        old="np.concatenate([words, more])",
+        new="np.concatenate([words, more * 0])",
+        tests=("tests/psi/test_oblivious.py::test_sums_say_nothing_of_the_words",),
+    ),
+    Break(
+        name="a session's tag without the protocol",
+        file=_PSI + "session.py",
+        old="texts = [self.protocol, self.version, ",
+        new="texts = [self.version, ",
+        tests=("tests/psi/test_dh.py::test_a_sessions_tag_depends_on_every_parameter",),
     ),
 )
