@@ -108,6 +108,22 @@ def test_masks_of_words_are_chacha20() -> None:
             pair.draw_masks(3, 1, mpz(7))
 
 
+def test_every_bit_of_a_counter_makes_other_masks() -> None:
+    """A counter that were cut would give the masks of an earlier message again."""
+    pair = PairwiseMasks(bytes(32), positive=True)
+    drawn = [pair.draw_words(counter, 4) for counter in (0, *(1 << bit for bit in range(64)), 2**64 - 1)]
+    assert len(np.unique(np.concatenate(drawn))) == 4 * 66
+
+
+def test_no_number_of_a_mask_is_left_out_or_comes_twice() -> None:
+    """One that is 0 shows what it should hide."""
+    pair = PairwiseMasks(bytes(32), positive=True)
+    for drawn in (pair.draw_words(1, 6000), pair.draw_blocks(2, 3000, 2)[1], pair.draw_masks(3, 6000, mpz(2) ** 64)):
+        found = {int(number) for number in np.asarray(drawn).flat}
+        assert len(found) == 6000
+        assert 0 not in found
+
+
 def test_shares_of_zero_of_both_kinds_count_together() -> None:
     one, other = _zero_shares(2)
     for zero in (one, other):

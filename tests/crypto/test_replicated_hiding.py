@@ -254,6 +254,11 @@ def test_dealings_are_unrelated() -> None:
     check_dealings()
 
 
+def test_no_dealing_uses_a_seed_of_another() -> None:
+    seeds = [part.tobytes() for _ in range(60) for part in deal_shares(np.zeros(1, np.uint64))[0].parts]
+    assert len(set(seeds)) == 120
+
+
 def test_a_reused_share_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.urandom", lambda count: b"7" * count)
     with pytest.raises(AssertionError):

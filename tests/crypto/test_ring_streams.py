@@ -148,6 +148,15 @@ def test_incarnations_names_and_labels_have_streams_of_their_own() -> None:
     assert unnamed.draw_octets(0, 32).tobytes() not in seen
 
 
+@pytest.mark.parametrize("name", ["agent", "third"])  # before and after the shop's in the order of names
+def test_parties_that_know_each_other_by_other_names_share_no_stream(name: str) -> None:
+    """Both keys and the label are right, but one of the two was told that it talks to somebody else."""
+    bank, shop = Exchange("bank"), Exchange("shop")
+    mine = bank.shared_stream("shop", shop.public_key, "masks").draw_octets(0, 32)
+    theirs = shop.shared_stream(name, bank.public_key, "masks").draw_octets(0, 32)
+    assert mine.tobytes() != theirs.tobytes()
+
+
 def test_a_stream_is_derived_once() -> None:
     bank, shop = Exchange("bank"), Exchange("shop")
     bank.shared_stream("shop", shop.public_key, "masks")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gmpy2
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto import MalformedError, OverflowRefused, WeakKeyError, generate_keypair
-from securevfl_crypto.sums import SealedSums, SumHolder, SumOwner, SumPlan
+from securevfl_crypto.sums import SealedSums, SumHolder, SumOwner, SumPlan, hiding
 from securevfl_crypto.sums.slots import pack_slots, unpack_slots
 
 KEY = generate_keypair(1024, unsafe_small_key=True)
@@ -192,6 +193,26 @@ def test_a_row_of_jacobi_symbol_minus_one_is_refused(rows: int) -> None:
     wire[:2] = public.store_ciphertexts(cheat)
     with pytest.raises(MalformedError, match="Jacobi symbol"):
         SumHolder(public, plan).load_rows(wire)
+
+
+def test_forty_random_subsets_have_to_have_the_right_symbol(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of symbol −1 that lies in none of 39 subsets is found by the fortieth: it passes with 2^-40."""
+    rows = 48
+    wire = np.array(SumOwner(KEY, SumPlan(key_bits=1024, rows=rows, bounds=(1,))).encrypt_rows(np.ones((rows, 1), int)))
+    odd = next(r for r in range(2, 99) if gmpy2.jacobi(r, KEY.public.n) == -1)
+    cheat = KEY.public.modulus.from_ints([gmpy2.powmod(odd, KEY.public.n, KEY.public.n2)])
+    wire[-1] = KEY.public.store_ciphertexts(cheat)[0]
+    asked: list[int] = []
+
+    def last(count: int) -> bytes:
+        """Subsets without the last row, but for the last subset, which has all rows."""
+        asked.append(count)
+        return (39 * (b"\xff" * 5 + b"\xfe") + b"\xff" * 6)[:count]
+
+    monkeypatch.setattr(hiding, "secrets", SimpleNamespace(token_bytes=last))
+    with pytest.raises(MalformedError, match="Jacobi symbol"):
+        hiding.check_symbols(KEY.public, wire)
+    assert asked == [40 * rows // 8]
 
 
 PLAN = SumPlan(key_bits=1024, rows=4, bounds=(3, 1))

@@ -135,4 +135,11 @@ BREAKS = (
         new="return out.astype(np.uint64, copy=False) >> np.uint64(1)",
         tests=(_STREAMS + "test_a_place_is_the_keystream_from_its_counter_on",),
     ),
+    Break(
+        name="stream keys without the names",
+        file=_RING + "streams.py",
+        old="parts = (_PURPOSE, *low, *high, label.encode())",
+        new="parts = (_PURPOSE, low[1], high[1], label.encode())",
+        tests=(_STREAMS + "test_parties_that_know_each_other_by_other_names_share_no_stream",),
+    ),
 )
