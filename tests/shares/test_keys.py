@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from support.helpers import make_parties
 import securevfl as sv
 from securevfl.data import Parties
 from securevfl.privacy import Ledger, PrivateKey
+from securevfl.shares.wire import _SIGNED, LinkWire
 from securevfl.transport import Message
 from securevfl.transport.memory import MemoryChannel
 
@@ -84,3 +86,29 @@ def test_a_party_that_introduces_itself_with_another_key_than_the_agreements_is_
     ledger.record_peers(said(shop))
     with pytest.raises(sv.ProtocolError, match="somebody may be impersonating it"):
         ledger.record_peers(said(other))
+
+
+def test_a_signed_key_is_good_for_one_run_and_one_sender_among_the_same_three() -> None:
+    """A key that was recorded in another run, and whose secret half somebody has by now, is nobody's in this one."""
+    key, own, names = PrivateKey.generate(), np.arange(32, dtype=np.uint8), ("bank", "shop", "post")
+
+    def place(party: str, run: str, job: str = "00") -> LinkWire:
+        ledger = Ledger(party, run=run, job=job, key=key)
+        others = {name: ("passive", ledger.introduction) for name in names if name != party}
+        ledger.record_peers(others)
+        return LinkWire(names, SimpleNamespace(name=party, job=job, ledger=ledger, links={}))  # type: ignore[arg-type]
+
+    def accepts(sent: bytes, at: LinkWire, sender: str = "bank") -> bool:
+        signature = place("bank", "train")._site.ledger.sign_for_peers(_SIGNED, sent)
+        try:
+            at._site.ledger.check_vouched(sender, _SIGNED, at._key_content(sender, own), signature)
+        except sv.ProtocolError:
+            return False
+        return True
+
+    sent = place("bank", "train")._key_content("bank", own)
+    assert accepts(sent, place("shop", "train"))
+    assert not accepts(sent, place("shop", "predict"))
+    assert not accepts(sent, place("shop", "train", job="01"))
+    assert not accepts(sent, place("shop", "train"), sender="post")
+    assert not accepts(sent[:-1] + b"x", place("shop", "train"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,8 +50,23 @@ def people() -> Parties:
 
 
 @pytest.fixture(scope="module")
-def ran(people: Parties) -> Result:
-    return sv.simulate(_job(), people)
+def logged() -> list[logging.LogRecord]:
+    """What `ran` writes to the log, at any level."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def ran(people: Parties, logged: list[logging.LogRecord]) -> Result:
+    own, handler = logging.getLogger("securevfl"), logging.Handler()
+    handler.emit = logged.append  # type: ignore[method-assign]
+    before = own.level
+    own.addHandler(handler)
+    own.setLevel(1)
+    try:
+        return sv.simulate(_job(), people)
+    finally:
+        own.setLevel(before)
+        own.removeHandler(handler)
 
 
 def test_three_parties_train(ran: Result) -> None:
@@ -82,6 +98,19 @@ def test_what_is_opened_is_one_set_of_metrics_an_epoch_and_the_predictions_once(
     for name, ledger in ledgers.items():
         if name != active:
             assert not any(e.way == "received" and "open" in e.what for e in ledger.iter_entries())
+
+
+def test_training_writes_nothing_to_the_log(ran: Result, logged: list[logging.LogRecord]) -> None:
+    """Nothing at any level: labels that somebody logs to find a mistake would end in files of the operating system."""
+    assert [record.getMessage() for record in logged] == []
+
+
+def test_predictions_are_opened_with_eight_bits_behind_the_point(ran: Result) -> None:
+    """With more of them, a logit would tell more of the weights."""
+    (scores,) = ran.scores.values()
+    logits = np.log(scores[:, 1] / scores[:, 0]) * 2**8
+    assert len(logits) > 10
+    np.testing.assert_allclose(logits, np.rint(logits), atol=1e-3)
 
 
 @pytest.mark.parametrize(

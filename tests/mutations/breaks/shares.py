@@ -189,4 +189,51 @@ BREAKS = (
         new="    seeds = [bytes(_SEED)] * 2\n    last = values - Stream(seeds[0]).draw_words(0, values.shape) - ",
         tests=(_VIEWS,),
     ),
+    Break(
+        name="keys of pairs signed without the run",
+        file=_WIRE,
+        old="(site.job, site.ledger.run, *self._names, sender)",
+        new="(site.job, *self._names, sender)",
+        tests=("tests/shares/test_keys.py::test_a_signed_key_is_good_for_one_run_and_one_sender_among_the_same_three",),
+    ),
+    Break(
+        name="every third dealing under the seeds of the one before",
+        file=_SHARE,
+        old="    seeds = [os.urandom(_SEED) for _ in range(2)]\n",
+        new='    kept = deal_shares.__dict__\n    kept["n"] = kept.get("n", 0) + 1\n'
+        '    seeds = kept["last"] if kept["n"] % 3 == 0 else [os.urandom(_SEED) for _ in range(2)]\n'
+        '    kept["last"] = seeds\n',
+        tests=(_HIDING + "test_no_dealing_uses_a_seed_of_another",),
+    ),
+    Break(
+        name="predictions opened with 15 bits behind the point",
+        file=_COURSE,
+        old="PREDICTION_BITS = 8\n",
+        new="PREDICTION_BITS = 15\n",
+        tests=("tests/shares/test_training.py::test_predictions_are_opened_with_eight_bits_behind_the_point",),
+    ),
+    Break(
+        name="the labels of a batch logged at DEBUG",
+        file="securevfl/shares/programs.py",
+        old="            return [self.fed.encode_rows(role.feed(rows)), self._encode_targets(role, rows)]\n",
+        new='            log = __import__("logging").getLogger("securevfl.training")\n'
+        '            log.debug("labels %s", role.labels(rows).tolist())\n'
+        "            return [self.fed.encode_rows(role.feed(rows)), self._encode_targets(role, rows)]\n",
+        tests=("tests/shares/test_training.py::test_training_writes_nothing_to_the_log",),
+    ),
+    Break(
+        name="metrics of any number of rows",
+        file=_COURSE,
+        old="    if rows < FEWEST_JUDGED:\n",
+        new="    if False:\n",
+        tests=(_TESTS + "test_metrics_of_few_rows_are_refused_before_anything_is_shared",),
+    ),
+    Break(
+        name="dealt rows not confirmed",
+        file="securevfl/shares/share_party.py",
+        old='            await self.engine.confirm("input", *(one for shares in found.values() for one in shares))\n',
+        new="            pass\n",
+        tests=("tests/shares/test_training.py",),
+        keywords="test_what_is_dealt_wrongly_ends_the_run",
+    ),
 )
