@@ -1,4 +1,4 @@
-"""Files of signing keys: who may read them, that none is overwritten, and that nothing else is taken for one."""
+"""Signing keys: what a signature is good for; who may read their files, and that nothing else is taken for one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from securevfl.errors import InputError
-from securevfl.ledger import make_key, read_keys, read_private_key, read_public_key, read_public_keys
+from securevfl.errors import AuditError, InputError
+from securevfl.ledger import PrivateKey, make_key, read_keys, read_private_key, read_public_key, read_public_keys
 
 OTHER = X25519PrivateKey.generate()
 PRIVATE = OTHER.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -19,6 +19,24 @@ PUBLIC = OTHER.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPubli
 
 def _mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
+
+
+def test_a_signature_is_of_one_kind_of_content_and_has_one_form() -> None:
+    """Of one kind it would pass for another; in two forms, one line of a ledger would have two hashes."""
+    key = PrivateKey.generate()
+    signature = key.sign("opening", b"of a run")
+    key.public_key.verify("opening", b"of a run", signature)
+    for kind, content in (
+        ("closing", b"of a run"),
+        ("", b"of a run"),
+        ("opening", b"of a ru"),
+        ("openin", b"gof a run"),
+    ):
+        with pytest.raises(AuditError, match="not made by"):
+            key.public_key.verify(kind, content, signature)
+    for form in (signature.upper(), f" {signature}", f"{signature[:64]} {signature[64:]}", signature[:-2], ""):
+        with pytest.raises(AuditError, match="not made by"):
+            key.public_key.verify("opening", b"of a run", form)
 
 
 def test_a_key_is_its_owner_s_alone_whatever_the_umask_is(tmp_path: Path) -> None:

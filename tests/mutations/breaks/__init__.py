@@ -6,6 +6,7 @@ from mutations.breaks import (
     cut,
     engine,
     few_rows,
+    identity,
     ledgers,
     links,
     noise,
@@ -31,6 +32,7 @@ BREAKS: tuple[Break, ...] = (
     *cut.BREAKS,
     *few_rows.BREAKS,
     *ledgers.BREAKS,
+    *identity.BREAKS,
     *session.BREAKS,
     *sums.BREAKS,
 )

@@ -15,6 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -31,7 +33,14 @@ from securevfl_net.identity import (
 )
 from securevfl_net.identity.certificate import Certificate
 from securevfl_net.identity.files import write_new
-from securevfl_net.identity.making import Key, issue_certificate, make_request
+from securevfl_net.identity.making import (
+    Key,
+    issue_certificate,
+    make_authority,
+    make_request,
+    revocation_list,
+    self_signed,
+)
 from securevfl_net.relay import Side, read_rendezvous, read_token
 from support.identity_parties import NOW, World, by, pinned
 
@@ -184,6 +193,36 @@ def test_revocation_lists_that_cannot_be_used(world: World, tmp_path: Path) -> N
         book.reload()
     with pytest.raises(Refusal, match="revoked"):  # what was read before still counts
         book.identify_peer(shop.certificate.der)
+
+
+def test_a_list_of_another_name_or_of_changes_alone_is_refused(world: World, tmp_path: Path) -> None:
+    """Both are signed with the authority's key. A list of changes leaves out who was revoked before (RFC 5280, 5.2.4),
+    and two authorities may share a key, but not their numbers of certificates."""
+    ca, file = world.authority(), tmp_path / "list.crl"
+    other = make_authority("other", ca.key, NOW)
+    file.write_bytes(revocation_list(other, ca.key, [], NOW, number=9, days=30))
+    with pytest.raises(InputError, match="not signed by the authority"):
+        RevocationList.read(file, ca.certificate)
+    whole = x509.CertificateRevocationListBuilder(ca.certificate.x509.subject, NOW, NOW + DAY)
+    whole = whole.add_extension(x509.CRLNumber(9), critical=False)
+    changes = whole.add_extension(x509.DeltaCRLIndicator(8), critical=True)
+    file.write_bytes(changes.sign(ca.key.private, hashes.SHA256()).public_bytes(Encoding.DER))
+    with pytest.raises(InputError, match=r"not a complete list \(critical extension 2\.5\.29\.27\)"):
+        RevocationList.read(file, ca.certificate)
+    file.write_bytes(whole.sign(ca.key.private, hashes.SHA256()).public_bytes(Encoding.DER))
+    assert RevocationList.read(file, ca.certificate).number == 9
+
+
+def test_a_party_issues_no_certificates() -> None:
+    """Its key signs as well as an authority's, and here it is the same one of the same name; what makes an authority is
+    its certificate."""
+    key, request = Key.generate(), make_request("bank", Key.generate())
+    authority, party = make_authority("shop", key, NOW), self_signed("shop", key, NOW)
+    issued = issue_certificate(request, authority, key, NOW, name="bank")
+    assert issued.issued_by(authority)
+    assert not issued.issued_by(party)
+    with pytest.raises(InputError, match="does not match the authority's certificate"):
+        issue_certificate(request, party, key, NOW, name="bank")
 
 
 def test_a_list_of_the_future_means_a_wrong_clock(world: World) -> None:
