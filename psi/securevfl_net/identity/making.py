@@ -187,8 +187,13 @@ def issue_certificate(
         days: validity, at most as long as the authority's.
 
     Raises:
-        InputError: the request is unreadable, wrongly signed, for another name or has a weak key.
+        InputError: the request is unreadable, wrongly signed, for another name or has a weak key; or the issuer's
+            certificate is no authority's.
     """
+    if not authority.authority:
+        raise InputError(
+            "the issuer's certificate is a party's, not an authority's: make an authority with `securevfl certs ca`"
+        )
     try:
         asked = x509.load_pem_x509_csr(request)
         right = asked.is_signature_valid
