@@ -263,6 +263,7 @@ def test_objects_have_only_instructions_of_their_class(path: VectorPath) -> None
     assert ("%zmm" in text or "zmm" in text) == (path.lanes == 8)
     assert ("vpmadd52" in text) == (path.name == "ifma")
     assert ("vpcompressb" in text) == (path.name == "ifma")
+    assert ("\tpextq" in text) == (path.name != "ifma")
     for instruction in ("gf2p8", "vaesenc", "sha256", "vpclmul", "adcx", "adox"):
         assert instruction not in text
 

@@ -7,8 +7,9 @@ import itertools
 import secrets
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -123,8 +124,11 @@ flags\t\t: fpu sse2 {second}
 """
 
 
-def _listed(monkeypatch: pytest.MonkeyPatch, text: str | None) -> frozenset[str]:
-    """The features of a machine with this ``/proc/cpuinfo``; None: there is none."""
+_T = TypeVar("_T")
+
+
+def _asked(monkeypatch: pytest.MonkeyPatch, text: str | None, ask: Callable[[], _T]) -> _T:
+    """What `ask` says on a machine with this ``/proc/cpuinfo``; None: there is none."""
 
     def read_text(self: Path, **options: str) -> str:
         assert str(self) == "/proc/cpuinfo"
@@ -133,11 +137,15 @@ def _listed(monkeypatch: pytest.MonkeyPatch, text: str | None) -> frozenset[str]
         return text
 
     monkeypatch.setattr(Path, "read_text", read_text)
-    cpu._listed_flags.cache_clear()
+    cpu._read_cpuinfo.cache_clear()
     try:
-        return cpu.host_features()
+        return ask()
     finally:
-        cpu._listed_flags.cache_clear()
+        cpu._read_cpuinfo.cache_clear()
+
+
+def _listed(monkeypatch: pytest.MonkeyPatch, text: str | None) -> frozenset[str]:
+    return _asked(monkeypatch, text, cpu.host_features)
 
 
 def test_features_are_those_that_all_cores_list(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +158,48 @@ def test_features_are_those_that_all_cores_list(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("text", [None, "", "Features\t: fp asimd sve\n", "flags\n"])
 def test_a_machine_without_a_list_of_features_has_none(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
     assert _listed(monkeypatch, text) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "fast"),
+    [
+        ("AuthenticAMD", "21", False),  # Excavator
+        ("AuthenticAMD", "23", False),  # Zen 1 and 2
+        ("AuthenticAMD", "25", True),  # Zen 3 and 4
+        ("AuthenticAMD", "26", True),
+        ("HygonGenuine", "24", False),
+        ("GenuineIntel", "6", True),
+        ("GenuineIntel", "19", True),
+        ("AuthenticAMD", "", True),
+        ("AuthenticAMD", "unknown", True),
+    ],
+)
+def test_amds_cpus_before_zen_3_have_a_slow_pext(
+    monkeypatch: pytest.MonkeyPatch, vendor: str, family: str, fast: bool
+) -> None:
+    core = f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: 49\nflags\t\t: fpu avx2 bmi2\n\n"
+    for text in (core, core * 3, core.replace("flags", "cpu family mark\t: 1\nflags")):
+        assert _asked(monkeypatch, text, cpu.has_fast_pext) == fast
+        assert _listed(monkeypatch, text) == {"avx2", "bmi2"}
+
+
+@pytest.mark.parametrize("text", [None, "", "vendor_id\n", "Features\t: fp asimd sve\n"])
+def test_a_cpu_that_nobody_names_has_a_fast_pext(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+    assert _asked(monkeypatch, text, cpu.has_fast_pext)
+
+
+def test_the_list_of_the_cpu_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+
+    def ask() -> None:
+        read = Path.read_text
+        monkeypatch.setattr(Path, "read_text", lambda self, **options: reads.append(self) or read(self, **options))
+        for _ in range(3):
+            cpu.host_features()
+            cpu.has_fast_pext()
+
+    _asked(monkeypatch, CPUINFO.format(first="avx2", second="avx2"), ask)
+    assert len(reads) == 1
 
 
 # Paths that compute wrongly

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -12,17 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto.engine import BoundError, cpu
 from securevfl_crypto.engine.comparison import emit_residues
-from securevfl_crypto.engine.compiled_ring import ring_text
+from securevfl_crypto.engine.compiled_ring import RingKernels, ring_kernels, ring_text
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.llvm import target_machine
 from securevfl_crypto.engine.octets import OctetRows, Octets
 from securevfl_crypto.errors import EngineError
-from securevfl_crypto.ring import COLUMNS, MODULUS, Stream, paths
+from securevfl_crypto.ring import COLUMNS, MODULUS, Stream, compiled, paths
 from securevfl_crypto.ring.compiled import CompiledRingLoops
 from securevfl_crypto.ring.portable import PortableRingLoops
 from support.ring_paths import NAMES, built
 
 COMPILED = [name for name in NAMES if name != "numpy"]
+_VECTOR = {path.name: path for path in cpu.VECTOR_PATHS}
 
 
 @pytest.fixture
@@ -83,6 +84,71 @@ def test_residues_agree_with_numpy(name: str, modulus: int) -> None:
         ]
         assert counts[0] == counts[1] == int((raw < 256 - 256 % modulus).sum())
         assert (outs[0][: counts[0]] == outs[1][: counts[0]]).all()
+
+
+def _edges(octets: int) -> dict[str, np.ndarray]:
+    """Octets of which some, none, all, every second one, or whole halves of a row are dropped."""
+    place = np.arange(octets)
+    return {
+        "random": Stream.with_fresh_key().draw_octets(0, octets),
+        "each of the 256": place.astype(np.uint8),
+        "none dropped": np.zeros(octets, np.uint8),
+        "the largest, none dropped": np.full(octets, 3 * (MODULUS - 1) - 1, np.uint8),
+        "all dropped": np.full(octets, 255, np.uint8),
+        "by turns": np.where(place % 2, 255, place % 197).astype(np.uint8),
+        "first of eight kept": np.where(place % 8, 255, 131).astype(np.uint8),
+        "last of eight kept": np.where(place % 8 == 7, 131, 255).astype(np.uint8),
+        "first half of a row": np.where(place % 64 < 32, 65, 255).astype(np.uint8),
+        "last half of a row": np.where(place % 64 < 32, 255, 66).astype(np.uint8),
+    }
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("pext", [True, False])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 17, 100, 1000])
+def test_both_kernels_of_residues_agree_with_numpy(name: str, pext: bool, n: int) -> None:
+    """Also the kernel that this CPU would not choose; and neither writes outside of its output."""
+    path = CompiledRingLoops(ring_kernels(_VECTOR[name]), pext=pext)
+    for label, raw in _edges(COLUMNS * n).items():
+        for modulus in (MODULUS - 1, MODULUS):
+            right, out = np.empty_like(raw), np.full(len(raw) + 128, 99, np.uint8)
+            count = PortableRingLoops().residues(raw, modulus, right)
+            assert path.residues(raw, modulus, out[64:-64]) == count, label
+            assert np.array_equal(out[64 : 64 + count], right[:count]), label
+            assert (np.concatenate([out[:64], out[-64:]]) == 99).all(), label
+
+
+@settings(deadline=None, max_examples=50)
+@given(data=st.data(), n=st.integers(1, 4), modulus=st.sampled_from([MODULUS - 1, MODULUS]))
+def test_residues_of_any_octets_are_those_of_python(data: st.DataObject, n: int, modulus: int) -> None:
+    """Octets beside the limit are frequent, so that every mask of an eighth is likely."""
+    octet = st.one_of(st.integers(0, 255), st.sampled_from([0, 255, 3 * modulus - 1, 3 * modulus]))
+    raw = data.draw(st.lists(octet, min_size=COLUMNS * n, max_size=COLUMNS * n))
+    right = [each % modulus for each in raw if each < 3 * modulus]
+    for name in COMPILED:
+        for pext in (True, False):
+            out = np.empty(len(raw), np.uint8)
+            path = CompiledRingLoops(ring_kernels(_VECTOR[name]), pext=pext)
+            assert out[: path.residues(np.array(raw, np.uint8), modulus, out)].tolist() == right
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("fast", [True, False])
+def test_the_cpu_chooses_the_kernel_of_residues(monkeypatch: pytest.MonkeyPatch, name: str, fast: bool) -> None:
+    monkeypatch.setattr(compiled, "has_fast_pext", lambda: fast)
+    called = []
+
+    class Listed(RingKernels):
+        def __getitem__(self, kernel: str) -> Callable[..., None]:
+            called.append(kernel)
+            return super().__getitem__(kernel)
+
+    kernels = ring_kernels(_VECTOR[name])
+    path = CompiledRingLoops(Listed(kernels.path, kernels._loaded))
+    raw = np.zeros(COLUMNS, np.uint8)
+    assert path.residues(raw, 66, raw.copy()) == path.residues(raw, 67, raw.copy()) == COLUMNS
+    end = "_pext" if fast and name != "ifma" else ""
+    assert called == [f"residues_66{end}", f"residues_67{end}"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -186,7 +252,7 @@ def test_a_path_that_computes_wrongly_is_not_taken(fresh: pytest.MonkeyPatch, lo
 
 def test_kernels_are_emitted_for_every_width() -> None:
     for lanes in (4, 8):
-        assert ring_text(lanes).count("define void") == 8
+        assert ring_text(lanes).count("define void") == 10
     assert ring_text(8, ifma=True).count("define void") == 9
 
 

@@ -9,7 +9,7 @@ from securevfl_crypto.engine import comparison, ring_products, ring_products52
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.library import load_part
-from securevfl_crypto.engine.octets import DECLARATIONS
+from securevfl_crypto.engine.octets import DECLARATIONS, PEXT_DECLARATIONS
 from securevfl_crypto.engine.parts import KernelTable, LoadedPart, Part, argument_types
 
 __all__ = ["RingKernels", "ring_kernels", "ring_part", "ring_text"]
@@ -32,6 +32,10 @@ _KERNELS: dict[str, tuple[str, Callable[[Function], None]]] = {
 _PRODUCT52: dict[str, tuple[str, Callable[[Function], None]]] = {
     "product_52": (ring_products52.PARAMETERS, ring_products52.emit_ring_product52)
 }
+_PEXT: dict[str, tuple[str, Callable[[Function], None]]] = {
+    f"residues_{modulus}_pext": (_RESIDUES, partial(comparison.emit_residues, modulus=modulus, pext=True))
+    for modulus in (66, 67)
+}
 
 
 def ring_text(lanes: int, *, ifma: bool = False) -> str:
@@ -39,19 +43,20 @@ def ring_text(lanes: int, *, ifma: bool = False) -> str:
 
     Args:
         lanes: 64-bit lanes of a vector.
-        ifma: whether the CPU multiplies 52 bits at a time; then there is one kernel more.
+        ifma: whether the CPU is of the class with AVX-512 IFMA, and VBMI2, which compresses rows in one instruction.
+            Then there is a product of 52 bits at a time; else residues by ``pext``.
 
     Raises:
         BoundError: an octet could overflow. This does not depend on data, so tests find it.
     """
     out = list(DECLARATIONS)
-    kernels = _KERNELS
     if ifma:
-        kernels = _KERNELS | _PRODUCT52
         vector = f"<{lanes} x i64>"
         out += ring_products52.DECLARATIONS
         out += [f"declare {vector} @llvm.x86.avx512.vpmadd52{half}.uq.512({', '.join([vector] * 3)})" for half in "lh"]
-    for name, (parameters, emit) in kernels.items():
+    else:
+        out += PEXT_DECLARATIONS
+    for name, (parameters, emit) in _select_kernels(ifma=ifma).items():
         function = Function(name, parameters, lanes)
         emit(function)
         out.append(function.to_text())
@@ -61,8 +66,12 @@ def ring_text(lanes: int, *, ifma: bool = False) -> str:
 def ring_part(path: VectorPath) -> Part:
     """The kernels of the ring on a path."""
     ifma = path.radix == 52
-    parameters = {name: parameters for name, (parameters, _) in (_KERNELS | (_PRODUCT52 if ifma else {})).items()}
+    parameters = {name: parameters for name, (parameters, _) in _select_kernels(ifma=ifma).items()}
     return Part("ring", lambda: ring_text(path.lanes, ifma=ifma), argument_types(parameters))
+
+
+def _select_kernels(*, ifma: bool) -> dict[str, tuple[str, Callable[[Function], None]]]:
+    return _KERNELS | (_PRODUCT52 if ifma else _PEXT)
 
 
 class RingKernels(KernelTable):
@@ -70,7 +79,7 @@ class RingKernels(KernelTable):
 
     Attributes:
         path: the path.
-        ifma: whether there is the kernel ``product_52``.
+        ifma: whether there is the kernel ``product_52``; else there are ``residues_66_pext`` and ``residues_67_pext``.
     """
 
     def __init__(self, path: VectorPath, loaded: LoadedPart) -> None:

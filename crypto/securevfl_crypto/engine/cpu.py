@@ -24,6 +24,7 @@ __all__ = [
     "check_cpu",
     "compiles_in_memory",
     "forced_path",
+    "has_fast_pext",
     "host_features",
     "paths_of_this_cpu",
     "thread_count",
@@ -101,6 +102,8 @@ PATHS = (*(path.name for path in VECTOR_PATHS), "libsodium", "cryptography")
 JIT = "jit"
 """The setting that compiles the kernels of the CPU's best path in memory. Nothing but the setting chooses it."""
 _VARIABLE = "SECUREVFL_ENGINE"
+_ZEN3 = 25
+"""AMD's family of Zen 3 and Zen 4."""
 
 
 def compiles_in_memory() -> bool:
@@ -133,19 +136,50 @@ def host_features() -> frozenset[str]:
     Linux lists in ``/proc/cpuinfo`` what the CPU has and the system enabled: without saved registers of 256 or 512 bits
     it drops AVX and AVX-512 from the list. Empty where there is no such list, on other systems and CPUs too.
     """
-    flags = _listed_flags()
+    flags = _read_cpuinfo().flags
     return frozenset(name for name, flag in FEATURES.items() if flag in flags)
 
 
+def has_fast_pext() -> bool:
+    """Whether BMI2's ``pext`` is one operation on this CPU, as far as ``/proc/cpuinfo`` tells.
+
+    AMD's CPUs before Zen 3 (families below 25; Zen 1 and 2 are family 23) and Hygon's, which descend from Zen 1, have
+    it as microcode of up to some hundred operations. A virtual machine may name another CPU than it has: kernels are
+    then slower, and still right.
+    """
+    return not _read_cpuinfo().slow_pext
+
+
+@dataclass(frozen=True)
+class _Cpuinfo:
+    """What ``/proc/cpuinfo`` tells.
+
+    Attributes:
+        flags: those that all cores share; on machines with unlike cores a thread may move to any of them.
+        slow_pext: whether the first core's vendor and family are known for a ``pext`` in microcode.
+    """
+
+    flags: frozenset[str]
+    slow_pext: bool
+
+
 @lru_cache(maxsize=1)
-def _listed_flags() -> frozenset[str]:
-    """The flags that all cores share; on machines with unlike cores a thread may move to any of them."""
+def _read_cpuinfo() -> _Cpuinfo:
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return frozenset()
-    cores = [frozenset(line.partition(":")[2].split()) for line in text.splitlines() if line.startswith("flags")]
-    return frozenset.intersection(*cores) if cores else frozenset()
+        text = ""
+    fields: dict[str, list[str]] = {"flags": [], "vendor_id": [], "cpu family": []}
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        fields.get(name.strip(), []).append(value.strip())
+    cores = [frozenset(flags.split()) for flags in fields["flags"]]
+    vendor, family = ("".join(fields[name][:1]) for name in ("vendor_id", "cpu family"))
+    return _Cpuinfo(
+        flags=frozenset.intersection(*cores) if cores else frozenset(),
+        slow_pext=vendor == "HygonGenuine"
+        or (vendor == "AuthenticAMD" and family.isascii() and family.isdigit() and int(family) < _ZEN3),
+    )
 
 
 def paths_of_this_cpu() -> list[VectorPath]:

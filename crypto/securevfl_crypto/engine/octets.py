@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.values import BoundError
 
-__all__ = ["COLUMNS", "LanePlaces", "OctetRows", "Octets"]
+__all__ = ["COLUMNS", "PEXT_DECLARATIONS", "LanePlaces", "OctetRows", "Octets"]
 
 COLUMNS = 64
-_ROW, _PLACES, _PAIRS = "<64 x i8>", "<64 x i1>", "<32 x i16>"
+_ROW, _PLACES, _PAIRS, _EIGHTHS = "<64 x i8>", "<64 x i1>", "<32 x i16>", "<8 x i64>"
 
 
 @dataclass(frozen=True)
@@ -189,6 +189,21 @@ class OctetRows:
         call = f"call {_ROW} @llvm.experimental.vector.compress.v64i8"
         return self._emit_octets(f"{call}({_ROW} {a.name}, {_PLACES} {places.name}, {_ROW} zeroinitializer)", a.top)
 
+    def compress_eighths(self, a: Octets, places: LanePlaces) -> list[tuple[str, str]]:
+        """For each eight places, an ``i64`` with the octets of these places, zeros behind them, and their number.
+
+        BMI2's ``pext`` takes the bits under a mask of whole octets, so that no octet is cut.
+        """
+        words = self.f.emit_scalar(f"bitcast {_ROW} {a.name} to {_EIGHTHS}")
+        wide = self.f.emit_scalar(f"sext {_PLACES} {places.name} to {_ROW}")
+        masks = self.f.emit_scalar(f"bitcast {_ROW} {wide} to {_EIGHTHS}")
+        found = []
+        for k in range(COLUMNS // 8):
+            word, mask = (self.f.emit_scalar(f"extractelement {_EIGHTHS} {each}, i32 {k}") for each in (words, masks))
+            packed = self.f.emit_scalar(f"call i64 @llvm.x86.bmi.pext.64(i64 {word}, i64 {mask})")
+            found.append((packed, self.f.emit_scalar(f"lshr i64 {self.count_bits(mask)}, 3")))
+        return found
+
     def count_bits(self, word: str) -> str:
         """How many bits of an ``i64`` are set."""
         return self.f.emit_scalar(f"call i64 @llvm.ctpop.i64(i64 {word})")
@@ -200,6 +215,8 @@ DECLARATIONS = (
     "declare i64 @llvm.ctpop.i64(i64)",
 )
 """What `OctetRows` calls; a module declares it."""
+PEXT_DECLARATIONS = ("declare i64 @llvm.x86.bmi.pext.64(i64, i64)",)
+"""What `OctetRows.compress_eighths` calls beside."""
 
 
 def _shuffle_mask(places: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
 """The interface of the inner loops. All paths return the same bytes; callers check shapes and types.
 
-The compiled kernels have no branch and no memory address that depends on data, except `RingLoops.residues`: its running
-time reveals how many octets it drops, but nothing about the octets that it keeps.
+The compiled kernels have no branch and no memory address that depends on data, except `RingLoops.residues`: its
+addresses and its running time reveal which octets it drops, but nothing about the values of those that it keeps.
 """
 
 from __future__ import annotations

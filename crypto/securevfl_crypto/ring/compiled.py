@@ -7,6 +7,7 @@ from ctypes import addressof, c_char
 import numpy as np
 
 from securevfl_crypto.engine.compiled_ring import RingKernels
+from securevfl_crypto.engine.cpu import has_fast_pext
 from securevfl_crypto.engine.ring_products import ROWS
 from securevfl_crypto.ring.base import COLUMNS, RingLoops
 from securevfl_crypto.ring.limbs import word_product
@@ -30,10 +31,12 @@ class CompiledRingLoops(RingLoops):
 
     Args:
         kernels: compiled for one path.
+        pext: whether to compute residues by ``pext``, where the path has such kernels; None: if the CPU's is fast.
     """
 
-    def __init__(self, kernels: RingKernels) -> None:
+    def __init__(self, kernels: RingKernels, *, pext: bool | None = None) -> None:
         self._kernels = kernels
+        self._pext = not kernels.ifma and (has_fast_pext() if pext is None else pext)
         self._portable = PortableRingLoops()
         self.name = kernels.path.name
 
@@ -80,11 +83,12 @@ class CompiledRingLoops(RingLoops):
         return out
 
     def residues(self, raw: np.ndarray, modulus: int, out: np.ndarray) -> int:
-        """See `RingLoops.residues`; a kernel for the two moduli of the comparison."""
+        """See `RingLoops.residues`; kernels for the two moduli of the comparison."""
         if modulus not in _RESIDUES:
             return self._portable.residues(raw, modulus, out)
         found = np.zeros(1, dtype=np.uint64)
-        self._kernels[f"residues_{modulus}"](*_addresses(out, raw, found), len(raw) // COLUMNS)
+        name = f"residues_{modulus}_pext" if self._pext else f"residues_{modulus}"
+        self._kernels[name](*_addresses(out, raw, found), len(raw) // COLUMNS)
         return int(found[0])
 
     def deal_bits(self, r: np.ndarray, first: np.ndarray) -> np.ndarray:

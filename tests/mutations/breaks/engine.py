@@ -57,4 +57,18 @@ BREAKS = (
         new='function.visibility = "default"',
         tests=(_AHEAD + "test_another_build_has_equal_bytes",),
     ),
+    Break(
+        name="a mask of octets that is shifted by one",
+        file=_ENGINE + "octets.py",
+        old="llvm.x86.bmi.pext.64(i64 {word}, i64 {mask})",
+        new="llvm.x86.bmi.pext.64(i64 {word}, i64 {self.f.emit_scalar(f'shl i64 {mask}, 8')})",
+        tests=("tests/crypto/test_ring_paths.py::test_both_kernels_of_residues_agree_with_numpy",),
+    ),
+    Break(
+        name="pext where it is microcode",
+        file=_ENGINE + "cpu.py",
+        old="int(family) < _ZEN3",
+        new="int(family) < _ZEN3 - 2",
+        tests=("tests/crypto/test_engine_choice.py::test_amds_cpus_before_zen_3_have_a_slow_pext",),
+    ),
 )
