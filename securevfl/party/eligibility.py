@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from securevfl.cut import sealing_protections
 from securevfl.data import PartyTable
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.party.job import Job
@@ -125,7 +126,7 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
 
 
 def too_many_classes(job: Job, name: str, classes: int) -> str:
-    """Explain why an algorithm cannot separate this many classes; empty if it can.
+    """Explain why an algorithm or a protection cannot separate this many classes; empty if both can.
 
     Args:
         job: the job.
@@ -133,9 +134,17 @@ def too_many_classes(job: Job, name: str, classes: int) -> str:
         classes: how many its label has.
     """
     most = job.algorithm.most_classes
-    if most is None or classes <= most:
-        return ""
-    return (
-        f"{job.algorithm.title} is for {most} classes; the label of {name!r} has {classes}: put some of them together, "
-        "or use an algorithm for several (splitnn)"
-    )
+    if most is not None and classes > most:
+        return (
+            f"{job.algorithm.title} is for {most} classes; the label of {name!r} has {classes}: put some of them "
+            "together, or use an algorithm for several (splitnn)"
+        )
+    most = job.protection.most_classes
+    if most is not None and classes > most:
+        return (
+            f"protection {job.protection.name!r} is for {most} classes at most; the label of {name!r} has "
+            f"{classes:,}: put some of them together, use a protection of the cut "
+            f"({', '.join(map(repr, sealing_protections()))}), or, if the label is a number, set "
+            'task = "regression"'
+        )
+    return ""

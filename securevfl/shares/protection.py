@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
+from securevfl_crypto.replicated import WIDEST
 
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.no_cut import NoActiveCut, NoPassiveCut
@@ -53,6 +54,7 @@ class Shares(Protection):
     name: ClassVar[str] = "shares"
     on_shares: ClassVar[bool] = True
     error_bound: ClassVar[float | None] = ERROR_BOUND
+    most_classes: ClassVar[int | None] = WIDEST
     computing: tuple[str, ...] = ()
     lr: Annotated[float, Meta(gt=0, le=10)] = 0.2
     momentum: Annotated[float, Meta(ge=0, le=0.99)] = 0.9

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 from securevfl_crypto.errors import CryptoError
-from securevfl_crypto.replicated import Opening
+from securevfl_crypto.replicated import WIDEST, Opening
 
 from securevfl.cut import Protection
 from securevfl.errors import ProtectionInactive, ProtocolError
@@ -42,7 +42,6 @@ __all__ = [
     "receive_plan",
 ]
 
-_MOST_CLASSES = 1 << 10
 _MOST_BATCHES = 1 << 20
 _MOST_ROWS = 1 << 20
 MOST_WIDTH = 1 << 20
@@ -207,7 +206,7 @@ async def receive_plan(link: Link, parties: int, *, numeric: bool) -> tuple[list
     widths = np.asarray(message.arrays["widths"])
     if widths.dtype != np.int64 or widths.shape != (parties,) or not ((widths >= 0) & (widths <= MOST_WIDTH)).all():
         raise ProtocolError(f"{link.peer!r} tells widths {widths.dtype} {widths.shape}; {parties} were expected")
-    least, most = (1, 1) if numeric else (2, _MOST_CLASSES)
+    least, most = (1, 1) if numeric else (2, WIDEST)
     classes = read_integer(message, link.peer, "classes", least, most)
     batch_size = read_integer(message, link.peer, "batch_size", 1, _MOST_ROWS)
     tested = read_integer(message, link.peer, "test", 0, 1 << 24)

@@ -260,3 +260,26 @@ def test_more_classes_than_an_algorithm_tells_apart_are_told(tmp_path: Path) -> 
     assert line.startswith("scorecard is for 2 classes; the label of 'bank' has 3")
     (tmp_path / "job.toml").write_text('algorithm = "splitnn"\n' + job)
     assert check_file(tmp_path / "job.toml").mistakes == ()
+
+
+@pytest.mark.parametrize("classes", [64, 65])
+def test_more_classes_than_shares_tell_apart_are_told(tmp_path: Path, classes: int) -> None:
+    rows = [f"i{i},{i % 7},k{i % classes}\n" for i in range(300)]
+    (tmp_path / "bank.csv").write_text("id,x,late\n" + "".join(rows))
+    (tmp_path / "shop.csv").write_text("id,y\n" + "".join(f"i{i},{i % 5}\n" for i in range(300)))
+    parties = "".join(
+        f'[[party]]\nname = "{name}"\nfile = "{name}.csv"\nid = "id"\n{label}\n'
+        for name, label in (("bank", 'label = "late"'), ("shop", ""))
+    )
+    job = '[job]\n[algorithm]\nname = "logistic_regression"\n[protection]\nname = '
+    shares = '"shares"\ncomputing = ["bank", "shop", "helper"]\n'
+    (tmp_path / "job.toml").write_text(job + shares + parties)
+    found = check_file(tmp_path / "job.toml").mistakes
+    if classes == 64:
+        assert found == ()
+    else:
+        (line,) = found
+        assert line.startswith("protection 'shares' is for 64 classes at most; the label of 'bank' has 65: put some")
+        assert "use a protection of the cut ('auto', 'bfv'" in line
+        (tmp_path / "job.toml").write_text(job + '"bfv"\n' + parties)
+        assert check_file(tmp_path / "job.toml").mistakes == ()

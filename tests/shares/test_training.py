@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from securevfl_crypto.replicated import Dealt, Share, deal_shares
+from securevfl_crypto.replicated import WIDEST, Dealt, Share, deal_shares
 from support.helpers import make_parties
 
 import securevfl as sv
@@ -25,7 +25,7 @@ from securevfl.privacy.loss import Loss
 from securevfl.run import Result
 from securevfl.shares import input_words
 from securevfl.shares.programs import SharesActive
-from securevfl.shares.sharing import receive_epoch
+from securevfl.shares.sharing import receive_epoch, receive_plan
 from securevfl.testing.trial import Trial
 from securevfl.training import ActiveProgram, ActiveRole, Fits, Setting
 from securevfl.training.rows import Plan
@@ -304,6 +304,35 @@ def test_three_classes_train_by_softmax() -> None:
     run = sv.simulate(_job(), people).record.runs[-1]
     assert set(run.epochs[-1].valid) == {"accuracy", "log_loss"}
     assert np.isfinite(run.test["log_loss"])
+
+
+def test_more_classes_than_a_softmax_takes_are_refused_before_anything_is_sent() -> None:
+    """65 classes; with 64 the limit is reached, see `test_as_many_classes_as_a_softmax_takes_are_told`."""
+    words = "protection 'shares' is for 64 classes at most; the label of 'bank' has 65: put some of them together"
+    with pytest.raises(sv.InputError, match=words) as caught:
+        sv.simulate(_job(algorithm=sv.LogisticRegression()), make_parties(2, 300, classes=WIDEST + 1))
+    assert not any(
+        entry.what.startswith("shares/") for ledger in caught.value.ledgers for entry in ledger.iter_entries()
+    )
+
+
+@pytest.mark.parametrize(("classes", "fits"), [(WIDEST, True), (WIDEST + 1, False)])
+def test_as_many_classes_as_a_softmax_takes_are_told(classes: int, fits: bool) -> None:
+    """What a party believes the active one, who has the labels."""
+
+    class Told:
+        peer = "bank"
+
+        async def receive(self, kind: Kind, what: str, *names: str) -> SimpleNamespace:
+            meta = {"classes": classes, "batch_size": 8, "test": 8, "times": 1}
+            return SimpleNamespace(arrays={"widths": np.ones(3, np.int64)}, meta=meta)
+
+    received = receive_plan(Told(), 3, numeric=False)  # type: ignore[arg-type]
+    if fits:
+        assert asyncio.run(received)[1] == classes
+    else:
+        with pytest.raises(sv.ProtocolError, match="announces classes 65; 2 to 64 are possible"):
+            asyncio.run(received)
 
 
 def test_validation_as_seldom_as_the_job_says(people: Parties) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from securevfl_crypto.replicated.computing import Computing
 from securevfl_crypto.replicated.curves import Curve
-from securevfl_crypto.replicated.fits import SLOPE_BITS
+from securevfl_crypto.replicated.fits import SLOPE_BITS, WIDEST
 from securevfl_crypto.replicated.functions import Functions
 from securevfl_crypto.replicated.keys import Streams, agreed_streams
 from securevfl_crypto.replicated.opening import Opening
@@ -20,6 +20,7 @@ from securevfl_crypto.replicated.wire import Expected, MemoryWire, Wire, memory_
 
 __all__ = [
     "SLOPE_BITS",
+    "WIDEST",
     "Clear",
     "Computing",
     "Curve",

@@ -29,7 +29,7 @@ SLOPE_BITS = 12
 INVERSE_BITS = 16
 """The same for `reciprocal_curve`."""
 WIDEST = 64
-"""The largest argument of `reciprocal_curve` and `logarithm_curve`."""
+"""The largest argument of `reciprocal_curve` and `logarithm_curve`, and so the most values that a softmax takes."""
 
 _UNITS = 16  # fractional bits of the thresholds below
 

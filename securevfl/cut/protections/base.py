@@ -30,12 +30,14 @@ class Protection(Config):
         on_shares: whether three computing parties train the whole network on shares, and there is no cut.
         error_bound: standard deviations of a numeric target beyond which its errors have to count linearly; None where
             the protection computes any loss.
+        most_classes: largest number of classes of a label, or None for no bound.
         dp: differential privacy on top, or None.
     """
 
     name: ClassVar[str]
     on_shares: ClassVar[bool] = False
     error_bound: ClassVar[float | None] = None
+    most_classes: ClassVar[int | None] = None
     dp: DP | None = None
 
     @classmethod

@@ -236,4 +236,13 @@ BREAKS = (
         tests=("tests/shares/test_training.py",),
         keywords="test_what_is_dealt_wrongly_ends_the_run",
     ),
+    Break(
+        name="more classes than a softmax on shares takes",
+        file="securevfl/party/eligibility.py",
+        old="most = job.protection.most_classes",
+        new="most = job.algorithm.most_classes",
+        tests=(
+            "tests/shares/test_training.py::test_more_classes_than_a_softmax_takes_are_refused_before_anything_is_sent",
+        ),
+    ),
 )
