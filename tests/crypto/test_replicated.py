@@ -134,7 +134,7 @@ def test_a_quotient_is_near_the_true_one(fraction: int) -> None:
     assert [words is None for words in found] == [True, False, True]
     assert found[1] is not None
     true = decode_words(words["a"], fraction) / decode_words(words["b"], fraction)
-    np.testing.assert_allclose(decode_words(found[1], fraction), true, rtol=0, atol=2e-5 + 6 * 2.0**-fraction)
+    np.testing.assert_allclose(decode_words(found[1], fraction), true, rtol=0, atol=1.2e-5 + 8 * 2.0**-fraction)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 12, 13, 40])
