@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from securevfl_psi.calibration import load_speed
 from securevfl_psi.choosing import choose_protocol
 
 from benchmarks import skip
@@ -62,7 +63,8 @@ def over(line: tuple[float, float] | None, n: int, python: Path | None) -> dict[
     for name in ("rr22", "ecdh"):
         with contextlib.nullcontext() if line is None else _both(*line) as ports:
             found[f"spu {name}"] = run_spu(python, n, name, ports=ports)
-    choice = choose_protocol(n, n, None if line is None else line[0])
+    speed = load_speed()
+    choice = choose_protocol(n, n, None if line is None else line[0], speeds=(speed, speed))
     return {**found, "auto takes": choice.protocol, "why": choice.why}
 
 

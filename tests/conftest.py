@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 from pathlib import Path
 
 for _library in ("OMP", "OPENBLAS", "MKL"):  # read when torch and NumPy are loaded: here, and by the processes of tests
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+_cache = tempfile.TemporaryDirectory(prefix="securevfl-tests-")  # no test reads or fills the user's cache
+os.environ["SECUREVFL_CACHE"] = _cache.name
 
 import pytest  # noqa: E402
 import torch  # noqa: E402

@@ -17,6 +17,7 @@ Protocols are state machines over arrays of bytes; whoever uses them moves the b
 """
 
 from securevfl_psi import multiparty, unbalanced
+from securevfl_psi.calibration import UNTOLD, Speed
 from securevfl_psi.chunks import split
 from securevfl_psi.circle import Circle, PairwiseKeys
 from securevfl_psi.conversations import Pseudonyms, Result
@@ -51,6 +52,7 @@ from securevfl_psi.verify import list_digest
 
 __all__ = [
     "TOKEN_BYTES",
+    "UNTOLD",
     "BudgetError",
     "CertificateError",
     "Circle",
@@ -82,6 +84,7 @@ __all__ = [
     "SetSizeError",
     "ShardError",
     "SmallIntersectionError",
+    "Speed",
     "Terms",
     "UnsafeSaltedHash",
     "hash_many_to_u",

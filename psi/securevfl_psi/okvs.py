@@ -229,7 +229,7 @@ def _hash_rows(keys: np.ndarray, seed: bytes, segment: int) -> tuple[np.ndarray,
         part = slice(start, start + _CHUNK)
         # Two AES keys give 256 bits a row: three words for the positions, of which 40 bits count, and the dense bits.
         low, high = prf(seed[:16], keys[part]), prf(seed[16:], keys[part])
-        words = (low.view(np.uint64)[:, 0], low.view(np.uint64)[:, 1], high.view(np.uint64)[:, 0])
+        words = (low.view("<u8")[:, 0], low.view("<u8")[:, 1], high.view("<u8")[:, 0])
         for j, word in enumerate(words):
             place = scale_fractions(word >> np.uint64(24), segment)
             rows[part, j] = place + np.uint64(j * segment)

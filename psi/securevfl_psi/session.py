@@ -22,6 +22,8 @@ class Session:
         rules_tag: how identifiers are normalised, `IdRules.tag`.
         version: of the protocol, up to 16 letters and digits.
         protocol: its name. Nobody can join the tokens of two protocols either.
+        shards: sessions of the run that this one is part of; tokens are longer for it. Both know it from the run's
+            plan; not part of the tag.
         why: the reason for the protocol if both parties chose ``auto``; not part of the tag.
 
     Raises:
@@ -31,8 +33,9 @@ class Session:
     names: tuple[str, str]
     nonce: bytes
     rules_tag: str
-    version: str = "v3"
+    version: str = "v4"
     protocol: str = "dh"
+    shards: int = field(default=1, compare=False)
     why: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:

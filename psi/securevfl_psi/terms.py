@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from securevfl_psi.blinding import MAX_SET_SIZE
+from securevfl_psi.calibration import Speed, load_speed
 from securevfl_psi.choosing import choose_protocol
 from securevfl_psi.errors import DisagreementError, MalformedError, PSIError, SetSizeError
 from securevfl_psi.group import Scalar
@@ -89,6 +90,7 @@ class Terms:
         lasting: the stored key, for ``pseudonyms`` that are the same in later runs.
         link: for ``auto``, megabits a second to the peer. If both parties give one, the smaller counts; None means that
             the link is not the bottleneck.
+        speed: for ``auto``, what the peer is told of this machine; None: as measured, see `calibration.load_speed`.
         nonce: this party's contribution to the session's nonce.
 
     Raises:
@@ -108,6 +110,7 @@ class Terms:
     salt: bytes = b""
     lasting: LastingKey | None = None
     link: float | None = None
+    speed: Speed | None = None
     nonce: bytes = field(default_factory=lambda: secrets.token_bytes(16))
 
     def __post_init__(self) -> None:
@@ -157,7 +160,7 @@ class Terms:
         nonce = self._own_nonce()
         fields = self._shared_fields() | {"name": self.name, "role": self.role, "rows": size, "nonce": nonce.hex()}
         if self.protocol == _AUTO:
-            fields["link"] = self.link
+            fields |= {"link": self.link, "speed": self._own_speed().to_json()}
         if self.protocol == "unsafe_salted_hash":
             fields["salt"] = self._prove_salt(nonce)
         return json.dumps(fields, sort_keys=True).encode()
@@ -165,6 +168,9 @@ class Terms:
     def _prove_salt(self, nonce: bytes) -> str:
         """Prove that this party has the salt: with different salts nothing would match, without any hint why."""
         return hmac.digest(self.salt, b"securevfl-psi salt" + nonce, "sha256").hex()
+
+    def _own_speed(self) -> Speed:
+        return load_speed() if self.speed is None else self.speed
 
     def _own_nonce(self) -> bytes:
         return self.nonce if self.lasting is None else self.lasting.nonce
@@ -188,8 +194,12 @@ class Terms:
         links = [link for link in (self.link, theirs.get("link")) if link is not None]
         if own_size is None or not all(map(_is_link, links)):
             raise MalformedError(f"a link of {str(theirs.get('link'))[:40]!r} Mbit/s; a number above 0 was expected")
-        sizes = (own_size, rows) if self.is_client(own_size, rows) else (rows, own_size)
-        chosen = choose_protocol(*sizes, min(map(float, links), default=None))  # type: ignore[arg-type]
+        link = min(map(float, links), default=None)  # type: ignore[arg-type]
+        mine, other = self._own_speed(), Speed.from_json(theirs.get("speed"), self.peer)
+        if self.is_client(own_size, rows):
+            chosen = choose_protocol(own_size, rows, link, speeds=(mine, other))
+        else:
+            chosen = choose_protocol(rows, own_size, link, speeds=(other, mine))
         return ("ot" if chosen.protocol == "ot" else "dh"), chosen.why
 
     def accept_hello(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:

@@ -19,7 +19,7 @@ from securevfl_psi.proofs import PROOF_BYTES, RECEIPT_BYTES
 
 __all__ = ["HEADER_BYTES", "MAGIC", "TAG_BYTES", "VERSION", "Frame", "FrameReader", "FrameWriter", "Kind"]
 
-VERSION = 3
+VERSION = 4
 HEADER_BYTES = 24
 TAG_BYTES = 8
 MAGIC = b"SPSI"

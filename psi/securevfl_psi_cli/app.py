@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from securevfl_crypto.inspection import inspect_engine
 from securevfl_psi.blinding import MAX_SET_SIZE
+from securevfl_psi.calibration import calibrate
 from securevfl_psi.errors import InputError
 from securevfl_psi.identifiers import IdRules
 
@@ -229,6 +230,16 @@ def _engine() -> None:
     """Show which kernels compute here: the CPU's class, the path, the libraries' hashes, and the self-test's result."""
     with report_errors(Watch()):
         print_summary("The engine of this machine", inspect_engine())
+
+
+@app.command("calibrate")
+def _calibrate() -> None:
+    """Measure how fast this machine computes, for --protocol auto, and show what peers are told of it."""
+    with report_errors(Watch()):
+        speed, file = calibrate()
+        print_summary(
+            "The speed of this machine", [*speed.format_lines(), ("kept in", str(file or "nothing: no home"))]
+        )
 
 
 app.command("link")(link_command)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from securevfl_net.identity.files import write_new
 from securevfl_psi.blinding import MAX_SET_SIZE
+from securevfl_psi.calibration import UNTOLD
 from securevfl_psi.errors import InputError, PSIError
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import LastingKey, Learns, RequestedProtocol, Role, Terms
@@ -121,6 +122,9 @@ class Options:
     link: Annotated[
         float | None, typer.Option(help="For auto: megabits a second to the peer.", rich_help_panel=_WHAT)
     ] = None
+    tell_speed: Annotated[
+        bool, typer.Option(help="For auto: tell the peer how fast this machine is.", rich_help_panel=_WHAT)
+    ] = True
     context: Annotated[
         str, typer.Option(help="What the run is for; both must say the same.", rich_help_panel=_WHAT)
     ] = ""
@@ -264,6 +268,7 @@ class Options:
             "min_intersection": self.min_intersection,
             "pad_to": self.pad_to,
             "link": self.link,
+            "speed": None if self.tell_speed else UNTOLD,
             "salt": _read_content(self.salt_file) if self.salt_file else b"",
         }
         try:

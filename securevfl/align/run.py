@@ -120,6 +120,7 @@ def _build_joint(
         pairwise=site.policy.pairwise_intersections,
         protocol=how.protocol,
         link=how.link,
+        speed=None if site.policy.tell_speed else psi.UNTOLD,
         pad_to=how.pad_to,
         shelf=FolderShelf(site.filters, how.keep_days) if site.filters and how.keep_days else None,
     )

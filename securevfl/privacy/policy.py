@@ -74,6 +74,8 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
             jobs and predictions; or None for no bound. Opening a row discloses as many values as the cut is wide: 0.5
             allows a party with 18 columns 9 values of a row, which is nine openings at a cut of width 1 or none at a
             cut of width 16. See `securevfl.privacy.opened_values` for what a number of values reveals.
+        tell_speed: whether alignment by ``auto`` may tell peers how fast this machine computes, which shows its class
+            of CPU.
 
     A policy checks the kind, the guard and the noise that the sending code declares for a message. It trusts the
     installed code: it cannot detect an algorithm that sends features as whole-number settings. With `sealed`, `noised`
@@ -97,6 +99,7 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
     computing: frozenset[str] | None = None
     max_set_size: Count = 1 << 24
     max_looks: Annotated[float, Meta(gt=0, le=1e6, description="leave it out for no bound")] | None = None
+    tell_speed: bool = True
 
     @property
     def guards_rows(self) -> bool:
@@ -291,6 +294,7 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
             computing=frozenset.intersection(*trusted) if trusted else None,
             max_set_size=min(self.max_set_size, other.max_set_size),
             max_looks=min(looks) if looks else None,
+            tell_speed=self.tell_speed and other.tell_speed,
         )
 
     def text(self) -> str:
@@ -304,6 +308,8 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
             parts.append(f"sets <= {self.max_set_size} rows")
         if not self.pairwise_intersections:
             parts.append("no pairwise intersection")
+        if not self.tell_speed:
+            parts.append("speed untold")
         if self.sealed:
             parts.append("row-level content sealed")
         if self.protections is not None:

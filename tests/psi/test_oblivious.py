@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -360,13 +361,21 @@ def test_hashes_of_identifiers_are_freed_once_the_outputs_are_known() -> None:
         assert not any(value is rows for value in vars(party).values())
 
 
-def test_tokens_are_long_enough_and_no_longer() -> None:
-    for client, server in ((1, 1), (1 << 12, 1 << 24), (1 << 20, 1 << 20), (1 << 24, 1 << 24), (0, 0), (1 << 32, 5)):
-        bits = 8 * token_bytes(client, server)
-        largest = max(client, server, 1)
-        assert bits >= 40 + 2 * np.log2(largest)
-        assert bits <= max(64, 48 + 2 * np.log2(largest) + 2)
-    assert token_bytes(1 << 20, 1 << 20) == 10
+@pytest.mark.parametrize("shards", [1, 2, 1024])
+@pytest.mark.parametrize(
+    ("client", "server"), [(1, 1), (1 << 12, 1 << 24), (1 << 20, 1 << 20), (1 << 24, 1 << 24), (0, 0), (1 << 32, 5)]
+)
+def test_tokens_are_long_enough_and_no_longer(client: int, server: int, shards: int) -> None:
+    """Any two of a run's identifiers share one with 2^-40 at most, by the union bound over all pairs of all shards."""
+    bits = 8 * token_bytes(client, server, shards)
+    pairs = Fraction((client + server) * (client + server - 1), 2) * shards
+    assert pairs / 2**bits <= Fraction(1, 2**40)
+    if bits > 64:
+        assert pairs / 2 ** (bits - 8) > Fraction(1, 2**40)
+
+
+def test_sizes_of_messages_are_those_of_the_protocol() -> None:
+    assert token_bytes(1 << 20, 1 << 20) == 11
     assert row_count(1000) == okvs.slots_for(1000) + EXTRA
     assert wire._MOST[wire.Kind.SUMS] == extension.ANSWER_BYTES
     assert wire._MOST[wire.Kind.ROWS] == extension.ROWS * 64

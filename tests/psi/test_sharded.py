@@ -247,6 +247,22 @@ def test_a_session_of_another_shard_or_another_run_is_refused(tmp_path: Path) ->
         run_in_process(ShardSession(bank, 0).end, ShardSession(elsewhere, 0).end)
 
 
+def test_tokens_of_a_shard_are_as_long_as_the_whole_run_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand shards have a thousand times the pairs in which two tokens can be equal by chance."""
+    asked: list[int] = []
+
+    def width(client: int, server: int, shards: int = 1) -> int:
+        asked.append(shards)
+        return 16
+
+    monkeypatch.setattr("securevfl_psi.oblivious.common.token_bytes", width)
+    bank, shop = _sessions(tmp_path, [f"id{i}" for i in range(50)])
+    for state in (bank, shop):
+        state.settings = replace(state.settings, protocol="ot", bits=10)
+    run_in_process(ShardSession(bank, 0).end, ShardSession(shop, 0).end)
+    assert asked == [1024, 1024]
+
+
 def test_a_shard_of_another_size_than_planned_is_refused(tmp_path: Path) -> None:
     bank, shop = _sessions(tmp_path, [f"id{i}" for i in range(50)])
     shop.settings = replace(shop.settings, own_pad=shop.settings.own_pad - 1)

@@ -59,11 +59,11 @@ def test_every_change_of_a_header_is_found(place: int, change: int) -> None:
     ("header", "match"),
     [
         (b"HTTP/1.1 400 Bad Request", "does not speak"),
-        (b"SPSI\x01\x01" + bytes(18), "version 1, not 3"),
-        (b"SPSI\x03\x63" + bytes(18), "kind 99"),
-        (b"SPSI\x03\x02\0\0" + bytes(4) + b"\xff\xff\xff\xff" + TAG, "4294967295 bytes is announced; at most 1048576"),
-        (b"SPSI\x03\x02\0\0" + b"\0\0\0\x01" + bytes(4) + TAG, "frame 1 came where 0 is due"),
-        (b"SPSI\x03\x02\0\0" + bytes(8) + b"abcdefgh", "another session"),
+        (b"SPSI\x01\x01" + bytes(18), "version 1, not 4"),
+        (b"SPSI\x04\x63" + bytes(18), "kind 99"),
+        (b"SPSI\x04\x02\0\0" + bytes(4) + b"\xff\xff\xff\xff" + TAG, "4294967295 bytes is announced; at most 1048576"),
+        (b"SPSI\x04\x02\0\0" + b"\0\0\0\x01" + bytes(4) + TAG, "frame 1 came where 0 is due"),
+        (b"SPSI\x04\x02\0\0" + bytes(8) + b"abcdefgh", "another session"),
     ],
 )
 def test_hostile_headers(header: bytes, match: str) -> None:

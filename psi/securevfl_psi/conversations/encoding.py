@@ -11,7 +11,7 @@ from securevfl_psi.chunks import require_chunk
 from securevfl_psi.conversations.proving import Proving, Receiving
 from securevfl_psi.conversations.scripts import Incoming, Outgoing, as_frames, read_payload, rows_of
 from securevfl_psi.group import POINT_BYTES
-from securevfl_psi.oblivious import OTClient, OTServer, token_bytes
+from securevfl_psi.oblivious import OTClient, OTServer
 from securevfl_psi.oblivious.base import TRANSFERS
 from securevfl_psi.oblivious.extension import ANSWER_BYTES, CHALLENGE_BYTES
 from securevfl_psi.okvs import SEED_BYTES
@@ -64,7 +64,7 @@ class Encoding:
         self.client.take_keys(read_payload((yield Kind.TRANSFERS), TRANSFERS * POINT_BYTES))
         self._ready = True
         self._sums = self.client.answer_challenge(read_payload((yield Kind.SEED), CHALLENGE_BYTES))
-        width, done = token_bytes(self.client.size, self.peer_size), 0
+        width, done = self.client.token_width, 0
         while done < self.peer_size:
             rows = rows_of((yield Kind.TOKENS), width)
             require_chunk(rows, width, done, self.peer_size, "the server's set")

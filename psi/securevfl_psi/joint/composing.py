@@ -20,6 +20,7 @@ from securevfl_psi.conversations.hashing import DigestReceiver, DigestSender
 from securevfl_psi.conversations.publishing import LookupClient, LookupParameters, LookupServer
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
 from securevfl_psi.dh import DHClient, DHServer
+from securevfl_psi.errors import MalformedError
 from securevfl_psi.joint.state import State
 from securevfl_psi.oblivious import OTClient as TransferClient
 from securevfl_psi.oblivious import OTServer as TransferServer
@@ -38,11 +39,14 @@ def choose_pair_protocol(state: State, passive: str) -> Choice:
     """Choose the protocol of the active party and one passive party, by the terms and, for ``auto``, both sizes."""
     active = state.terms.active
     sizes = {**state.sizes, state.terms.name: len(state.ids)}
-    asking, answering = sizes[active], sizes[passive]
-    if _passive_asks(state, asking, answering):
-        asking, answering = answering, asking
+    asks, answers = active, passive
+    if _passive_asks(state, sizes[active], sizes[passive]):
+        asks, answers = passive, active
     if state.terms.protocol == "auto":
-        return choose_protocol(asking, answering, state.terms.link)
+        if not {asks, answers} <= state.speeds.keys():
+            raise MalformedError(f"the peer of {state.terms.name!r} told no speed of its machine, which 'auto' weighs")
+        speeds = state.speeds[asks], state.speeds[answers]
+        return choose_protocol(sizes[asks], sizes[answers], state.terms.link, speeds=speeds)
     return Choice(state.terms.protocol, "the terms name it")
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from securevfl_psi.calibration import Speed
 from securevfl_psi.errors import DisagreementError, MalformedError, SetSizeError
 from securevfl_psi.terms import parse_nonce
 from securevfl_psi.wire import VERSION
@@ -37,6 +38,7 @@ class Greeting:
         labelled: whether the active party has identifiers for which it has only the label.
         nonce: 16 fresh bytes.
         rows: size of the party's set; None between two passive parties, which do not learn each other's.
+        speed: of the party's machine, where ``auto`` weighs it.
     """
 
     name: str
@@ -46,10 +48,13 @@ class Greeting:
     labelled: bool
     nonce: bytes
     rows: int | None
+    speed: Speed | None = None
 
     def to_bytes(self) -> bytes:
         """JSON."""
         fields = self._agreed_fields() | {"name": self.name, "nonce": self.nonce.hex(), "rows": self.rows}
+        if self.speed is not None:
+            fields["speed"] = self.speed.to_json()
         return json.dumps(fields, sort_keys=True).encode()
 
     def _agreed_fields(self) -> dict[str, object]:
@@ -109,4 +114,5 @@ class Greeting:
             labelled=labelled,
             nonce=parse_nonce(fields.get("nonce")),
             rows=rows,
+            speed=Speed.from_json(fields["speed"], repr(peer)) if "speed" in fields else None,
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from securevfl_crypto.engine import Engine
 
+from securevfl_psi.calibration import Speed, load_speed
 from securevfl_psi.choosing import Choice
 from securevfl_psi.circle import Circle
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
@@ -174,7 +175,15 @@ class Joint:
             labelled=planned[1],
             nonce=self._nonce,
             rows=len(self._ids) if self.is_active or peer == self.terms.active else None,
+            speed=self._own_speed() if self._tells_speed(planned[0], peer) else None,
         )
+
+    def _tells_speed(self, plan: str, peer: str) -> bool:
+        """Whether the pair of this party and a peer chooses its protocol by both speeds."""
+        return self.terms.protocol == "auto" and plan != _GLOBAL and (self.is_active or peer == self.terms.active)
+
+    def _own_speed(self) -> Speed:
+        return load_speed() if self.terms.speed is None else self.terms.speed
 
     def _take_greeting(self, peer: str, data: bytes) -> None:
         expected = {"rules": self.terms.rules.tag(), "context": self.terms.context}
@@ -199,6 +208,12 @@ class Joint:
                 raise DisagreementError(f"{one.name!r} plans {one.plan!r}, not {planned[0]!r}: use one job")
         self._begin_run(*planned)
 
+    def _told_speeds(self, plan: str) -> dict[str, Speed]:
+        told = {name: one.speed for name, one in self._heard.items() if one.speed is not None}
+        if any(self._tells_speed(plan, peer) for peer in self.terms.peers):
+            told[self.terms.name] = self._own_speed()
+        return told
+
     def _begin_run(self, plan: str, labelled: bool) -> None:
         names = (self.terms.active, *self.terms.passive)
         nonces = {name: greeting.nonce for name, greeting in self._heard.items()} | {self.terms.name: self._nonce}
@@ -214,6 +229,7 @@ class Joint:
             held_out=self._held_out,
             circle=circle,
             sizes={name: one.rows for name, one in self._heard.items() if one.rows is not None},
+            speeds=self._told_speeds(plan),
             labelled_run=labelled,
             order=self._order,
             allow=self._allow,

@@ -11,6 +11,7 @@ import numpy as np
 from securevfl_crypto.engine import Engine
 
 from securevfl_psi.blinding import MAX_SET_SIZE
+from securevfl_psi.calibration import Speed
 from securevfl_psi.circle import Circle
 from securevfl_psi.errors import PSIError
 from securevfl_psi.identifiers import Identifiers, IdRules
@@ -41,6 +42,7 @@ class JointTerms:
             time `dh` or `ot` by sizes and link; ``"unbalanced"``: two at a time, by a filter of the larger set;
             ``"unsafe_salted_hash"``: two at a time, and not private.
         link: for ``"auto"``, megabits a second between the parties; None if the link is not the bottleneck.
+        speed: for ``"auto"``, what the other parties are told of this machine; None: as measured.
         pad_to: announce and send this many identifiers, the missing ones random; None for no padding.
         shelf: for ``"unbalanced"``, stores publications and filters for later runs; None to store nothing.
 
@@ -59,6 +61,7 @@ class JointTerms:
     pairwise: bool = True
     protocol: JointProtocol = "dh"
     link: float | None = None
+    speed: Speed | None = None
     pad_to: int | None = None
     shelf: RunStore | None = field(default=None, repr=False)
 
@@ -90,6 +93,7 @@ class State:
         held_out: rows of the table that are labelled for nobody.
         circle: what all parties agreed on.
         sizes: peer → how many rows it announced, if it announced that to this party.
+        speeds: party → what it told of its machine, this one's too; those that ``auto`` weighs.
         labelled_run: whether the active party has a label book.
         order: puts row numbers into the order that all use.
         allow: refuses too few common rows, by raising: their number, what was found with each peer, all sizes.
@@ -106,6 +110,7 @@ class State:
     held_out: np.ndarray
     circle: Circle
     sizes: Mapping[str, int]
+    speeds: Mapping[str, Speed]
     labelled_run: bool
     order: Order
     allow: Callable[[int, Mapping[str, int], Mapping[str, int]], None]

@@ -16,7 +16,7 @@ from securevfl_psi.chunks import require_rows
 from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.group import TOKEN_BYTES
 from securevfl_psi.oblivious.base import Giver
-from securevfl_psi.oblivious.common import TransferParty, token_bytes
+from securevfl_psi.oblivious.common import TransferParty
 from securevfl_psi.oblivious.extension import Encoder
 
 __all__ = ["OTClient"]
@@ -103,14 +103,14 @@ class OTClient(TransferParty):
             self._encoder = None
 
     def take_tokens(self, tokens: np.ndarray) -> None:
-        """Take a chunk of the server's tokens, uint8 (k, `token_bytes`).
+        """Take a chunk of the server's tokens, uint8 (k, `token_width`).
 
         Raises:
             MalformedError: wrong type or shape.
             SetSizeError: more than announced.
         """
-        what, width = "the server's set", token_bytes(self.size, self.peer_size)
-        require_rows(tokens, width, what)
+        what = "the server's set"
+        require_rows(tokens, self.token_width, what)
         if self._theirs is None:
             self._theirs = RowBuffer(TOKEN_BYTES, self.peer_size, what)
         self._theirs.add_rows(_widen_tokens(tokens))
@@ -126,7 +126,7 @@ class OTClient(TransferParty):
         self._require_once("find_common_rows")
         self.evaluate()
         theirs = (self._theirs or RowBuffer(TOKEN_BYTES, 0, "the server's set")).take_all(self.peer_size)
-        own = self.outputs.cut_tokens()[:, : token_bytes(self.size, self.peer_size)]
+        own = self.outputs.cut_tokens()[:, : self.token_width]
         return match_rows(_widen_tokens(own), theirs)[0]
 
 

@@ -58,15 +58,15 @@ _PART = 1 << 13  # rows decoded at a time: half a megabyte
 _IDENTIFIERS, _TOKEN, _RECEIPT = 2, 0, 1  # node offsets of BLAKE2s, which separate the hash's three uses
 
 
-def token_bytes(client: int, server: int) -> int:
+def token_bytes(client: int, server: int, shards: int = 1) -> int:
     """Bytes of a token on the wire, 8 to 16.
 
     With sets of these sizes, any two different identifiers, of one set or both, share a token with probability at most
-    2^-40.
+    2^-40; in a run of this many shards, anywhere in it.
     """
-    # Up to 2^(2 log2 n) pairs can collide, so a token needs 40 bits beyond twice the logarithm of the larger set.
-    bits = 40 + 2 * (max(1, client, server) - 1).bit_length()
-    return min(TOKEN_BYTES, max(8, -(-bits // 8)))
+    count = max(2, client + server)
+    pairs = count * (count - 1) // 2 * shards
+    return min(TOKEN_BYTES, max(8, -(-(40 + (pairs - 1).bit_length()) // 8)))
 
 
 def row_count(client: int) -> int:
@@ -137,6 +137,8 @@ class TransferParty:
         if self._ids.find_duplicates():
             raise IdentifierError("identifiers are doubled; call normalise first: its error lists the rows")
         self.peer_size, self._session = peer_size, session
+        self.token_width = token_bytes(self.size, peer_size, session.shards)
+        """Bytes of a token."""
         self._by = bit_loops(path)
         self._outputs: Outputs | None = None
         self._done: set[str] = set()

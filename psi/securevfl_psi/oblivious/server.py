@@ -12,7 +12,7 @@ from securevfl_psi.arrays import secret_order
 from securevfl_psi.chunks import split
 from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.oblivious.base import TRANSFERS, Chooser
-from securevfl_psi.oblivious.common import TransferParty, row_count, token_bytes
+from securevfl_psi.oblivious.common import TransferParty, row_count
 from securevfl_psi.oblivious.extension import Decoder
 
 __all__ = ["OTServer"]
@@ -106,7 +106,7 @@ class OTServer(TransferParty):
         self._checked = True
 
     def token_chunks(self) -> Iterator[np.ndarray]:
-        """Yield T(y) of this party's set in a secret order: chunks of uint8 (k, `token_bytes`). Call it once.
+        """Yield T(y) of this party's set in a secret order: chunks of uint8 (k, `token_width`). Call it once.
 
         Padding is random bytes, which match no token.
 
@@ -120,7 +120,7 @@ class OTServer(TransferParty):
         decoder = self._require_decoder()
         self._compute_outputs(decoder.matrix, self._seed, self.peer_size, decoder.masked)
         self._decoder = None
-        width = token_bytes(self.size, self.peer_size)
+        width = self.token_width
         own = self.outputs.cut_tokens()[:, :width]
         for rows in split(secret_order(self.size)):
             tokens = np.frombuffer(bytearray(secrets.token_bytes(width * len(rows))), dtype=np.uint8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -107,16 +107,19 @@ class _ShardTerms(Terms):
 
     Attributes:
         due: rows that the peer announces.
+        shards: of the run.
         seen: the session, once both agreed.
     """
 
     due: int = 0
+    shards: int = 1
     seen: list[Session] = field(default_factory=list, compare=False, repr=False)
 
     def accept_hello(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
         session, rows = super().accept_hello(hello, own_size)
         if rows != self.due:
             raise SetSizeError(f"the peer announces {rows} rows of a shard; the agreed plan has {self.due}")
+        session = replace(session, shards=self.shards)
         self.seen.append(session)
         return session, rows
 
@@ -151,6 +154,7 @@ class ShardSession:
             min_intersection=0,  # it holds for the whole run, whose count no shard knows
             pad_to=settings.own_pad,
             due=settings.peer_pad,
+            shards=1 << settings.bits,
         )
         by = choose_engine() if settings.protocol == "dh" else None
         self.end = Endpoint(ids.mark_unique(), self._terms, by=by, normalised=True)

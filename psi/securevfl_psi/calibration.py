@@ -1,0 +1,272 @@
+"""How fast this machine computes `dh` and `ot`: measured, kept in a file, and told to the peer in rounded numbers.
+
+`auto` chooses between two protocols whose costs differ by machine: without AVX-512 a scalar product takes four times as
+long, a row of `ot` hardly longer. So each party measures a few thousand operations of its own, once, and tells the peer
+four figures, each rounded to a quarter power of two. Both compute the choice from the same eight figures.
+
+The figures contain no secret, but they tell the peer what class of CPU this party has. `UNTOLD` is what a party sends
+that prefers not to. A party that lies moves the choice between two protocols that both accepted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+
+from securevfl_crypto.engine import describe_kernels
+from securevfl_crypto.engine.cpu import forced_path, thread_count
+
+from securevfl_psi.dh import DHServer
+from securevfl_psi.errors import MalformedError
+from securevfl_psi.identifiers import Identifiers
+from securevfl_psi.oblivious import OTClient, OTServer
+from securevfl_psi.session import Session
+
+__all__ = ["UNTOLD", "Speed", "calibrate", "load_speed", "measure_speed", "picoseconds"]
+
+_MOST_CORES = 256
+_MOST_STEP = 93  # 10 ms
+_PRODUCTS, _ROWS, _TURNS = 512, 1 << 12, 2
+_DAYS = 30
+_MOST_BYTES = 1 << 16
+_ENOUGH = 3
+"""After so many measurements the least of them is taken as it is."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What a party tells of its machine. A time is q, a whole number, for 2^(q/4) nanoseconds.
+
+    Attributes:
+        product: a scalar product of `dh`, with its hashing and checks, on one core.
+        encode: an identifier at the client of `ot`.
+        look_up: an identifier at the server of `ot`.
+        transfers: this party's half of the base transfers of `ot`, divided by their number, 512.
+        cores: that `dh` may use, 1 to 256.
+    """
+
+    product: int
+    encode: int
+    look_up: int
+    transfers: int
+    cores: int
+
+    @classmethod
+    def from_seconds(cls, product: float, encode: float, look_up: float, transfers: float, cores: int) -> Speed:
+        """Round seconds to quarter powers of two."""
+        return cls(
+            _round_seconds(product),
+            _round_seconds(encode),
+            _round_seconds(look_up),
+            _round_seconds(transfers),
+            max(1, min(_MOST_CORES, cores)),
+        )
+
+    def to_json(self) -> list[int]:
+        """As a list, in the order of the attributes."""
+        return list(astuple(self))
+
+    @classmethod
+    def from_json(cls, value: object, whose: str) -> Speed:
+        """Check and decode what a peer's `to_json` returned.
+
+        Raises:
+            MalformedError: not five whole numbers in their ranges.
+        """
+        if not (
+            isinstance(value, list)
+            and len(value) == len(fields(cls))
+            and all(isinstance(one, int) and not isinstance(one, bool) for one in value)
+            and all(0 <= one <= _MOST_STEP for one in value[:-1])
+            and 1 <= value[-1] <= _MOST_CORES
+        ):
+            raise MalformedError(
+                f"{whose} tells {str(value)[:60]!r} of its machine; expected four whole numbers from 0 to {_MOST_STEP} "
+                f"and its cores, 1 to {_MOST_CORES}"
+            )
+        return cls(*value)
+
+    def format_lines(self) -> list[tuple[str, str]]:
+        """What is told, in words: pairs of a name and a time."""
+        times = [f"{picoseconds(step) / 1e6:.3g} µs" for step in self.to_json()[:-1]]
+        names = ("dh, a product", "ot, encode", "ot, look up", "ot, a transfer")
+        return [*zip(names, times, strict=True), ("cores", str(self.cores))]
+
+    def take_least(self, other: Speed) -> Speed:
+        """Take the least time of each kind, and this one's cores."""
+        return Speed(
+            min(self.product, other.product),
+            min(self.encode, other.encode),
+            min(self.look_up, other.look_up),
+            min(self.transfers, other.transfers),
+            self.cores,
+        )
+
+
+UNTOLD = Speed(product=51, encode=44, look_up=41, transfers=69, cores=1)
+"""One core with AVX-512 IFMA: what a party tells that does not tell its speed."""
+
+
+def picoseconds(step: int) -> int:
+    """The time 2^(step/4) ns in picoseconds, the same integer on every machine."""
+    return 1000 * math.isqrt(math.isqrt(1 << (step + 80))) >> 20
+
+
+def _round_seconds(seconds: float) -> int:
+    return max(0, min(_MOST_STEP, round(4 * math.log2(max(seconds * 1e9, 1.0)))))
+
+
+@lru_cache(maxsize=1)
+def load_speed() -> Speed:
+    """Return this machine's speed: from the file if it is known well enough, else measured now and put there.
+
+    The file is ``speed.json`` in the folder ``SECUREVFL_CACHE``, by default ``securevfl`` in ``XDG_CACHE_HOME`` or
+    ``~/.cache``. Measuring takes 0.4 CPU-seconds. The least time of three measurements counts, because other programs
+    only ever slow one. After 30 days, on another CPU and with other kernels they are made anew. A file that cannot be
+    read or written is no error. A process asks once, so that it always tells the same.
+    """
+    known = _read_speed(_cache_file(), _machine_key())
+    return known.speed if known is not None and known.enough else calibrate()[0]
+
+
+def calibrate() -> tuple[Speed, Path | None]:
+    """Measure once more; return the least so far, and the file that it is kept in, if there is one."""
+    file, key = _cache_file(), _machine_key()
+    known, found, times = _read_speed(file, key), measure_speed(), 1
+    if known is not None and known.fresh:
+        found, times = found.take_least(known.speed), known.times + 1
+    return found, _write_speed(file, key, found, times)
+
+
+def measure_speed() -> Speed:
+    """Measure this machine: the least of two turns, in CPU time."""
+    products = Identifiers.of_texts([f"calibration {number}" for number in range(_PRODUCTS)])
+    rows = [Identifiers.of_texts([f"row {number}" for number in range(first, first + _ROWS)]) for first in (0, 99)]
+    turns = []
+    for _ in range(_TURNS):
+        session = Session(names=("a", "b"), nonce=secrets.token_bytes(16), rules_tag="calibration")
+        clock = _Clock()
+        with clock.take("product", _PRODUCTS):
+            list(DHServer(products, session).token_chunks())
+        _run_transfer(rows[0], rows[1], session, clock)
+        turns.append(clock.seconds)
+    product, encode, look_up, transfers = (min(turn[kind] for turn in turns) for kind in _KINDS)
+    return Speed.from_seconds(product, encode, look_up, transfers, cores=thread_count())
+
+
+_KINDS = ("product", "encode", "look_up", "transfers")
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(_KINDS, 0.0)
+
+    @contextmanager
+    def take(self, kind: str, count: int) -> Iterator[None]:
+        start = time.process_time()
+        yield
+        self.seconds[kind] += (time.process_time() - start) / count
+
+
+def _run_transfer(ours: Identifiers, theirs: Identifiers, session: Session, clock: _Clock) -> None:
+    client, server = OTClient(ours, session, len(theirs)), OTServer(theirs, session, len(ours))
+    with clock.take("encode", len(ours)):
+        seed = client.seed
+    with clock.take("transfers", 2 * 512):  # both halves
+        server.take_message(client.first_message)
+        client.take_keys(server.make_choices())
+    server.take_seed(seed)
+    with clock.take("encode", len(ours)):
+        rows = list(client.encode_rows())
+    with clock.take("look_up", len(theirs)):
+        server.prepare()
+        for chunk in rows:
+            server.take_rows(chunk)
+        challenge = server.draw_challenge()
+    with clock.take("encode", len(ours)):
+        answer = client.answer_challenge(challenge)
+        client.evaluate()
+    with clock.take("look_up", len(theirs)):
+        server.check_answer(answer)
+        tokens = list(server.token_chunks())
+    with clock.take("encode", len(ours)):
+        for chunk in tokens:
+            client.take_tokens(chunk)
+        client.find_common_rows()
+
+
+@dataclass(frozen=True)
+class _Known:
+    speed: Speed
+    times: int
+    day: int
+
+    @property
+    def fresh(self) -> bool:
+        return 0 <= _today() - self.day < _DAYS
+
+    @property
+    def enough(self) -> bool:
+        return self.fresh and self.times >= _ENOUGH
+
+
+def _today() -> int:
+    return int(time.time() // 86_400)
+
+
+def _cache_file() -> Path | None:
+    folder = os.environ.get("SECUREVFL_CACHE")
+    if folder:
+        return Path(folder) / "speed.json"
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    except RuntimeError:  # no home
+        return None
+    return Path(base) / "securevfl" / "speed.json"
+
+
+def _machine_key() -> dict[str, str]:
+    """What the figures depend on: the CPU, its cores, and the kernels."""
+    model = platform.processor() or platform.machine()
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        model = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return {"cpu": model, "cores": str(thread_count()), "path": forced_path() or "", **describe_kernels()}
+
+
+def _read_speed(file: Path | None, key: Mapping[str, str]) -> _Known | None:
+    if file is None:
+        return None
+    try:
+        stored = json.loads(file.read_bytes()[:_MOST_BYTES])
+        if stored["machine"] != dict(key):
+            return None
+        speed = Speed.from_json(stored["speed"], str(file))
+        times, day = stored["times"], stored["day"]
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, MalformedError):
+        return None
+    whole = all(isinstance(one, int) and not isinstance(one, bool) and one > 0 for one in (times, day))
+    return _Known(speed, times, day) if whole else None
+
+
+def _write_speed(file: Path | None, key: Mapping[str, str], speed: Speed, times: int) -> Path | None:
+    if file is None:
+        return None
+    content = {"machine": dict(key), "speed": speed.to_json(), "times": times, "day": _today()}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(content), encoding="ascii")
+        temporary.replace(file)
+    except OSError:
+        return None
+    return file
