@@ -1,0 +1,200 @@
+"""The ring of shares: residues, streams, the comparison, products modulo 2^64, fixed point."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from securevfl_crypto.ring import Stream, decode_words, encode_words
+from securevfl_crypto.ring.kernels import extract_coins
+from securevfl_crypto.ring.paths import ring_loops
+
+from vectors.forms import Case, Compute, Group, pseudo_random, unhex
+
+__all__ = ["COMPUTE", "groups", "large_words"]
+
+Fields = Mapping[str, Any]
+_TOP = (1 << 64) - 1
+_EDGES = (
+    0,
+    1,
+    2,
+    (1 << 62) - 1,
+    1 << 62,
+    (1 << 62) + 1,
+    1 << 63,
+    (1 << 63) - 1,
+    _TOP,
+    _TOP - 1,
+    1 << 52,
+    (1 << 52) - 1,
+)
+
+
+def _hex(value: int) -> str:
+    return f"{value & _TOP:016x}"
+
+
+def _draw(label: str) -> int:
+    return int.from_bytes(pseudo_random(label, 8), "little")
+
+
+def _residues(label: str, modulus: int) -> str:
+    return bytes(octet % modulus for octet in pseudo_random(label, 64)).hex()
+
+
+def large_words(label: str, count: int) -> np.ndarray:
+    """Words of a label, of which every seventh is all ones."""
+    words = np.frombuffer(pseudo_random(label, 8 * count), dtype="<u8").astype(np.uint64)
+    words[::7] = _TOP
+    return words
+
+
+def _comparisons() -> list[Case]:
+    """Shared numbers at the ends of their range behind drawn and extreme masks."""
+    cases = []
+    values = (0, 1, -1, (1 << 62) - 1, -(1 << 62), 12345, -54321)
+    masks = (0, _TOP, 1 << 62, _draw("mask 0"), _draw("mask 1"))
+    for number, (z, r) in enumerate([(z, r) for z in values for r in masks]):
+        cases.append(
+            {
+                "comment": f"z = {z}",
+                "flags": ["EdgeWord"] if r in (0, _TOP, 1 << 62) or abs(z) > 1 << 60 else [],
+                "mask": _hex(r),
+                "opened": _hex(z + (1 << 62) + r),
+                "firstBits": _residues(f"bits {number}", 67),
+                "factors": _residues(f"factors {number}", 66),
+                "zeros": _residues(f"zeros {number}", 67),
+                "turn": pseudo_random(f"turn {number}", 1)[0],
+            }
+        )
+    return cases[::2] + cases[1:8:2]
+
+
+def groups() -> list[Group]:
+    """The groups of ``ring.json``."""
+    source = "made for this file"
+    every = bytes(range(256)).hex()
+    raws = [every, "ff" * 64, "00" * 64, "c5" * 64, "c9" * 64, pseudo_random("raw", 192).hex()]
+    matrices = [
+        ([[*_EDGES[:4]], [*_EDGES[4:8]], [*_EDGES[8:]]], [[_TOP, 1], [1 << 63, _TOP], [_TOP - 1, 3], [1 << 52, _TOP]]),
+        ([[_TOP] * 5] * 2, [[_TOP] * 3] * 5),
+    ]
+    drawn = [(5, 33, 7), (9, 40, 17), (65, 128, 130), (3, 300, 20)]
+    numbers = [0.0, -0.0, 1.0, -1.0, 0.1, -0.1, 2.0**-17, 3 * 2.0**-17, -(2.0**-17), 2.0**45, -(2.0**45), 12345.678]
+    return [
+        Group(
+            "Residues",
+            source,
+            [
+                {"comment": f"{len(raw) // 2} octets", "flags": ["EdgeWord"], "raw": raw, "modulus": modulus}
+                for raw in raws
+                for modulus in (66, 67)
+            ]
+            + [{"comment": "another modulus", "raw": every, "modulus": modulus} for modulus in (2, 3, 255, 256)],
+        ),
+        Group(
+            "Stream",
+            source,
+            [
+                {"comment": "residues", "use": use, "count": count, "modulus": modulus}
+                for use, count, modulus in ((0, 100, 67), (1, 100, 66), (2**64 - 1, 5, 67))
+            ]
+            + [{"comment": "words", "use": use, "count": 5, "modulus": 0} for use in (0, 1, 2**64 - 1)],
+            {"key": pseudo_random("stream key", 32).hex()},
+        ),
+        Group("Comparison", source, _comparisons()),
+        Group(
+            "MatrixProduct",
+            source,
+            [
+                {
+                    "comment": "edge words",
+                    "flags": ["EdgeWord"],
+                    "a": [[_hex(word) for word in row] for row in a],
+                    "b": [[_hex(word) for word in row] for row in b],
+                }
+                for a, b in matrices
+            ],
+        ),
+        Group(
+            "LargeProduct",
+            source,
+            [
+                {"comment": "a product large enough for a kernel", "rows": m, "inner": k, "columns": n}
+                for m, k, n in drawn
+            ],
+            {"aLabel": "left", "bLabel": "right"},
+            ("EdgeWord",),
+        ),
+        Group("FixedPoint", source, [{"comment": "rounded to 16 bits", "value": repr(one)} for one in numbers]),
+    ]
+
+
+def _reduce(path: str, group: Fields, test: Fields) -> Case:
+    raw = unhex(test["raw"]).copy()
+    out = np.zeros_like(raw)
+    count = ring_loops(path).residues(raw, test["modulus"], out)
+    return {"residues": out[:count].tobytes()}
+
+
+def _stream(path: str, group: Fields, test: Fields) -> Case:
+    stream = Stream(bytes.fromhex(group["key"]))
+    if test["modulus"]:
+        return {"residues": stream.draw_residues(test["use"], test["count"], test["modulus"]).tobytes()}
+    return {"words": [_hex(int(word)) for word in stream.draw_words(test["use"], test["count"])]}
+
+
+def _compare(path: str, group: Fields, test: Fields) -> Case:
+    loops = ring_loops(path)
+    r, c = (np.array([int(test[name], 16)], dtype=np.uint64) for name in ("mask", "opened"))
+    first, factors, zeros = (unhex(test[name], 64).copy() for name in ("firstBits", "factors", "zeros"))
+    turns = np.array([test["turn"]], dtype=np.uint8)
+    second = loops.deal_bits(r, first)
+    sent = [
+        loops.mask_comparison(c, bits, factors, zeros, turns, first=one)
+        for one, bits in ((True, first), (False, second))
+    ]
+    found = loops.count_zeros(*sent)
+    top = np.uint64(62)
+    sign = (c >> top ^ r >> top ^ found ^ extract_coins(turns)) & np.uint64(1)
+    return {
+        "secondBits": second.tobytes(),
+        "fromFirst": sent[0].tobytes(),
+        "fromSecond": sent[1].tobytes(),
+        "zeroCount": int(found[0]),
+        "isNonNegative": int(sign[0]),
+    }
+
+
+def _words(rows: list[list[str]]) -> np.ndarray:
+    return np.array([[int(word, 16) for word in row] for row in rows], dtype=np.uint64)
+
+
+def _multiply(path: str, group: Fields, test: Fields) -> Case:
+    product = ring_loops(path).product(_words(test["a"]), _words(test["b"]))
+    return {"product": [[_hex(int(word)) for word in row] for row in product]}
+
+
+def _multiply_large(path: str, group: Fields, test: Fields) -> Case:
+    m, k, n = test["rows"], test["inner"], test["columns"]
+    a, b = large_words(group["aLabel"], m * k).reshape(m, k), large_words(group["bLabel"], k * n).reshape(k, n)
+    product = np.ascontiguousarray(ring_loops(path).product(a, b)).astype("<u8")
+    return {"first": _hex(int(product[0, 0])), "digest": hashlib.sha512(product.tobytes()).digest()[:32]}
+
+
+def _encode(path: str, group: Fields, test: Fields) -> Case:
+    words = encode_words(np.array([float(test["value"])]))
+    return {"word": _hex(int(words[0])), "decoded": repr(float(decode_words(words)[0]))}
+
+
+COMPUTE: dict[str, Compute] = {
+    "Residues": _reduce,
+    "Stream": _stream,
+    "Comparison": _compare,
+    "MatrixProduct": _multiply,
+    "LargeProduct": _multiply_large,
+    "FixedPoint": _encode,
+}
