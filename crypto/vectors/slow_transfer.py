@@ -243,6 +243,10 @@ def _of_table(group: Fields, test: Fields) -> dict[str, Any]:
     return {"value": value.to_bytes(len(group["slots"][0]) // 2, "little").hex()}
 
 
+def _of_stored_values(group: Fields, test: Fields) -> dict[str, Any]:
+    return {"values": pseudo_random(group["valueLabel"], 16 * test["count"]).hex()}
+
+
 def _of_sizes(group: Fields, test: Fields) -> dict[str, Any]:
     return {"bytes": _token_bytes(group["version"], test["client"], test["server"])}
 
@@ -261,6 +265,7 @@ COMPUTE = {
     "SlotCount": _of_count,
     "SlotPositions": _of_positions,
     "TableDecoding": _of_table,
+    "TableEncoding": _of_stored_values,
     "TokenBytes": _of_sizes,
     "BaseTransferKey": _of_base_transfer,
     "Transfer": _transfer,

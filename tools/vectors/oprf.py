@@ -52,7 +52,9 @@ def _drawn_scalar(label: str) -> str:
     for number in range(100):
         secret = pseudo_random(f"{label} {number}", 32)
         try:
-            Scalar(secret).divide(np.frombuffer(bytes([9]) + bytes(31), dtype=np.uint8).reshape(1, 32))
+            Scalar(secret, choose_engine("cryptography")).divide(
+                np.frombuffer(bytes([9]) + bytes(31), dtype=np.uint8).reshape(1, 32)
+            )
         except PSIError:  # about half of all scalars have none
             continue
         return secret.hex()
