@@ -71,4 +71,11 @@ BREAKS = (
         new="int(family) < _ZEN3 - 2",
         tests=("tests/crypto/test_engine_choice.py::test_amds_cpus_before_zen_3_have_a_slow_pext",),
     ),
+    Break(
+        name="padding without room for the length, which the self-test does not reach",
+        file=_ENGINE + "vector.py",
+        old="if gap >= 17 else",
+        new="if gap >= 16 else",
+        tests=("tests/crypto/test_vectors.py::test_every_compiled_path_agrees_with_every_vector",),
+    ),
 )
