@@ -134,12 +134,9 @@ def _decode(slots: list[int], seed: bytes, key: bytes, count: int) -> int:
     return value
 
 
-def _token_bytes(version: int, client: int, server: int) -> int:
-    if version == 3:  # counted the pairs of twice the larger set's logarithm only
-        bits = 40 + 2 * (max(1, client, server) - 1).bit_length()
-    else:
-        count = max(2, client + server)
-        bits = 40 + (count * (count - 1) // 2 - 1).bit_length()
+def _token_bytes(client: int, server: int, shards: int = 1) -> int:
+    count = max(2, client + server)
+    bits = 40 + (count * (count - 1) // 2 * shards - 1).bit_length()
     return min(16, max(8, -(-bits // 8)))
 
 
@@ -197,7 +194,7 @@ def _transfer(group: Fields, test: Fields) -> dict[str, Any]:
         assert mine == row ^ (encode(word) & s)  # noqa: S101 - the decoder's check
     client = [_output(_decode(t, seed, key, len(own)), key) for key, _ in own]
     server = [_output(_decode(q, seed, key, len(own)) ^ (encode(word) & s), key) for key, word in peer]
-    size = _token_bytes(group["wireVersion"], len(own), len(peer))
+    size = _token_bytes(len(own), len(peer))
     raw = [row.to_bytes(64, "little") for row in u]
     return {
         "rows": count,
@@ -248,7 +245,7 @@ def _of_stored_values(group: Fields, test: Fields) -> dict[str, Any]:
 
 
 def _of_sizes(group: Fields, test: Fields) -> dict[str, Any]:
-    return {"bytes": _token_bytes(group["version"], test["client"], test["server"])}
+    return {"bytes": _token_bytes(test["client"], test["server"], test["shards"])}
 
 
 def _of_base_transfer(group: Fields, test: Fields) -> dict[str, Any]:

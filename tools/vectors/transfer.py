@@ -15,7 +15,6 @@ from securevfl_psi.oblivious.base import _Keys
 from securevfl_psi.oblivious.code import code_tables, generator_polynomial
 from securevfl_psi.oblivious.common import hashed_identifiers
 from securevfl_psi.oblivious.extension import Decoder, Encoder
-from securevfl_psi.wire import VERSION
 
 from vectors.forms import Case, Compute, Group, fixed_randomness, pseudo_random, unhex
 from vectors.oprf import IDENTIFIERS, session_fields, session_of
@@ -93,8 +92,11 @@ def groups() -> list[Group]:
         Group(
             "TokenBytes",
             source,
-            [{"comment": "sizes", "client": client, "server": server} for client, server in sizes],
-            {"version": VERSION},
+            [
+                {"comment": "sizes", "client": client, "server": server, "shards": shards}
+                for client, server in sizes
+                for shards in (1, 1024)
+            ],
         ),
         Group(
             "BaseTransferKey",
@@ -119,7 +121,7 @@ def groups() -> list[Group]:
                     "challenge": pseudo_random("challenge", 32).hex(),
                 }
             ],
-            {"session": fields, "wireVersion": VERSION, "seed": stored["seed"], "slots": stored["slots"]},
+            {"session": fields, "seed": stored["seed"], "slots": stored["slots"]},
         ),
     ]
 
@@ -171,7 +173,7 @@ def _encoding(path: str, group: Fields, test: Fields) -> Case:
 
 
 def _token_bytes(path: str, group: Fields, test: Fields) -> Case:
-    return {"bytes": token_bytes(test["client"], test["server"])}
+    return {"bytes": token_bytes(test["client"], test["server"], test["shards"])}
 
 
 def _base_key(path: str, group: Fields, test: Fields) -> Case:

@@ -28,7 +28,15 @@ from securevfl_crypto.replicated.party import Party
 from securevfl_crypto.replicated.resharing import Reshare
 from securevfl_crypto.replicated.share import U8, U64, Share
 from securevfl_crypto.replicated.task import OFFSET, Task, column_of, parts_of, public_part
-from securevfl_crypto.ring import COLUMNS, MODULUS, deal_bits, extract_coins, find_zeros, mask_comparison
+from securevfl_crypto.ring import (
+    COLUMNS,
+    MODULUS,
+    check_residues,
+    deal_bits,
+    extract_coins,
+    find_zeros,
+    mask_comparison,
+)
 
 __all__ = ["run_masked_tasks"]
 
@@ -195,7 +203,7 @@ class _OpeningParty:
             if sizes.ahead:
                 self._ahead = rest[0]
             if sizes.compared:
-                self._rows = rest[-1]
+                self._rows = check_residues(rest[-1], sizes.compared, "party 2's shares of bits")
         return np.asarray(self._opening + summand + masked + OFFSET)
 
     def _compare_masked(self, opened: Sequence[U64]) -> U8:

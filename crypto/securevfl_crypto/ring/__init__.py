@@ -13,7 +13,15 @@ SecureNN, PETS 2019 (the comparison modulo 67). This folder imports `engine` and
 
 from __future__ import annotations
 
-from securevfl_crypto.ring.kernels import COLUMNS, MODULUS, deal_bits, extract_coins, find_zeros, mask_comparison
+from securevfl_crypto.ring.kernels import (
+    COLUMNS,
+    MODULUS,
+    check_residues,
+    deal_bits,
+    extract_coins,
+    find_zeros,
+    mask_comparison,
+)
 from securevfl_crypto.ring.paths import large_products
 from securevfl_crypto.ring.product import matmul
 from securevfl_crypto.ring.streams import Exchange, Stream
@@ -25,6 +33,7 @@ __all__ = [
     "MODULUS",
     "Exchange",
     "Stream",
+    "check_residues",
     "check_words",
     "deal_bits",
     "decode_words",

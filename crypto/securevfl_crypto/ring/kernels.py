@@ -40,7 +40,7 @@ from securevfl_crypto.ring.base import COLUMNS, MODULUS
 from securevfl_crypto.ring.paths import ring_loops
 from securevfl_crypto.ring.words import check_words
 
-__all__ = ["COLUMNS", "MODULUS", "deal_bits", "extract_coins", "find_zeros", "mask_comparison"]
+__all__ = ["COLUMNS", "MODULUS", "check_residues", "deal_bits", "extract_coins", "find_zeros", "mask_comparison"]
 
 
 def extract_coins(turns: np.ndarray) -> np.ndarray:
@@ -126,11 +126,8 @@ def find_zeros(from_first: np.ndarray, from_second: np.ndarray) -> np.ndarray:
         MalformedError: another type or shape, a number above 66, or a row with two zeros. Two zeros cannot happen if
             both senders drew from the same places of the same stream; this error shows early that they did not.
     """
-    one = _check_rows(from_first, None, "masked rows")
-    other = _check_rows(from_second, len(one), "masked rows")
-    for rows in (one, other):
-        if rows.size and int(rows.max()) >= MODULUS:
-            raise MalformedError(f"a masked row contains {int(rows.max())}; expected numbers below {MODULUS}")
+    one = check_residues(from_first, None, "masked rows")
+    other = check_residues(from_second, len(one), "masked rows")
     counts = ring_loops().count_zeros(one, other)
     if counts.size and int(counts.max()) > 1:
         raise MalformedError(
@@ -138,6 +135,23 @@ def find_zeros(from_first: np.ndarray, from_second: np.ndarray) -> np.ndarray:
             "one: the two senders drew different randomness, or opened different words"
         )
     return counts
+
+
+def check_residues(rows: np.ndarray, count: int | None, what: str) -> np.ndarray:
+    """Check rows of residues that a peer sent, and return them in one piece.
+
+    Args:
+        rows: uint8 (n, 64), 0 to 66.
+        count: n; None for any.
+        what: how the error calls them.
+
+    Raises:
+        MalformedError: another type or shape, or a number above 66: the kernels' sums would overflow.
+    """
+    found = _check_rows(rows, count, what)
+    if found.size and int(found.max()) >= MODULUS:
+        raise MalformedError(f"{what} contain {int(found.max())}; expected numbers below {MODULUS}")
+    return found
 
 
 def _describe_rows(rows: object) -> str:
