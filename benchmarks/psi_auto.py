@@ -61,7 +61,7 @@ def main() -> None:
         cases += [] if quick else [(LINED, line) for line in LINES]
         found[path.cpu_class] = {
             "speed": load_speed().to_json(),
-            "cases": [measure_case(*case, turns=1 if quick else 3) for case in cases],
+            "cases": [measure_case(*case, turns=1 if quick else 2) for case in cases],
         }
     write("psi_auto", found)
 

@@ -6,6 +6,7 @@ from securevfl_crypto.bits import bit_loops
 from securevfl_crypto.engine import choose_engine
 from securevfl_crypto.engine.cpu import compiles_in_memory, forced_path, paths_of_this_cpu
 from securevfl_crypto.engine.library import FOLDER, MANIFEST, check_library, read_manifest
+from securevfl_crypto.errors import EngineError
 from securevfl_crypto.modular import modular_arithmetic
 from securevfl_crypto.modular.vector import VectorModulus
 from securevfl_crypto.ring.paths import ring_loops
@@ -22,14 +23,14 @@ def inspect_engine() -> list[tuple[str, str]]:
 
     Raises:
         WrongLibraryError: a library is not the one that the manifest describes.
-        EngineError: a library that the manifest lists is missing; or the path that ``SECUREVFL_ENGINE`` names is
-            unknown, cannot run here, or fails its self-test.
+        EngineError: a library that the manifest lists is missing; a path fails its self-test; or the one that
+            ``SECUREVFL_ENGINE`` names is unknown or cannot run here.
     """
     manifest = read_manifest(FOLDER)
     libraries = manifest.libraries if manifest else ()
     for library in libraries:
         check_library(FOLDER, library)
-    # Each choice runs the self-test of its group; a path that fails is left with a warning, or raises if it was forced.
+    # Each choice runs the self-test of its group. Where that fails, others take a slower path with a warning.
     groups = {
         "Curve25519, SHA-512": choose_engine().name,
         "rows of bits": bit_loops().name,
@@ -37,6 +38,14 @@ def inspect_engine() -> list[tuple[str, str]]:
         "long numbers": _modular_path(),
     }
     setting = forced_path()
+    best = next(iter(paths_of_this_cpu()), None)
+    if setting is None and best is not None and any(one.cpu_class == best.cpu_class for one in libraries):
+        failed = [group for group, name in groups.items() if name != best.name]
+        if failed:
+            raise EngineError(
+                f"the path {best.name!r} fails the self-test of {' and '.join(failed)} on this machine (the warning "
+                "names what is wrong); intersections and training take a slower path: report it"
+            )
     chosen = "the fastest that works here" if setting is None else f"set by SECUREVFL_ENGINE, {setting}"
     return [
         ("CPU class", next((path.cpu_class for path in paths_of_this_cpu()), "none that there are kernels for")),

@@ -116,13 +116,15 @@ def test_numbers_beyond_the_modulus_are_refused() -> None:
         attacked(0, "rows", lambda a: [a[0], a[1] | np.uint8(128)])
 
 
-def test_shares_of_bits_beyond_the_modulus_are_refused() -> None:
+@pytest.mark.parametrize("wrong", [67, 255])
+def test_shares_of_bits_beyond_the_modulus_are_refused(wrong: int) -> None:
     """Else the rows that party 1 masks with them would not be uniform: they would show party 2 something of them."""
-    for wrong in (67, 255):
-        with pytest.raises(
-            MalformedError, match=f"party 2's shares of bits contain {wrong}; expected numbers below 67"
-        ):
-            attacked(2, "opening", lambda a: [np.full_like(b, wrong) if b.dtype == np.uint8 else b for b in a])
+
+    def change(arrays: list[np.ndarray]) -> list[np.ndarray]:
+        return [np.full_like(one, wrong) if one.dtype == np.uint8 else one for one in arrays]
+
+    with pytest.raises(MalformedError, match=f"shares of bits contain {wrong}; expected numbers below 67"):
+        attacked(2, "opening", change)
 
 
 def test_a_digest_that_differs_is_told_with_the_pair() -> None:

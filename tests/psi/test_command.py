@@ -8,6 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
+from securevfl_crypto.bits.portable import PortableBitLoops
+from securevfl_crypto.engine.cpu import paths_of_this_cpu
 from support.commands import BANK, port, run, start
 
 # compare
@@ -158,6 +160,19 @@ def test_the_engine_is_shown(
     monkeypatch.setattr("securevfl_crypto.inspection.FOLDER", libraries)
     assert run("engine") == 2
     assert "WrongLibraryError" in capsys.readouterr().err
+
+
+def test_an_engine_that_fails_a_self_test_is_told_by_the_exit_code(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever computes with it goes on by a slower path; whoever asks for it must not read that all is well."""
+    if not paths_of_this_cpu():
+        pytest.skip("this CPU has no path with kernels")
+    monkeypatch.delenv("SECUREVFL_ENGINE", raising=False)
+    monkeypatch.setattr("securevfl_crypto.inspection.bit_loops", PortableBitLoops)
+    assert run("engine") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "fails the self-test of rows of bits on this machine" in said
 
 
 def test_certificates_are_made_and_not_overwritten(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
