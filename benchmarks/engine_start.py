@@ -34,24 +34,21 @@ choose_engine(), bit_loops(), ring_loops(), modular_arithmetic(prime), modular_a
 print(json.dumps({"all groups of kernels": time.process_time() - begun}))
 """
 INTERSECTION = """
-import json, secrets, time
-from securevfl_psi import Session
-from securevfl_psi.oblivious import OTClient, OTServer
+import json, time
+import securevfl_psi as psi
 
 def intersect(size):
     begun = time.process_time()
-    session = Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag="v1", protocol="ot")
-    client = OTClient([f"id {k}" for k in range(size)], session, size)
-    server = OTServer([f"id {k}" for k in range(size // 2, size + size // 2)], session, size)
-    server.take_message(client.message)
-    client.take_keys(server.choices())
-    server.take_seed(client.seed)
-    for rows in client.rows():
-        server.take_rows(rows)
-    server.check(client.answer(server.challenge()))
-    for tokens in server.chunks():
-        client.take_tokens(tokens)
-    assert len(client.finish()) == size // 2
+    ends = [
+        psi.Endpoint(ids, psi.Terms(name=names[0], peer=names[1], role=names[0], protocol="ot"))
+        for ids, names in (
+            ([f"id {k}" for k in range(size)], ("receiver", "sender")),
+            ([f"id {k}" for k in range(size // 2, size + size // 2)], ("sender", "receiver")),
+        )
+    ]
+    run = getattr(psi, "run_in_process", None) or psi.in_process  # what older versions call it
+    run(*ends)
+    assert len(ends[0].result.rows) == size // 2
     return time.process_time() - begun
 
 print(json.dumps({"first ot at 2^12": intersect(4096), "second ot at 2^12": intersect(4096)}))
