@@ -47,6 +47,7 @@ class Benchmark:
 BENCHMARKS = (
     Benchmark("benchmarks.crypto", quick=("--quick",)),
     Benchmark("benchmarks.engine_start", quick=("--quick",)),
+    Benchmark("benchmarks.first_job", quick=("--quick",)),
     Benchmark("benchmarks.ring", quick=("--quick",)),
     Benchmark("benchmarks.cut", quick=("--quick",)),
     Benchmark("benchmarks.cut", ("--bits", "3072", "--quick")),
@@ -65,6 +66,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.gpu", quick=("--stand-in", "cpu", "--quick")),
     Benchmark("benchmarks.psi", quick=("--quick",)),
     Benchmark("benchmarks.psi_links", quick=("--quick",)),
+    Benchmark("benchmarks.psi_auto", quick=("--quick",)),
     Benchmark("benchmarks.psi_unbalanced", quick=("--small", "64", "--large", "20000")),
     Benchmark("benchmarks.psi_shards", quick=("--ids", "20000")),
     Benchmark("benchmarks.linkage", quick=("--quick",)),
