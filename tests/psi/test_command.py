@@ -172,7 +172,7 @@ def test_an_engine_that_fails_a_self_test_is_told_by_the_exit_code(
     monkeypatch.setattr("securevfl_crypto.inspection.bit_loops", PortableBitLoops)
     assert run("engine") == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "fails the self-test of rows of bits on this machine" in said
+    assert re.search("fails the self-test of .*rows of bits", said)
 
 
 def test_certificates_are_made_and_not_overwritten(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
