@@ -151,7 +151,7 @@ def check_loss(trial: Trial) -> None:
     """Check the sensitivity that its loss states: no other label of a row changes the row's gradient by more."""
     for classes in trial.class_counts:
         with roles_begun() as roles:
-            trial.run(trial.job(), trial.people(classes=classes))
+            trial.run(trial.job(epochs=max(1, trial.algorithm.least_epochs)), trial.people(classes=classes))
         for role in roles:
             if isinstance(role, ActiveRole) and role.loss.sensitivity is not None:
                 _check_sensitivity(role, role.loss.sensitivity)

@@ -61,6 +61,11 @@ runs_kernels = pytest.mark.skipif(not (BUILT and HERE), reason="this machine run
 builds = pytest.mark.skipif(reason_not_to_build() is not None, reason=f"{reason_not_to_build()}")
 PRIME = (mpz(1) << 1279) - 1
 _Load = Callable[[Part, VectorPath], LoadedPart]
+WAYS = [
+    *(pytest.param(path, load_part, id=f"{path.name}-ahead") for path in HERE),
+    *(pytest.param(path, compile_in_memory, id=f"{path.name}-in memory") for path in HERE[-1:]),
+]
+"""Every path as it was compiled ahead; in memory, which is the same emitters and LLVM, the slowest one."""
 
 
 # The words of all kernels
@@ -127,8 +132,7 @@ def _same(one: list[Any], other: list[Any]) -> bool:
 
 
 @runs_kernels
-@pytest.mark.parametrize("load", [load_part, compile_in_memory], ids=["ahead", "in memory"])
-@pytest.mark.parametrize("path", HERE, ids=lambda path: path.name)
+@pytest.mark.parametrize(("path", "load"), WAYS)
 def test_kernels_give_the_words_of_libraries(path: VectorPath, load: _Load) -> None:
     curve = VectorEngine(Kernels(path, load(curve_part(path), path)))
     assert _same(_curve_words(curve), _curve_words(ScalarEngine("cryptography")))
@@ -139,8 +143,7 @@ def test_kernels_give_the_words_of_libraries(path: VectorPath, load: _Load) -> N
 
 
 @runs_kernels
-@pytest.mark.parametrize("load", [load_part, compile_in_memory], ids=["ahead", "in memory"])
-@pytest.mark.parametrize("path", HERE, ids=lambda path: path.name)
+@pytest.mark.parametrize(("path", "load"), WAYS)
 def test_kernels_of_long_numbers_give_the_words_of_gmp(path: VectorPath, load: _Load) -> None:
     for limbs in limb_widths(path):
         for m, root in ((PRIME, None), (PRIME**2, PRIME)):

@@ -48,7 +48,6 @@ class ClearSeal(Sealed):
         sv.BFV(),
         sv.CKKS(),
         sv.Auto(offers=("bfv",)),
-        sv.Auto(offers=("ckks",), mbit=100),
     ],
     ids=repr,
 )

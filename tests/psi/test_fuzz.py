@@ -38,7 +38,7 @@ def _changes(draw: Any, kind: Kind, payload: bytes) -> Iterator[tuple[Kind, byte
         yield draw(st.sampled_from(Kind)), draw(st.sampled_from(PAYLOADS))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(PROTOCOLS), st.sampled_from(["receiver", "sender"]), st.data())
 def test_whatever_a_peer_sends_is_answered_or_refused(protocol: Protocol, role: Role, data: st.DataObject) -> None:
     """Frames with the right number and tag, but another content: an error of this package, or a sound result."""
@@ -76,7 +76,7 @@ def test_whatever_a_peer_sends_is_answered_or_refused(protocol: Protocol, role: 
         assert set(target.result.rows.tolist()) <= set(range(3 if role == "receiver" else 2))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sampled_from(PROTOCOLS), st.integers(0, 12), st.data())
 def test_any_changed_byte_of_a_run_is_an_error_or_changes_nothing(protocol: Protocol, number: int, data: Any) -> None:
     """Fuzzing both ends: whatever happens to a frame, an end raises an error of this package or ends right."""
