@@ -27,8 +27,8 @@ LINED = 1 << 16
 
 def measure_case(n: int, megabits: float | None, turns: int) -> dict[str, Any]:
     """Seconds of both protocols, the least of some turns, and what `auto` takes."""
-    from securevfl_psi.calibration import load_speed
     from securevfl_psi.choosing import choose_protocol
+    from securevfl_psi_cli.calibration import load_speed
 
     line = None if megabits is None else partial(shaped, megabits=megabits, delay_ms=0.0)
     seconds = {
@@ -47,7 +47,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     os.environ["SECUREVFL_THREADS"] = "1"
     from securevfl_crypto.engine.cpu import paths_of_this_cpu
-    from securevfl_psi.calibration import calibrate, load_speed
+    from securevfl_psi_cli.calibration import calibrate, load_speed
 
     from benchmarks.common import write
 

@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from securevfl_psi.calibration import load_speed
 from securevfl_psi.choosing import choose_protocol
+from securevfl_psi_cli.calibration import load_speed
 
 from benchmarks import skip
 from benchmarks.psi_party import run_party, run_transfer

@@ -17,7 +17,6 @@ Protocols are state machines over arrays of bytes; whoever uses them moves the b
 """
 
 from securevfl_psi import multiparty, unbalanced
-from securevfl_psi.calibration import UNTOLD, Speed
 from securevfl_psi.chunks import split
 from securevfl_psi.circle import Circle, PairwiseKeys
 from securevfl_psi.conversations import Pseudonyms, Result
@@ -47,6 +46,7 @@ from securevfl_psi.identifiers import Identifiers, IdRules, normalise, normalise
 from securevfl_psi.joint import Joint, JointResult, JointTerms
 from securevfl_psi.okvs import slots_for
 from securevfl_psi.salted_hash import UnsafeSaltedHash
+from securevfl_psi.speed import UNTOLD, Speed
 from securevfl_psi.terms import LastingKey, Terms
 from securevfl_psi.verify import list_digest
 

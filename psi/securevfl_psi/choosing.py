@@ -1,4 +1,4 @@
-"""`auto`: choose the faster of `dh` and `ot` from both sizes, the speed of both machines (see `calibration`), and the
+"""`auto`: choose the faster of `dh` and `ot` from both sizes, the speed of both machines (see `speed`), and the
 link's.
 
 In `dh` both parties multiply points at the same time, on all their cores, while bytes move; so the slowest of the three
@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from securevfl_psi.calibration import Speed, picoseconds
 from securevfl_psi.oblivious import row_count, token_bytes
+from securevfl_psi.speed import Speed, picoseconds
 
 __all__ = ["Choice", "choose_protocol"]
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from securevfl_psi.blinding import MAX_SET_SIZE
-from securevfl_psi.calibration import Speed, load_speed
 from securevfl_psi.choosing import choose_protocol
 from securevfl_psi.errors import DisagreementError, MalformedError, PSIError, SetSizeError
 from securevfl_psi.group import Scalar
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.session import Session
+from securevfl_psi.speed import UNTOLD, Speed
 from securevfl_psi.wire import VERSION
 
 __all__ = ["PROTOCOLS", "LastingKey", "Learns", "Protocol", "RequestedProtocol", "Role", "Terms"]
@@ -90,7 +90,7 @@ class Terms:
         lasting: the stored key, for ``pseudonyms`` that are the same in later runs.
         link: for ``auto``, megabits a second to the peer. If both parties give one, the smaller counts; None means that
             the link is not the bottleneck.
-        speed: for ``auto``, what the peer is told of this machine; None: as measured, see `calibration.load_speed`.
+        speed: for ``auto``, what the peer is told of this machine, as `securevfl_psi_cli.calibration` measures it.
         nonce: this party's contribution to the session's nonce.
 
     Raises:
@@ -110,7 +110,7 @@ class Terms:
     salt: bytes = b""
     lasting: LastingKey | None = None
     link: float | None = None
-    speed: Speed | None = None
+    speed: Speed = UNTOLD
     nonce: bytes = field(default_factory=lambda: secrets.token_bytes(16))
 
     def __post_init__(self) -> None:
@@ -160,7 +160,7 @@ class Terms:
         nonce = self._own_nonce()
         fields = self._shared_fields() | {"name": self.name, "role": self.role, "rows": size, "nonce": nonce.hex()}
         if self.protocol == _AUTO:
-            fields |= {"link": self.link, "speed": self._own_speed().to_json()}
+            fields |= {"link": self.link, "speed": self.speed.to_json()}
         if self.protocol == "unsafe_salted_hash":
             fields["salt"] = self._prove_salt(nonce)
         return json.dumps(fields, sort_keys=True).encode()
@@ -168,9 +168,6 @@ class Terms:
     def _prove_salt(self, nonce: bytes) -> str:
         """Prove that this party has the salt: with different salts nothing would match, without any hint why."""
         return hmac.digest(self.salt, b"securevfl-psi salt" + nonce, "sha256").hex()
-
-    def _own_speed(self) -> Speed:
-        return load_speed() if self.speed is None else self.speed
 
     def _own_nonce(self) -> bytes:
         return self.nonce if self.lasting is None else self.lasting.nonce
@@ -195,7 +192,7 @@ class Terms:
         if own_size is None or not all(map(_is_link, links)):
             raise MalformedError(f"a link of {str(theirs.get('link'))[:40]!r} Mbit/s; a number above 0 was expected")
         link = min(map(float, links), default=None)  # type: ignore[arg-type]
-        mine, other = self._own_speed(), Speed.from_json(theirs.get("speed"), self.peer)
+        mine, other = self.speed, Speed.from_json(theirs.get("speed"), self.peer)
         if self.is_client(own_size, rows):
             chosen = choose_protocol(own_size, rows, link, speeds=(mine, other))
         else:

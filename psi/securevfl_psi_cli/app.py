@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 from securevfl_crypto.inspection import inspect_engine
 from securevfl_psi.blinding import MAX_SET_SIZE
-from securevfl_psi.calibration import calibrate
 from securevfl_psi.errors import InputError
 from securevfl_psi.identifiers import IdRules
 
+from securevfl_psi_cli.calibration import calibrate
 from securevfl_psi_cli.channel import parse_address
 from securevfl_psi_cli.comparison import compare_tables
 from securevfl_psi_cli.credentials import make_certificate

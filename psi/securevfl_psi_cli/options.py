@@ -12,11 +12,12 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from securevfl_net.identity.files import write_new
 from securevfl_psi.blinding import MAX_SET_SIZE
-from securevfl_psi.calibration import UNTOLD
 from securevfl_psi.errors import InputError, PSIError
 from securevfl_psi.identifiers import IdRules
+from securevfl_psi.speed import UNTOLD
 from securevfl_psi.terms import LastingKey, Learns, RequestedProtocol, Role, Terms
 
+from securevfl_psi_cli.calibration import load_speed
 from securevfl_psi_cli.channel import Address, is_local, make_address
 from securevfl_psi_cli.credentials import Pins, wrong_input
 from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
@@ -268,7 +269,7 @@ class Options:
             "min_intersection": self.min_intersection,
             "pad_to": self.pad_to,
             "link": self.link,
-            "speed": None if self.tell_speed else UNTOLD,
+            "speed": load_speed() if self.tell_speed and self.protocol == "auto" else UNTOLD,
             "salt": _read_content(self.salt_file) if self.salt_file else b"",
         }
         try:

@@ -106,6 +106,15 @@ async def align(
     )
 
 
+def _told_speed(site: PartyContext, how: Align) -> psi.Speed:
+    """What peers are told of this machine: measured if ``auto`` weighs it and the policy allows to tell it."""
+    if how.protocol != "auto" or not site.policy.tell_speed:
+        return psi.UNTOLD
+    from securevfl_psi_cli.calibration import load_speed  # here: it brings the command line of the PSI
+
+    return load_speed()
+
+
 def _build_joint(
     site: PartyContext, ids: psi.Identifiers, own: int, held_out: Sequence[int] | np.ndarray, how: Align, columns: int
 ) -> psi.Joint:
@@ -120,7 +129,7 @@ def _build_joint(
         pairwise=site.policy.pairwise_intersections,
         protocol=how.protocol,
         link=how.link,
-        speed=None if site.policy.tell_speed else psi.UNTOLD,
+        speed=_told_speed(site, how),
         pad_to=how.pad_to,
         shelf=FolderShelf(site.filters, how.keep_days) if site.filters and how.keep_days else None,
     )

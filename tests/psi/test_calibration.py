@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from securevfl_psi import UNTOLD, MalformedError, Speed, Terms, calibration
+from securevfl_psi import UNTOLD, MalformedError, Speed, Terms
+from securevfl_psi.speed import picoseconds
+from securevfl_psi_cli import calibration
 from support.commands import run
 
 STEPS = st.integers(0, 93)
@@ -35,7 +37,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Speed]:
 def test_it_is_measured_in_its_ranges() -> None:
     found = calibration.measure_speed()
     assert Speed.from_json(found.to_json(), "this machine") == found
-    times = [calibration.picoseconds(step) / 1e6 for step in found.to_json()[:-1]]
+    times = [picoseconds(step) / 1e6 for step in found.to_json()[:-1]]
     assert all(0.01 < time < 5000 for time in times), times
     assert found.product > found.look_up  # a scalar product is hundreds of times the work of a row
 
@@ -45,12 +47,12 @@ def test_times_are_rounded_to_quarter_powers_of_two(seconds: float) -> None:
     told = Speed.from_seconds(seconds, 1e-6, 1e-6, 1e-6, cores=1000)
     assert told.cores == 256
     if 1e-9 < seconds < 9e-3:
-        assert calibration.picoseconds(told.product) / 1e12 == pytest.approx(seconds, rel=0.1)
+        assert picoseconds(told.product) / 1e12 == pytest.approx(seconds, rel=0.1)
 
 
 @pytest.mark.parametrize("step", range(0, 94, 4))
 def test_whole_steps_are_powers_of_two(step: int) -> None:
-    assert calibration.picoseconds(step) == 1000 << (step // 4)
+    assert picoseconds(step) == 1000 << (step // 4)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from securevfl_psi.calibration import Speed
 from securevfl_psi.choosing import choose_protocol
 from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import DisagreementError, MalformedError, PSIError
+from securevfl_psi.speed import Speed
 from securevfl_psi.terms import RequestedProtocol
 from support.psi_ends import BANK, SHOP, terms
 

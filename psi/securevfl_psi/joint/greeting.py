@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from securevfl_psi.calibration import Speed
 from securevfl_psi.errors import DisagreementError, MalformedError, SetSizeError
+from securevfl_psi.speed import Speed
 from securevfl_psi.terms import parse_nonce
 from securevfl_psi.wire import VERSION
 

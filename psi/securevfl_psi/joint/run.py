@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from securevfl_crypto.engine import Engine
 
-from securevfl_psi.calibration import Speed, load_speed
 from securevfl_psi.choosing import Choice
 from securevfl_psi.circle import Circle
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
@@ -21,6 +20,7 @@ from securevfl_psi.joint.composing import ComposingActive, ComposingPassive, cho
 from securevfl_psi.joint.greeting import PLANS, Greeting
 from securevfl_psi.joint.leading import LeadingActive, LeadingPassive
 from securevfl_psi.joint.state import JointTerms, Order, State
+from securevfl_psi.speed import Speed
 from securevfl_psi.wire import Frame, Kind
 
 __all__ = ["Joint", "JointResult", "JointTerms"]
@@ -175,15 +175,12 @@ class Joint:
             labelled=planned[1],
             nonce=self._nonce,
             rows=len(self._ids) if self.is_active or peer == self.terms.active else None,
-            speed=self._own_speed() if self._tells_speed(planned[0], peer) else None,
+            speed=self.terms.speed if self._tells_speed(planned[0], peer) else None,
         )
 
     def _tells_speed(self, plan: str, peer: str) -> bool:
         """Whether the pair of this party and a peer chooses its protocol by both speeds."""
         return self.terms.protocol == "auto" and plan != _GLOBAL and (self.is_active or peer == self.terms.active)
-
-    def _own_speed(self) -> Speed:
-        return load_speed() if self.terms.speed is None else self.terms.speed
 
     def _take_greeting(self, peer: str, data: bytes) -> None:
         expected = {"rules": self.terms.rules.tag(), "context": self.terms.context}
@@ -211,7 +208,7 @@ class Joint:
     def _told_speeds(self, plan: str) -> dict[str, Speed]:
         told = {name: one.speed for name, one in self._heard.items() if one.speed is not None}
         if any(self._tells_speed(plan, peer) for peer in self.terms.peers):
-            told[self.terms.name] = self._own_speed()
+            told[self.terms.name] = self.terms.speed
         return told
 
     def _begin_run(self, plan: str, labelled: bool) -> None:

@@ -11,12 +11,12 @@ import numpy as np
 from securevfl_crypto.engine import Engine
 
 from securevfl_psi.blinding import MAX_SET_SIZE
-from securevfl_psi.calibration import Speed
 from securevfl_psi.circle import Circle
 from securevfl_psi.errors import PSIError
 from securevfl_psi.identifiers import Identifiers, IdRules
 from securevfl_psi.joint.agreeing import RowComparison
 from securevfl_psi.publication import RunStore
+from securevfl_psi.speed import UNTOLD, Speed
 
 __all__ = ["JOINT_PROTOCOLS", "JointProtocol", "JointTerms", "Order", "State"]
 
@@ -42,7 +42,7 @@ class JointTerms:
             time `dh` or `ot` by sizes and link; ``"unbalanced"``: two at a time, by a filter of the larger set;
             ``"unsafe_salted_hash"``: two at a time, and not private.
         link: for ``"auto"``, megabits a second between the parties; None if the link is not the bottleneck.
-        speed: for ``"auto"``, what the other parties are told of this machine; None: as measured.
+        speed: for ``"auto"``, what the other parties are told of this machine.
         pad_to: announce and send this many identifiers, the missing ones random; None for no padding.
         shelf: for ``"unbalanced"``, stores publications and filters for later runs; None to store nothing.
 
@@ -61,7 +61,7 @@ class JointTerms:
     pairwise: bool = True
     protocol: JointProtocol = "dh"
     link: float | None = None
-    speed: Speed | None = None
+    speed: Speed = UNTOLD
     pad_to: int | None = None
     shelf: RunStore | None = field(default=None, repr=False)
 

@@ -1,128 +1,34 @@
-"""How fast this machine computes `dh` and `ot`: measured, kept in a file, and told to the peer in rounded numbers.
-
-`auto` chooses between two protocols whose costs differ by machine: without AVX-512 a scalar product takes four times as
-long, a row of `ot` hardly longer. So each party measures a few thousand operations of its own, once, and tells the peer
-four figures, each rounded to a quarter power of two. Both compute the choice from the same eight figures.
-
-The figures contain no secret, but they tell the peer what class of CPU this party has. `UNTOLD` is what a party sends
-that prefers not to. A party that lies moves the choice between two protocols that both accepted.
-"""
+"""How fast this machine computes `dh` and `ot`, measured and kept in a file, for `auto`; see `securevfl_psi.speed`."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from securevfl_crypto.engine import describe_kernels
 from securevfl_crypto.engine.cpu import forced_path, thread_count
-
 from securevfl_psi.dh import DHServer
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.oblivious import OTClient, OTServer
 from securevfl_psi.session import Session
+from securevfl_psi.speed import Speed
 
-__all__ = ["UNTOLD", "Speed", "calibrate", "load_speed", "measure_speed", "picoseconds"]
+__all__ = ["calibrate", "load_speed", "measure_speed"]
 
-_MOST_CORES = 256
-_MOST_STEP = 93  # 10 ms
 _PRODUCTS, _ROWS, _TURNS = 512, 1 << 12, 2
 _DAYS = 30
 _MOST_BYTES = 1 << 16
 _ENOUGH = 3
 """After so many measurements the least of them is taken as it is."""
-
-
-@dataclass(frozen=True)
-class Speed:
-    """What a party tells of its machine. A time is q, a whole number, for 2^(q/4) nanoseconds.
-
-    Attributes:
-        product: a scalar product of `dh`, with its hashing and checks, on one core.
-        encode: an identifier at the client of `ot`.
-        look_up: an identifier at the server of `ot`.
-        transfers: this party's half of the base transfers of `ot`, divided by their number, 512.
-        cores: that `dh` may use, 1 to 256.
-    """
-
-    product: int
-    encode: int
-    look_up: int
-    transfers: int
-    cores: int
-
-    @classmethod
-    def from_seconds(cls, product: float, encode: float, look_up: float, transfers: float, cores: int) -> Speed:
-        """Round seconds to quarter powers of two."""
-        return cls(
-            _round_seconds(product),
-            _round_seconds(encode),
-            _round_seconds(look_up),
-            _round_seconds(transfers),
-            max(1, min(_MOST_CORES, cores)),
-        )
-
-    def to_json(self) -> list[int]:
-        """As a list, in the order of the attributes."""
-        return list(astuple(self))
-
-    @classmethod
-    def from_json(cls, value: object, whose: str) -> Speed:
-        """Check and decode what a peer's `to_json` returned.
-
-        Raises:
-            MalformedError: not five whole numbers in their ranges.
-        """
-        if not (
-            isinstance(value, list)
-            and len(value) == len(fields(cls))
-            and all(isinstance(one, int) and not isinstance(one, bool) for one in value)
-            and all(0 <= one <= _MOST_STEP for one in value[:-1])
-            and 1 <= value[-1] <= _MOST_CORES
-        ):
-            raise MalformedError(
-                f"{whose} tells {str(value)[:60]!r} of its machine; expected four whole numbers from 0 to {_MOST_STEP} "
-                f"and its cores, 1 to {_MOST_CORES}"
-            )
-        return cls(*value)
-
-    def format_lines(self) -> list[tuple[str, str]]:
-        """What is told, in words: pairs of a name and a time."""
-        times = [f"{picoseconds(step) / 1e6:.3g} µs" for step in self.to_json()[:-1]]
-        names = ("dh, a product", "ot, encode", "ot, look up", "ot, a transfer")
-        return [*zip(names, times, strict=True), ("cores", str(self.cores))]
-
-    def take_least(self, other: Speed) -> Speed:
-        """Take the least time of each kind, and this one's cores."""
-        return Speed(
-            min(self.product, other.product),
-            min(self.encode, other.encode),
-            min(self.look_up, other.look_up),
-            min(self.transfers, other.transfers),
-            self.cores,
-        )
-
-
-UNTOLD = Speed(product=51, encode=44, look_up=41, transfers=69, cores=1)
-"""One core with AVX-512 IFMA: what a party tells that does not tell its speed."""
-
-
-def picoseconds(step: int) -> int:
-    """The time 2^(step/4) ns in picoseconds, the same integer on every machine."""
-    return 1000 * math.isqrt(math.isqrt(1 << (step + 80))) >> 20
-
-
-def _round_seconds(seconds: float) -> int:
-    return max(0, min(_MOST_STEP, round(4 * math.log2(max(seconds * 1e9, 1.0)))))
 
 
 @lru_cache(maxsize=1)
