@@ -109,6 +109,20 @@ def test_a_party_that_refuses_says_so_and_all_end() -> None:
     assert sent <= {"party/consent", "refused"}
 
 
+def test_parties_with_different_jobs_end_at_consent() -> None:
+    """Nothing of a table is used: what a party agreed to is its own job alone."""
+    people = make_parties(passive=1)
+
+    async def program(site: PartyContext, table: PartyTable | None) -> Trained:
+        if site.name == "shop1":
+            object.__setattr__(site, "job", "another" + site.job)
+        return await run_party(site, table, PLAIN)
+
+    with pytest.raises(ProtocolError, match=r"'(bank|shop1)' runs job .*: use one job file") as caught:
+        Simulated(job=PLAIN, parties=people, run="two jobs", window=1 << 25).run_program(program)
+    assert {entry.what for ledger in caught.value.ledgers for entry in ledger.entries} <= {"party/consent", "refused"}
+
+
 def test_labels_of_others_rows_need_a_book_and_only_alignment_tells() -> None:
     job = PLAIN.replace(algorithm=sv.AllLabels(hidden=4))
     with pytest.raises(InputError, match="no label book"):

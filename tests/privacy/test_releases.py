@@ -21,6 +21,7 @@ from securevfl.privacy import (
     epsilon_rdp,
 )
 from securevfl.privacy.journal import Journal
+from securevfl.privacy.releases import check_total_plan
 
 FIXED = Gaussian(noise_multiplier=3.0, epsilon=5.0, on_budget="stop")
 ALLOWED = max(t for t in range(1, 30) if epsilon_rdp(GaussianRelease(3.0, t), 1e-5) <= 5.0)
@@ -69,6 +70,19 @@ def test_what_protects_the_same_is_added_up_and_what_does_not_is_not() -> None:
     releases.plan_rows("gradients", Gaussian(epsilon=2.5), rows=4, times=1)
     with pytest.raises(PolicyError, match="releasing activations as planned"):
         releases.plan_rows("activations", Gaussian(epsilon=2.5), rows=4, times=1)
+
+
+def test_plans_for_several_label_owners_add_up() -> None:
+    """Each one alone keeps the bound; the data owner's rows pay for both."""
+    policy, every = Policy(max_epsilon=3.0), []
+    for _ in range(2):
+        releases = Releases("shop", policy)
+        releases.plan_rows("activations", Gaussian(epsilon=2.5), rows=4, times=1)
+        check_total_plan("shop", policy, [releases])
+        every.append(releases)
+    for order in (every, every[::-1]):
+        with pytest.raises(PolicyError, match="to all label owners"):
+            check_total_plan("shop", policy, order)
 
 
 def test_the_least_delta_of_several_mechanisms_is_that_of_the_sum() -> None:
