@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["COMPUTE", "pseudo_random", "session_tag", "unhex"]
+__all__ = ["COMPUTE", "pseudo_random", "require", "session_tag", "unhex"]
 
 P = 2**255 - 19
 J = 486662
@@ -20,6 +20,16 @@ Fields = Mapping[str, Any]
 def unhex(text: str) -> bytes:
     """The bytes of hexadecimal text."""
     return bytes.fromhex(text)
+
+
+def require(holds: bool, otherwise: str) -> None:
+    """Check what must hold for every input, also where Python drops assertions (``-O``).
+
+    Raises:
+        ValueError: it does not hold; the inputs contradict each other.
+    """
+    if not holds:
+        raise ValueError(otherwise)
 
 
 def pseudo_random(label: str, size: int) -> bytes:
@@ -59,11 +69,11 @@ def x25519(scalar: bytes, u: bytes) -> bytes:
     return ladder(clamp(scalar), number % P).to_bytes(32, "little")
 
 
-def _multiply(group: Fields, test: Fields) -> dict[str, Any]:
+def _multiply_numbers(group: Fields, test: Fields) -> dict[str, Any]:
     return {"shared": x25519(unhex(test["private"]), unhex(test["public"])).hex()}
 
 
-def _iterate(group: Fields, test: Fields) -> dict[str, Any]:
+def _iterate_x25519(group: Fields, test: Fields) -> dict[str, Any]:
     k, u = unhex(test["private"]), unhex(test["public"])
     for _ in range(test["iterations"]):
         k, u = x25519(k, u), k
@@ -100,7 +110,7 @@ def elligator2(u: int) -> tuple[int, int]:
     if y is None:
         x = (-x - J) % P
         y, sign = root(x**3 + J * x * x + x), 0
-    assert y is not None  # noqa: S101 - one of the two is a square
+    require(y is not None, "neither x has a y on the curve")
     return x, y if y % 2 == sign else -y % P
 
 
@@ -127,7 +137,7 @@ def eight_times(point: Point) -> tuple[int, int]:
     """clear_cofactor."""
     for _ in range(3):
         point = add(point, point)
-    assert point is not None  # noqa: S101 - of probability 2^-250
+    require(point is not None, "the sum is the point at infinity")
     return point
 
 
@@ -141,45 +151,45 @@ def hash_to_u(message: bytes, dst: bytes) -> bytes:
     """The u-coordinate of Q0 + Q1, before the cofactor is cleared."""
     u0, u1 = fields(message, dst)
     total = add(elligator2(u0), elligator2(u1))
-    assert total is not None  # noqa: S101 - of probability 2^-250
+    require(total is not None, "the sum is the point at infinity")
     return total[0].to_bytes(32, "little")
 
 
-def _big(number: int) -> str:
+def _read_big_endian(number: int) -> str:
     return f"{number:064x}"
 
 
-def _expand(group: Fields, test: Fields) -> dict[str, Any]:
+def _expand_message(group: Fields, test: Fields) -> dict[str, Any]:
     return {"uniformBytes": expand(unhex(test["msg"]), unhex(group["dst"]), test["length"]).hex()}
 
 
-def _hash(group: Fields, test: Fields) -> dict[str, Any]:
+def _hash_message(group: Fields, test: Fields) -> dict[str, Any]:
     message, dst = unhex(test["msg"]), unhex(group["dst"])
     out = {"expanded": expand(message, dst, 96).hex(), "engineU": hash_to_u(message, dst).hex()}
     if "u0" in test:
         u0, u1 = fields(message, dst)
         q0, q1 = elligator2(u0), elligator2(u1)
         names = ("u0", "u1", "q0x", "q0y", "q1x", "q1y", "px", "py")
-        out |= dict(zip(names, map(_big, (u0, u1, *q0, *q1, *eight_times(add(q0, q1)))), strict=True))
+        out |= dict(zip(names, map(_read_big_endian, (u0, u1, *q0, *q1, *eight_times(add(q0, q1)))), strict=True))
     return out
 
 
-def _encode(group: Fields, test: Fields) -> dict[str, Any]:
+def _encode_input(group: Fields, test: Fields) -> dict[str, Any]:
     u = int.from_bytes(expand(unhex(test["msg"]), unhex(group["dst"]), 48), "big") % P
     q = elligator2(u)
-    return dict(zip(("u", "qx", "qy", "px", "py"), map(_big, (u, *q, *eight_times(q))), strict=True))
+    return dict(zip(("u", "qx", "qy", "px", "py"), map(_read_big_endian, (u, *q, *eight_times(q))), strict=True))
 
 
-def _map(group: Fields, test: Fields) -> dict[str, Any]:
+def _map_to_curve(group: Fields, test: Fields) -> dict[str, Any]:
     x, y = elligator2(int(test["u"], 16))
-    return {"x": _big(x), "y": _big(y)}
+    return {"x": _read_big_endian(x), "y": _read_big_endian(y)}
 
 
-def _sha512(group: Fields, test: Fields) -> dict[str, Any]:
+def _hash_sha512(group: Fields, test: Fields) -> dict[str, Any]:
     return {"digest": hashlib.sha512(unhex(group["prefix"]) + unhex(test["msg"])).hexdigest()}
 
 
-def _blake2s(group: Fields, test: Fields) -> dict[str, Any]:
+def _hash_blake2s(group: Fields, test: Fields) -> dict[str, Any]:
     salt, person = unhex(test["salt"]), unhex(test["person"])
     message = unhex(test["msg"])
     return {"digest": hashlib.blake2s(message, salt=salt, person=person, node_offset=test["nodeOffset"]).hexdigest()}
@@ -196,29 +206,29 @@ def session_tag(session: Fields) -> bytes:
     return b"securevfl-psi" + hashlib.sha512(framed).digest()[:32]
 
 
-def _inverse(scalar: bytes) -> bytes:
+def _invert_scalar(scalar: bytes) -> bytes:
     """The clamped scalar whose product with this one is 1 modulo the group's order."""
     inverse = pow(clamp(scalar), ORDER - 2, ORDER)
     for times in range(8):  # one of eight neighbours is a multiple of 8
         candidate = inverse + times * ORDER
         if candidate % 8 == 0:
-            assert candidate >> 254 == 1  # noqa: S101 - the file has such scalars only
+            require(candidate >> 254 == 1, "the inverse scalar is not clamped")
             return candidate.to_bytes(32, "little")
     raise AssertionError
 
 
-def _tag(group: Fields, test: Fields) -> dict[str, Any]:
+def _session_tag(group: Fields, test: Fields) -> dict[str, Any]:
     return {"tag": session_tag(test).hex()}
 
 
-def _output(group: Fields, test: Fields) -> dict[str, Any]:
+def _compute_output(group: Fields, test: Fields) -> dict[str, Any]:
     tag, identifier = unhex(group["tag"]), unhex(test["identifier"])
     blind, key = unhex(group["blind"]), unhex(group["key"])
     point = hash_to_u(identifier, tag)
     blinded = x25519(blind, point)
     evaluated = x25519(key, blinded)
-    unblinded = x25519(_inverse(blind), evaluated)
-    assert unblinded == x25519(key, point)  # noqa: S101 - otherwise the parties would not agree
+    unblinded = x25519(_invert_scalar(blind), evaluated)
+    require(unblinded == x25519(key, point), "the unblinded answer is not the key's product")
     parts = [tag, identifier, unblinded]
     text = b"".join(len(part).to_bytes(2, "big") + part for part in parts) + b"Finalize"
     output = hashlib.sha512(text).digest()
@@ -227,11 +237,11 @@ def _output(group: Fields, test: Fields) -> dict[str, Any]:
     return {name: value.hex() for name, value in found.items()}
 
 
-def _published(group: Fields, test: Fields) -> dict[str, Any]:
+def _published_token(group: Fields, test: Fields) -> dict[str, Any]:
     return {"bound": hashlib.sha512(unhex(group["tag"]) + unhex(test["published"])).digest()[:32].hex()}
 
 
-def _receipt(group: Fields, test: Fields) -> dict[str, Any]:
+def _make_receipt(group: Fields, test: Fields) -> dict[str, Any]:
     text = b"securevfl-psi receipt" + unhex(group["tag"])
     for rows in test["lists"]:
         text += len(rows).to_bytes(8, "big") + b"".join(map(unhex, rows))
@@ -241,7 +251,7 @@ def _receipt(group: Fields, test: Fields) -> dict[str, Any]:
 HELLO, REFUSED = 1, 9
 
 
-def _frame(group: Fields, test: Fields) -> dict[str, Any]:
+def _frame_header(group: Fields, test: Fields) -> dict[str, Any]:
     payload = unhex(test["payload"])
     tag = hashlib.sha512(unhex(group["tag"]) + group["writer"].encode()).digest()[:8]
     header = b"SPSI" + bytes([group["version"], test["kind"], 0, 0])
@@ -251,17 +261,17 @@ def _frame(group: Fields, test: Fields) -> dict[str, Any]:
 
 
 COMPUTE = {
-    "XdhComp": _multiply,
-    "XdhIterated": _iterate,
-    "ExpandMessageXmd": _expand,
-    "HashToCurve": _hash,
-    "EncodeToCurve": _encode,
-    "MapToCurve": _map,
-    "Sha512": _sha512,
-    "Blake2sBlock": _blake2s,
-    "SessionTag": _tag,
-    "DhOutput": _output,
-    "PublishedOutput": _published,
-    "Receipt": _receipt,
-    "Frame": _frame,
+    "XdhComp": _multiply_numbers,
+    "XdhIterated": _iterate_x25519,
+    "ExpandMessageXmd": _expand_message,
+    "HashToCurve": _hash_message,
+    "EncodeToCurve": _encode_input,
+    "MapToCurve": _map_to_curve,
+    "Sha512": _hash_sha512,
+    "Blake2sBlock": _hash_blake2s,
+    "SessionTag": _session_tag,
+    "DhOutput": _compute_output,
+    "PublishedOutput": _published_token,
+    "Receipt": _make_receipt,
+    "Frame": _frame_header,
 }

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import gcd
 from typing import Any
 
-from slow_curve import unhex
+from slow_curve import require, unhex
 
 __all__ = ["COMPUTE"]
 
@@ -16,7 +16,7 @@ Fields = Mapping[str, Any]
 ROOTS, SQUARES = 10, 128
 
 
-def _hash(n: int, purpose: bytes, number: int) -> int:
+def _hash_message(n: int, purpose: bytes, number: int) -> int:
     """A number modulo n: SHAKE-256 of the modulus, a purpose and a number."""
     width = -(-n.bit_length() // 8)
     text = b"securevfl paillier modulus v2" + width.to_bytes(4, "little") + n.to_bytes(width, "little")
@@ -25,13 +25,13 @@ def _hash(n: int, purpose: bytes, number: int) -> int:
 
 
 @lru_cache(maxsize=4)
-def _base(n: int) -> int:
+def _find_base(n: int) -> int:
     """h_s = (−x²)^n modulo n², x a hash of n."""
-    x = _hash(n, b"base", 0)
+    x = _hash_message(n, b"base", 0)
     return pow(-x * x % n, n, n * n)
 
 
-def _jacobi(a: int, n: int) -> int:
+def _find_jacobi_symbol(a: int, n: int) -> int:
     """The Jacobi symbol by reciprocity."""
     a, sign = a % n, 1
     while a:
@@ -44,40 +44,40 @@ def _jacobi(a: int, n: int) -> int:
     return sign if n == 1 else 0
 
 
-def _factors(fields: Fields) -> tuple[int, int, int]:
+def _read_factors(fields: Fields) -> tuple[int, int, int]:
     p, q = int(fields["p"], 16), int(fields["q"], 16)
     return p, q, p * q
 
 
-def _decrypt(fields: Fields, c: int) -> int:
+def _decrypt_number(fields: Fields, c: int) -> int:
     """L(c^λ) / λ modulo n with λ = (p − 1)(q − 1), as a signed number (Paillier 1999)."""
-    p, q, n = _factors(fields)
+    p, q, n = _read_factors(fields)
     phi = (p - 1) * (q - 1)
     m = (pow(c, phi, n * n) - 1) // n * pow(phi, -1, n) % n
     return m - n if m > n // 2 else m
 
 
-def _encrypt(n: int, m: int, alpha: int) -> int:
-    return (1 + n * (m % n)) * pow(_base(n), alpha, n * n) % (n * n)
+def _encrypt_number(n: int, m: int, alpha: int) -> int:
+    return (1 + n * (m % n)) * pow(_find_base(n), alpha, n * n) % (n * n)
 
 
-def _key(group: Fields, test: Fields) -> dict[str, Any]:
-    p, q, n = _factors(test)
-    assert p % 4 == q % 4 == 3  # noqa: S101 - what the proof shows
-    assert gcd(n, (p - 1) * (q - 1)) == 1  # noqa: S101
-    return {"n": f"{n:x}", "hs": f"{_base(n):x}"}
+def _read_key(group: Fields, test: Fields) -> dict[str, Any]:
+    p, q, n = _read_factors(test)
+    require(p % 4 == q % 4 == 3, "a factor is not 3 modulo 4")
+    require(gcd(n, (p - 1) * (q - 1)) == 1, "the modulus and its totient share a factor")
+    return {"n": f"{n:x}", "hs": f"{_find_base(n):x}"}
 
 
-def _seal(group: Fields, test: Fields) -> dict[str, Any]:
-    n = _factors(group)[2]
-    c = _encrypt(n, int(test["m"]), int(test["alpha"], 16))
-    return {"ciphertext": f"{c:x}", "decrypted": str(_decrypt(group, c))}
+def _seal_numbers(group: Fields, test: Fields) -> dict[str, Any]:
+    n = _read_factors(group)[2]
+    c = _encrypt_number(n, int(test["m"]), int(test["alpha"], 16))
+    return {"ciphertext": f"{c:x}", "decrypted": str(_decrypt_number(group, c))}
 
 
 def _seal_classically(group: Fields, test: Fields) -> dict[str, Any]:
-    n = _factors(group)[2]
+    n = _read_factors(group)[2]
     c = (1 + n * (int(test["m"]) % n)) * pow(int(test["r"], 16), n, n * n) % (n * n)
-    return {"ciphertext": f"{c:x}", "decrypted": str(_decrypt(group, c))}
+    return {"ciphertext": f"{c:x}", "decrypted": str(_decrypt_number(group, c))}
 
 
 def _power_product(bases: list[int], exponents: list[int], modulus: int) -> int:
@@ -87,12 +87,12 @@ def _power_product(bases: list[int], exponents: list[int], modulus: int) -> int:
     return out
 
 
-def _product(group: Fields, test: Fields) -> dict[str, Any]:
-    n = _factors(group)[2]
+def _compute_product(group: Fields, test: Fields) -> dict[str, Any]:
+    n = _read_factors(group)[2]
     return {"product": f"{_power_product([int(b, 16) for b in test['bases']], test['exponents'], n * n):x}"}
 
 
-def _layout(fields: Fields) -> tuple[int, int, int]:
+def _read_layout(fields: Fields) -> tuple[int, int, int]:
     """Bytes of a slot, rows and columns in one plaintext."""
     slot = -(-fields["slotBits"] // 8)
     room = (fields["roomBits"] - fields["slotBits"]) // (8 * slot) + 1
@@ -102,7 +102,7 @@ def _layout(fields: Fields) -> tuple[int, int, int]:
     return slot, each, min(room, columns)
 
 
-def _pack(values: list[list[int]], slot: int, each: int, group: int) -> list[int]:
+def _pack_numbers(values: list[list[int]], slot: int, each: int, group: int) -> list[int]:
     """Σ_k v_k 2^(8 k slot) over the slots of each plaintext, row by row, group by group."""
     columns = len(values[0])
     full = -(-columns // group) * group
@@ -112,7 +112,7 @@ def _pack(values: list[list[int]], slot: int, each: int, group: int) -> list[int
     return [sum(value << 8 * slot * k for k, value in enumerate(part)) for part in parts]
 
 
-def _unpack(plain: int, slot: int, count: int) -> list[int]:
+def _unpack_numbers(plain: int, slot: int, count: int) -> list[int]:
     """The signed numbers in `count` slots: a negative one has borrowed from the next."""
     out = []
     for _ in range(count):
@@ -123,55 +123,55 @@ def _unpack(plain: int, slot: int, count: int) -> list[int]:
     return out
 
 
-def _packing(group: Fields, test: Fields) -> dict[str, Any]:
-    slot, each, columns = _layout(test)
-    plain = _pack(test["values"], slot, each, columns)
+def _check_packing(group: Fields, test: Fields) -> dict[str, Any]:
+    slot, each, columns = _read_layout(test)
+    plain = _pack_numbers(test["values"], slot, each, columns)
     return {"slot": slot, "rowsEach": each, "columnsEach": columns, "plaintexts": [str(one) for one in plain]}
 
 
 def _packed_product(group: Fields, test: Fields) -> dict[str, Any]:
-    n = _factors(group)[2]
-    slot, each, columns = _layout(group)
-    plain = _pack(test["values"], slot, each, columns)
-    sealed = [_encrypt(n, m, int(alpha, 16)) for m, alpha in zip(plain, group["alphas"], strict=True)]
+    n = _read_factors(group)[2]
+    slot, each, columns = _read_layout(group)
+    plain = _pack_numbers(test["values"], slot, each, columns)
+    sealed = [_encrypt_number(n, m, int(alpha, 16)) for m, alpha in zip(plain, group["alphas"], strict=True)]
     c = _power_product(sealed, test["weights"], n * n)
-    product = _unpack(_decrypt(group, c), slot, columns)
+    product = _unpack_numbers(_decrypt_number(group, c), slot, columns)
     right = [
         sum(w * v for w, v in zip(test["weights"], column, strict=True)) for column in zip(*test["values"], strict=True)
     ]
-    assert product == right  # noqa: S101 - what packing is for
+    require(product == right, "the unpacked numbers are not the products")
     return {"ciphertext": f"{c:x}", "product": product}
 
 
-def _challenge(n: int, number: int) -> int:
+def _draw_challenge(n: int, number: int) -> int:
     """The first hash of this number whose Jacobi symbol is 1."""
     attempt = 0
-    while _jacobi(found := _hash(n, b"square %d" % number, attempt), n) != 1:
+    while _find_jacobi_symbol(found := _hash_message(n, b"square %d" % number, attempt), n) != 1:
         attempt += 1
     return found
 
 
-def _proof(group: Fields, test: Fields) -> dict[str, Any]:
+def _check_proof(group: Fields, test: Fields) -> dict[str, Any]:
     """Ten roots of degree n of hashes, and 128 square roots of a hash or of its negative."""
-    n, proof = _factors(group)[2], bytearray(unhex(group["proof"]))
+    n, proof = _read_factors(group)[2], bytearray(unhex(group["proof"]))
     if test["changed"] >= 0:
         proof[test["changed"]] ^= 1
     width = -(-n.bit_length() // 8)
     roots = [int.from_bytes(proof[k : k + width], "little") for k in range(0, len(proof), width)]
     valid = len(roots) == ROOTS + SQUARES and n % 4 == 1 and all(0 < one < n for one in roots)
-    valid = valid and all(pow(one, n, n) == _hash(n, b"root", k) for k, one in enumerate(roots[:ROOTS]))
+    valid = valid and all(pow(one, n, n) == _hash_message(n, b"root", k) for k, one in enumerate(roots[:ROOTS]))
     for number, one in enumerate(roots[ROOTS:]):
-        wanted = _challenge(n, number)
+        wanted = _draw_challenge(n, number)
         valid = valid and one * one % n in (wanted, n - wanted)
     return {"result": "valid" if valid else "invalid"}
 
 
 COMPUTE = {
-    "PaillierKey": _key,
-    "PaillierEncryption": _seal,
+    "PaillierKey": _read_key,
+    "PaillierEncryption": _seal_numbers,
     "PaillierClassical": _seal_classically,
-    "PowerProduct": _product,
-    "Packing": _packing,
+    "PowerProduct": _compute_product,
+    "Packing": _check_packing,
     "PackedProduct": _packed_product,
-    "ModulusProof": _proof,
+    "ModulusProof": _check_proof,
 }

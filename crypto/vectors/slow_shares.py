@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from slow_curve import pseudo_random, unhex
+from slow_curve import pseudo_random, require, unhex
 
 __all__ = ["COMPUTE"]
 
@@ -16,31 +16,31 @@ Fields = Mapping[str, Any]
 WORD, M = 1 << 64, 67
 
 
-def _reduce(raw: bytes, modulus: int) -> list[int]:
+def _reduce_modulo(raw: bytes, modulus: int) -> list[int]:
     limit = 256 - 256 % modulus
     return [octet % modulus for octet in raw if octet < limit]
 
 
-def _residues(group: Fields, test: Fields) -> dict[str, Any]:
-    return {"residues": bytes(_reduce(unhex(test["raw"]), test["modulus"])).hex()}
+def _take_residues(group: Fields, test: Fields) -> dict[str, Any]:
+    return {"residues": bytes(_reduce_modulo(unhex(test["raw"]), test["modulus"])).hex()}
 
 
-def _stream(group: Fields, test: Fields) -> dict[str, Any]:
+def _draw_stream(group: Fields, test: Fields) -> dict[str, Any]:
     """AES-256 in counter mode from the counter block use · 2^64 on."""
     start = (test["use"] << 64).to_bytes(16, "big")
     keystream = Cipher(algorithms.AES(unhex(group["key"])), modes.CTR(start)).encryptor().update
     count = test["count"]
     if test["modulus"]:
-        return {"residues": bytes(_reduce(keystream(bytes(4 * count + 64)), test["modulus"])[:count]).hex()}
+        return {"residues": bytes(_reduce_modulo(keystream(bytes(4 * count + 64)), test["modulus"])[:count]).hex()}
     raw = keystream(bytes(8 * count))
     return {"words": [f"{int.from_bytes(raw[8 * k : 8 * k + 8], 'little'):016x}" for k in range(count)]}
 
 
-def _bits(number: int) -> list[int]:
+def _split_bits(number: int) -> list[int]:
     return [number >> j & 1 for j in range(64)]
 
 
-def _message(x: list[int], y: list[int], test: Fields, *, first: bool) -> list[int]:
+def _mask_message(x: list[int], y: list[int], test: Fields, *, first: bool) -> list[int]:
     """One party's masked row, from its share x of the bits of X, and the bits y of Y, which both know."""
     one = int(first)  # constants are added by the first party only
     x = [*x[:63], 0]  # column 63 is the number that is never zero
@@ -56,22 +56,22 @@ def _message(x: list[int], y: list[int], test: Fields, *, first: bool) -> list[i
     return [(value + sign * zero) % M for value, zero in zip(turned, unhex(test["zeros"]), strict=True)]
 
 
-def _compare(group: Fields, test: Fields) -> dict[str, Any]:
+def _compare_words(group: Fields, test: Fields) -> dict[str, Any]:
     r, c = int(test["mask"], 16), int(test["opened"], 16)
     low_r, low_c = r % (1 << 62), c % (1 << 62)
-    x, y = _bits(2 * low_r), _bits(2 * low_c + 1)
+    x, y = _split_bits(2 * low_r), _split_bits(2 * low_c + 1)
     y[63] = 0
     first = list(unhex(test["firstBits"]))
     second = [(bit - share) % M for bit, share in zip(x, first, strict=True)]
-    sent = [_message(share, y, test, first=one) for one, share in ((True, first), (False, second))]
+    sent = [_mask_message(share, y, test, first=one) for one, share in ((True, first), (False, second))]
     zeros = sum((a + b) % M == 0 for a, b in zip(*sent, strict=True))
     coin = test["turn"] >> 6 & 1
     greater = int(low_r > low_c)
-    assert zeros == greater ^ coin  # noqa: S101 - what the second message is for
+    require(zeros == greater ^ coin, "the zeros are not the comparison's result")
     z = (c - r - (1 << 62)) % WORD
     z -= WORD if z >> 63 else 0
     nonnegative = c >> 62 & 1 ^ r >> 62 & 1 ^ greater
-    assert nonnegative == int(z >= 0)  # noqa: S101 - the statement that the protocol rests on
+    require(nonnegative == int(z >= 0), "the comparison is not the sign")
     return {
         "secondBits": bytes(second).hex(),
         "fromFirst": bytes(sent[0]).hex(),
@@ -81,17 +81,17 @@ def _compare(group: Fields, test: Fields) -> dict[str, Any]:
     }
 
 
-def _product(a: list[list[int]], b: list[list[int]]) -> list[list[int]]:
+def _compute_product(a: list[list[int]], b: list[list[int]]) -> list[list[int]]:
     columns = list(zip(*b, strict=True))
     return [[sum(x * y for x, y in zip(row, column, strict=True)) % WORD for column in columns] for row in a]
 
 
-def _multiply(group: Fields, test: Fields) -> dict[str, Any]:
+def _multiply_numbers(group: Fields, test: Fields) -> dict[str, Any]:
     a, b = ([[int(word, 16) for word in row] for row in test[name]] for name in ("a", "b"))
-    return {"product": [[f"{word:016x}" for word in row] for row in _product(a, b)]}
+    return {"product": [[f"{word:016x}" for word in row] for row in _compute_product(a, b)]}
 
 
-def _labelled(label: str, rows: int, columns: int) -> list[list[int]]:
+def _draw_labelled(label: str, rows: int, columns: int) -> list[list[int]]:
     """Words of a label; every seventh is all ones."""
     raw = pseudo_random(label, 8 * rows * columns)
     words = [
@@ -102,7 +102,7 @@ def _labelled(label: str, rows: int, columns: int) -> list[list[int]]:
 
 def _multiply_large(group: Fields, test: Fields) -> dict[str, Any]:
     m, k, n = test["rows"], test["inner"], test["columns"]
-    product = _product(_labelled(group["aLabel"], m, k), _labelled(group["bLabel"], k, n))
+    product = _compute_product(_draw_labelled(group["aLabel"], m, k), _draw_labelled(group["bLabel"], k, n))
     raw = b"".join(word.to_bytes(8, "little") for row in product for word in row)
     return {"first": f"{product[0][0]:016x}", "digest": hashlib.sha512(raw).digest()[:32].hex()}
 
@@ -113,10 +113,10 @@ def _fixed_point(group: Fields, test: Fields) -> dict[str, Any]:
 
 
 COMPUTE = {
-    "Residues": _residues,
-    "Stream": _stream,
-    "Comparison": _compare,
-    "MatrixProduct": _multiply,
+    "Residues": _take_residues,
+    "Stream": _draw_stream,
+    "Comparison": _compare_words,
+    "MatrixProduct": _multiply_numbers,
     "LargeProduct": _multiply_large,
     "FixedPoint": _fixed_point,
 }

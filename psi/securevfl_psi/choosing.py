@@ -8,6 +8,8 @@ identifier in one direction and 40 in the other, where `ot` moves 91 in one and 
 ``benchmarks/psi_links.py`` measured both over lines from 10 Mbit/s up. Both ends compute the choice in whole numbers
 from the same figures, so they choose alike.
 
+Two figures are not measured: 50 ms for the round trips of the base transfers, and half of the smaller set in common.
+
 `auto` weighs time alone. The two protocols differ slightly in what a deviating party can do, see `docs/psi.md`; name
 one of them if that matters.
 """

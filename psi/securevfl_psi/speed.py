@@ -75,7 +75,7 @@ class Speed:
         return cls(*value)
 
     def format_lines(self) -> list[tuple[str, str]]:
-        """What is told, in words: pairs of a name and a time."""
+        """Format the figures for a person: pairs of a name and a time."""
         times = [f"{picoseconds(step) / 1e6:.3g} µs" for step in self.to_json()[:-1]]
         names = ("dh, a product", "ot, encode", "ot, look up", "ot, a transfer")
         return [*zip(names, times, strict=True), ("cores", str(self.cores))]

@@ -90,7 +90,8 @@ class Terms:
         lasting: the stored key, for ``pseudonyms`` that are the same in later runs.
         link: for ``auto``, megabits a second to the peer. If both parties give one, the smaller counts; None means that
             the link is not the bottleneck.
-        speed: for ``auto``, what the peer is told of this machine, as `securevfl_psi_cli.calibration` measures it.
+        speed: for ``auto``, the figures that this party sends about its machine; `securevfl_psi_cli.calibration`
+            measures them.
         nonce: this party's contribution to the session's nonce.
 
     Raises:

@@ -234,7 +234,7 @@ def _engine() -> None:
 
 @app.command("calibrate")
 def _calibrate() -> None:
-    """Measure how fast this machine computes, for --protocol auto, and show what peers are told of it."""
+    """Measure the speed of this machine for --protocol auto, and show the figures that peers get."""
     with report_errors(Watch()):
         speed, file = calibrate()
         print_summary(

@@ -37,8 +37,8 @@ def load_speed() -> Speed:
 
     The file is ``speed.json`` in the folder ``SECUREVFL_CACHE``, by default ``securevfl`` in ``XDG_CACHE_HOME`` or
     ``~/.cache``. Measuring takes 0.4 CPU-seconds. The least time of three measurements counts, because other programs
-    only ever slow one. After 30 days, on another CPU and with other kernels they are made anew. A file that cannot be
-    read or written is no error. A process asks once, so that it always tells the same.
+    slow a measurement and never speed it up. After 30 days, on another CPU or with other kernels, this measures again.
+    It goes on without a file that it cannot read or write. Within a process the answer stays the same.
     """
     known = _read_speed(_cache_file(), _machine_key())
     return known.speed if known is not None and known.enough else calibrate()[0]
@@ -153,7 +153,8 @@ def _read_speed(file: Path | None, key: Mapping[str, str]) -> _Known | None:
     if file is None:
         return None
     try:
-        stored = json.loads(file.read_bytes()[:_MOST_BYTES])
+        with file.open("rb") as stream:
+            stored = json.loads(stream.read(_MOST_BYTES))
         if stored["machine"] != dict(key):
             return None
         speed = Speed.from_json(stored["speed"], str(file))

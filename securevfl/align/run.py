@@ -107,7 +107,7 @@ async def align(
 
 
 def _told_speed(site: PartyContext, how: Align) -> psi.Speed:
-    """What peers are told of this machine: measured if ``auto`` weighs it and the policy allows to tell it."""
+    """The figures that peers get about this machine: measured ones for ``auto``, if the policy allows it."""
     if how.protocol != "auto" or not site.policy.tell_speed:
         return psi.UNTOLD
     from securevfl_psi_cli.calibration import load_speed  # here: it brings the command line of the PSI

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import securevfl_psi as psi
+from securevfl_psi.joint.greeting import Greeting
 from securevfl_psi.salted_hash import reverse_digests
 from support.agreement_parties import proposal
 from support.helpers import make_parties
@@ -220,3 +221,26 @@ def test_an_unbalanced_alignment_has_the_errors_of_the_others(large: str, monkey
     small = "shop" if large == "bank" else "bank"
     with pytest.raises(ProtocolError, match="at most 20 are accepted: raise max_set_size"):
         align_parties(people(few), job.replace(policies={small: Policy(max_set_size=20)}))
+
+
+def test_a_policy_decides_whether_a_machine_is_measured_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One party tells, the other one's policy forbids it, and both choose alike; other protocols tell nothing."""
+    measured = psi.Speed(60, 50, 40, 70, 7)
+    sent: dict[str, psi.Speed | None] = {}
+    monkeypatch.setattr("securevfl_psi_cli.calibration.load_speed", lambda: measured)
+    encode = Greeting.to_bytes
+
+    def record(greeting: Greeting) -> bytes:
+        sent[greeting.name] = greeting.speed
+        return encode(greeting)
+
+    monkeypatch.setattr(Greeting, "to_bytes", record)
+    people = make_parties(passive=1)
+    align_parties(people, _job(Align(protocol="auto"), policies={"shop1": Policy(tell_speed=False)}))
+    assert sent == {"bank": measured, "shop1": psi.UNTOLD}
+    asked: list[str] = []
+    monkeypatch.setattr("securevfl_psi_cli.calibration.load_speed", lambda: asked.append("measured"))
+    silent = {name: Policy(tell_speed=False) for name in people}
+    align_parties(people, _job(Align(protocol="auto"), policies=silent))
+    align_parties(people, _job(Align(protocol="ot")))
+    assert not asked

@@ -102,6 +102,20 @@ def test_wrong_names_and_options(call: object, match: str) -> None:
         call()  # type: ignore[operator]
 
 
+def test_the_shipped_cancer_table_is_scikit_learn_s() -> None:
+    from sklearn.datasets import load_breast_cancer
+
+    source, parties = load_breast_cancer(), datasets.breast_cancer(overlap=1.0)
+    names = [str(name).replace(" ", "_") for name in source.feature_names]
+    assert [*parties["clinic"].columns, *parties["lab"].columns] == names
+    clinic = parties["clinic"]
+    rows = [int(clinic.ids[row][1:]) for row in range(clinic.rows)]
+    for name, values in clinic.columns.items():
+        np.testing.assert_array_equal(values, source.data[rows, names.index(name)])
+    assert clinic.label is not None
+    np.testing.assert_array_equal(clinic.label, source.target[rows])
+
+
 def test_a_damaged_file_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(shipped._SHA256, "default_credit.csv.xz", "00")
     with pytest.raises(InputError, match="install securevfl again"):

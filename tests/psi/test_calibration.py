@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from securevfl_psi import UNTOLD, MalformedError, Speed, Terms
 from securevfl_psi.speed import picoseconds
 from securevfl_psi_cli import calibration
+from securevfl_psi_cli.options import Options
 from support.commands import run
 
 STEPS = st.integers(0, 93)
@@ -115,6 +116,43 @@ def test_both_ends_choose_alike_and_for_the_same_reason(
     first, _ = bank.accept_hello(shop.encode_hello(more), rows)
     second, _ = shop.accept_hello(bank.encode_hello(rows), more)
     assert (first.protocol, first.why, first.dst) == (second.protocol, second.why, second.dst)
+
+
+PARTY = {"table": Path("t.csv"), "column": "id", "name": "bank", "peer": "shop"}
+QUICK_CLIENT = Speed(product=60, encode=0, look_up=93, transfers=0, cores=1)
+QUICK_SERVER = Speed(product=60, encode=93, look_up=0, transfers=0, cores=1)
+"""`ot` is quick if the first encodes and the second looks up, and takes minutes the other way round."""
+
+
+@pytest.mark.parametrize("rows", [(1 << 14, 1 << 15), (1 << 15, 1 << 14)])
+def test_each_partys_figures_count_in_its_part(rows: tuple[int, int]) -> None:
+    """The smaller set asks, whoever listens."""
+    speeds = (QUICK_CLIENT, QUICK_SERVER) if rows[0] < rows[1] else (QUICK_SERVER, QUICK_CLIENT)
+    for given_speeds, expected in ((speeds, "ot"), (speeds[::-1], "dh")):
+        bank = Terms(name="bank", peer="shop", role="receiver", protocol="auto", speed=given_speeds[0])
+        shop = Terms(name="shop", peer="bank", role="sender", protocol="auto", speed=given_speeds[1])
+        assert bank.accept_hello(shop.encode_hello(rows[1]), rows[0])[0].protocol == expected
+        assert shop.accept_hello(bank.encode_hello(rows[0]), rows[1])[0].protocol == expected
+
+
+@pytest.mark.parametrize("tell", [True, False])
+def test_the_command_measures_only_what_it_tells(tell: bool, cache: Path, measured: list[Speed]) -> None:
+    found = Speed(60, 50, 40, 70, 7)
+    measured.append(found)
+    options = Options(**PARTY, protocol="auto", tell_speed=tell)
+    assert options.terms_arguments("receiver")["speed"] == (found if tell else UNTOLD)
+    assert measured == ([] if tell else [found])
+    assert Options(**PARTY).terms_arguments("receiver")["speed"] == UNTOLD
+
+
+def test_a_path_that_is_none_is_a_users_mistake_where_the_machine_is_measured_too(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECUREVFL_ENGINE", "abacus")
+    (tmp_path / "t.csv").write_text("id\nann\n", encoding="utf-8")
+    party = ("--id", "id", "--name", "bank", "--peer", "shop", "--port", "0", "--wait", "0.01", "--protocol", "auto")
+    assert run("listen", str(tmp_path / "t.csv"), *party) == 2
+    assert "EngineError" in capsys.readouterr().err
 
 
 def test_a_hello_tells_the_rounded_figures_only_and_only_where_they_are_weighed() -> None:

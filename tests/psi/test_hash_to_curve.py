@@ -24,7 +24,9 @@ from securevfl_crypto.errors import MalformedError
 from securevfl_psi import PSIError, hash_many_to_u, hash_to_curve
 from securevfl_psi.hash_to_curve import hash_to_field
 from securevfl_psi.identifiers import Identifiers
-from support.rfc9380 import DST, VECTORS
+from vectors.known_answers import EXPANDER, EXPANDER_DST
+from vectors.known_answers import RANDOM_ORACLE as VECTORS
+from vectors.known_answers import RANDOM_ORACLE_DST as DST
 
 
 def _hex(value: object) -> str:
@@ -41,57 +43,7 @@ def test_vectors_of_rfc_9380(vector: tuple[bytes, str, str, str, str, str, str, 
     assert tuple(map(_hex, hash_to_curve(message, DST))) == (px, py)
 
 
-# RFC 9380, appendix K.3: expand_message_xmd with SHA-512, all ten, copied from a public Rust test suite that quotes
-# draft 12 of the RFC, appendix K.3; three of them ("" and "abc" to 32 bytes, "" to 128) also stand in one that quotes
-# the RFC itself.
-EXPANDER_DST = b"QUUX-V01-CS02-with-expander-SHA512-256"
-
-
-@pytest.mark.parametrize(
-    ("message", "length", "expected"),
-    [
-        (b"", 32, "6b9a7312411d92f921c6f68ca0b6380730a1a4d982c507211a90964c394179ba"),
-        (b"abc", 32, "0da749f12fbe5483eb066a5f595055679b976e93abe9be6f0f6318bce7aca8dc"),
-        (b"abcdef0123456789", 32, "087e45a86e2939ee8b91100af1583c4938e0f5fc6c9db4b107b83346bc967f58"),
-        (b"q128_" + b"q" * 128, 32, "7336234ee9983902440f6bc35b348352013becd88938d2afec44311caf8356b3"),
-        (b"a512_" + b"a" * 512, 32, "57b5f7e766d5be68a6bfe1768e3c2b7f1228b3e4b3134956dd73a59b954c66f4"),
-        (
-            b"",
-            128,
-            "41b037d1734a5f8df225dd8c7de38f851efdb45c372887be655212d07251b921b052b62eaed99b46f72f2ef4cc96bfaf"
-            "254ebbbec091e1a3b9e4fb5e5b619d2e0c5414800a1d882b62bb5cd1778f098b8eb6cb399d5d9d18f5d5842cf5d13d7e"
-            "b00a7cff859b605da678b318bd0e65ebff70bec88c753b159a805d2c89c55961",
-        ),
-        (
-            b"abc",
-            128,
-            "7f1dddd13c08b543f2e2037b14cefb255b44c83cc397c1786d975653e36a6b11bdd7732d8b38adb4a0edc26a0cef4bb4"
-            "5217135456e58fbca1703cd6032cb1347ee720b87972d63fbf232587043ed2901bce7f22610c0419751c065922b48843"
-            "1851041310ad659e4b23520e1772ab29dcdeb2002222a363f0c2b1c972b3efe1",
-        ),
-        (
-            b"abcdef0123456789",
-            128,
-            "3f721f208e6199fe903545abc26c837ce59ac6fa45733f1baaf0222f8b7acb0424814fcb5eecf6c1d38f06e9d0a6ccfb"
-            "f85ae612ab8735dfdf9ce84c372a77c8f9e1c1e952c3a61b7567dd0693016af51d2745822663d0c2367e3f4f0bed827f"
-            "eecc2aaf98c949b5ed0d35c3f1023d64ad1407924288d366ea159f46287e61ac",
-        ),
-        (
-            b"q128_" + b"q" * 128,
-            128,
-            "b799b045a58c8d2b4334cf54b78260b45eec544f9f2fb5bd12fb603eaee70db7317bf807c406e26373922b7b8920fa29"
-            "142703dd52bdf280084fb7ef69da78afdf80b3586395b433dc66cde048a258e476a561e9deba7060af40adf30c64249c"
-            "a7ddea79806ee5beb9a1422949471d267b21bc88e688e4014087a0b592b695ed",
-        ),
-        (
-            b"a512_" + b"a" * 512,
-            128,
-            "05b0bfef265dcee87654372777b7c44177e2ae4c13a27f103340d9cd11c86cb2426ffcad5bd964080c2aee97f03be1ca"
-            "18e30a1f14e27bc11ebbd650f305269cc9fb1db08bf90bfc79b42a952b46daf810359e7bc36452684784a64952c343c5"
-            "2e5124cd1f71d474d5197fefc571a92929c9084ffe1112cf5eea5192ebff330b",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("message", "length", "expected"), EXPANDER)
 def test_expander_vectors_of_rfc_9380(message: bytes, length: int, expected: str) -> None:
     assert expand_message_xmd(message, EXPANDER_DST, length).hex() == expected
 

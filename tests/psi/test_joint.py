@@ -7,6 +7,7 @@ import json
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -244,6 +245,32 @@ def test_a_label_book_works_by_transfer_too() -> None:
         assert {k: v.tolist() for k, v in found[name].labelled.items()} == {
             k: v.tolist() for k, v in again[name].labelled.items()
         }
+
+
+@pytest.mark.parametrize("sets", [TWO, SMALL], ids=["the active party asks", "the smaller set asks"])
+def test_auto_weighs_what_each_party_told_in_its_part(sets: dict[str, list[str]]) -> None:
+    """`ot` is quick if one encodes and the other looks up, and takes minutes the other way round."""
+    asks = "shop" if sets is SMALL else "bank"
+    quick = psi.Speed(product=90, encode=0, look_up=93, transfers=0, cores=1)
+    other = psi.Speed(product=90, encode=93, look_up=0, transfers=0, cores=1)
+    for encodes_quickly, expected in ((asks, "ot"), (next(name for name in sets if name != asks), "dh")):
+        joints = _joints(sets, protocol="auto")
+        for name, joint in joints.items():
+            joint.terms = replace(joint.terms, speed=quick if name == encodes_quickly else other)
+        _Wires(joints, random.Random(0), lambda _a, _b, frame: frame, 3).run()
+        assert joints["bank"].protocol_with("shop") == joints["shop"].protocol_with("bank") == expected
+
+
+def test_a_peer_that_tells_no_speed_where_auto_weighs_it_is_refused() -> None:
+    def silent(_a: str, b: str, frame: Frame) -> Frame:
+        fields = json.loads(frame.payload) if frame.kind == Kind.HELLO else {}
+        if b != "bank" or "speed" not in fields:
+            return frame
+        del fields["speed"]
+        return Frame(frame.kind, json.dumps(fields).encode())
+
+    with pytest.raises(psi.MalformedError, match="told no speed of its machine"):
+        _run(TWO, protocol="auto", change=silent)
 
 
 def test_auto_weighs_both_sizes_and_says_why() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EXPANDER", "FIPS_180_4", "NONUNIFORM", "RANDOM_ORACLE"]
+__all__ = ["EXPANDER", "EXPANDER_DST", "FIPS_180_4", "NONUNIFORM", "RANDOM_ORACLE", "RANDOM_ORACLE_DST"]
 
 # NIST, "Examples with intermediate values" for FIPS 180-4, SHA-512: one block and two; and the well-known digest of no
 # bytes.
@@ -27,8 +27,10 @@ FIPS_180_4 = [
     ),
 ]
 
-# RFC 9380, appendix K.3: expand_message_xmd with SHA-512, all ten: message, length, uniform bytes. Copied as in
-# tests/psi/test_hash_to_curve.py.
+# RFC 9380, appendix K.3: expand_message_xmd with SHA-512, all ten: message, length, uniform bytes. Copied from a public
+# Rust test suite that quotes draft 12 of the RFC; three of them ("" and "abc" to 32 bytes, "" to 128) also stand in one
+# that quotes the RFC itself.
+EXPANDER_DST = b"QUUX-V01-CS02-with-expander-SHA512-256"
 EXPANDER = [
     (b"", 32, "6b9a7312411d92f921c6f68ca0b6380730a1a4d982c507211a90964c394179ba"),
     (b"abc", 32, "0da749f12fbe5483eb066a5f595055679b976e93abe9be6f0f6318bce7aca8dc"),
@@ -107,8 +109,9 @@ NONUNIFORM = [
     ),
 ]
 
-# RFC 9380, appendix J.4.1, all five: message, P.x, P.y, u[0], u[1], Q0.x, Q0.y, Q1.x, Q1.y. As in
-# tests/support/rfc9380.py, which says where they come from.
+# RFC 9380, appendix J.4.1, all five: message, P.x, P.y, u[0], u[1], Q0.x, Q0.y, Q1.x, Q1.y. Equal, number by number, to
+# the table in libcrux's tests, which was extracted from the RFC's text; P of the first three also in YACL's.
+RANDOM_ORACLE_DST = b"QUUX-V01-CS02-with-curve25519_XMD:SHA-512_ELL2_RO_"
 RANDOM_ORACLE = [
     (
         b"",

@@ -112,11 +112,11 @@ def groups() -> list[Group]:
     ]
 
 
-def _tag(path: str, group: Fields, test: Fields) -> Case:
+def _session_tag(path: str, group: Fields, test: Fields) -> Case:
     return {"tag": session_of(test).dst}
 
 
-def _output(path: str, group: Fields, test: Fields) -> Case:
+def _compute_output(path: str, group: Fields, test: Fields) -> Case:
     by, tag = choose_engine(path), bytes.fromhex(group["tag"])
     column = Identifiers.of_texts([bytes.fromhex(test["identifier"]).decode()])
     blind, key = (Scalar(bytes.fromhex(group[name]), by) for name in ("blind", "key"))
@@ -133,13 +133,13 @@ def _output(path: str, group: Fields, test: Fields) -> Case:
     return {name: array.tobytes() for name, array in arrays.items()}
 
 
-def _published(path: str, group: Fields, test: Fields) -> Case:
+def _published_token(path: str, group: Fields, test: Fields) -> Case:
     tag = bytes.fromhex(group["tag"])
     bound = Outputs.from_published(unhex(test["published"], 32), tag, choose_engine(path))
     return {"bound": bound._table[:, 16:].tobytes()}
 
 
-def _receipt(path: str, group: Fields, test: Fields) -> Case:
+def _make_receipt(path: str, group: Fields, test: Fields) -> Case:
     parts = [text for one in test["lists"] for text in one]
     table = np.zeros((len(parts), OUTPUT_BYTES), dtype=np.uint8)
     if parts:
@@ -151,7 +151,7 @@ def _receipt(path: str, group: Fields, test: Fields) -> Case:
     return {"receipt": Outputs(table, bytes.fromhex(group["tag"])).make_receipt(found)}
 
 
-def _frame(path: str, group: Fields, test: Fields) -> Case:
+def _frame_header(path: str, group: Fields, test: Fields) -> Case:
     writer = FrameWriter()
     for _ in range(test["sequence"]):
         writer.write(Kind.FINISHED)
@@ -161,9 +161,9 @@ def _frame(path: str, group: Fields, test: Fields) -> Case:
 
 
 COMPUTE: dict[str, Compute] = {
-    "SessionTag": _tag,
-    "DhOutput": _output,
-    "PublishedOutput": _published,
-    "Receipt": _receipt,
-    "Frame": _frame,
+    "SessionTag": _session_tag,
+    "DhOutput": _compute_output,
+    "PublishedOutput": _published_token,
+    "Receipt": _make_receipt,
+    "Frame": _frame_header,
 }

@@ -25,7 +25,7 @@ _ALPHA = 32
 
 
 @lru_cache(maxsize=2)
-def _prime(label: str) -> mpz:
+def _find_prime(label: str) -> mpz:
     """The first prime of 256 bits that is 3 modulo 4 and has its two top bits set, from a label on."""
     found = mpz(int.from_bytes(pseudo_random(label, 32), "little")) | (mpz(3) << 254) | 3
     while not gmpy2.is_prime(found, 40):
@@ -34,7 +34,7 @@ def _prime(label: str) -> mpz:
 
 
 def _key_fields() -> Case:
-    p, q = _prime("paillier p"), _prime("paillier q")
+    p, q = _find_prime("paillier p"), _find_prime("paillier q")
     return {"p": f"{p:x}", "q": f"{q:x}", "n": f"{p * q:x}"}
 
 
@@ -97,32 +97,32 @@ def groups() -> list[Group]:
                 {"comment": "one bit changed", "flags": ["Invalid"], "changed": place, "result": "invalid"}
                 for place in (0, 10 * 64, 138 * 64 - 64)
             ],
-            {**key, "proof": prove_modulus(_prime("paillier p"), _prime("paillier q"))},
+            {**key, "proof": prove_modulus(_find_prime("paillier p"), _find_prime("paillier q"))},
         ),
     ]
 
 
-def _numbers(fields: Fields) -> tuple[mpz, mpz, mpz]:
+def _draw_numbers(fields: Fields) -> tuple[mpz, mpz, mpz]:
     return mpz(int(fields["p"], 16)), mpz(int(fields["q"], 16)), mpz(int(fields["n"], 16))
 
 
 @lru_cache(maxsize=8)
-def _key(p: mpz, q: mpz) -> PaillierPrivateKey:
+def _read_key(p: mpz, q: mpz) -> PaillierPrivateKey:
     return PaillierPrivateKey(PaillierPublicKey(p * q, derive_base(p * q), unsafe_small_key=True), p, q)
 
 
-def _private(fields: Fields) -> PaillierPrivateKey:
-    return _key(*_numbers(fields)[:2])
+def _private_key(fields: Fields) -> PaillierPrivateKey:
+    return _read_key(*_draw_numbers(fields)[:2])
 
 
-def _modulus(path: str, fields: Fields) -> Modulus:
-    n = _numbers(fields)[2]
+def _make_modulus(path: str, fields: Fields) -> Modulus:
+    n = _draw_numbers(fields)[2]
     return modular_arithmetic(n * n, path, root=n)
 
 
-def _encrypt(path: str, fields: Fields, plaintexts: list[int], alphas: list[str]) -> list[mpz]:
+def _encrypt_number(path: str, fields: Fields, plaintexts: list[int], alphas: list[str]) -> list[mpz]:
     """``(1 + n m) h_s^α mod n²`` on a path, as `PaillierPublicKey.encrypt_batch` computes it."""
-    key, modulus = _private(fields).public, _modulus(path, fields)
+    key, modulus = _private_key(fields).public, _make_modulus(path, fields)
     exponents = np.frombuffer(b"".join(bytes.fromhex(one)[::-1] for one in alphas), dtype=np.uint8)
     tables = [modulus.fixed_base(key.hs, 8 * _ALPHA, scan=scan) for scan in (False, True)]
     powers = [table.raise_to(exponents.reshape(-1, _ALPHA)) for table in tables]
@@ -134,16 +134,16 @@ def _encrypt(path: str, fields: Fields, plaintexts: list[int], alphas: list[str]
 
 
 def _make_key(path: str, group: Fields, test: Fields) -> Case:
-    return {"n": f"{mpz(int(test['p'], 16)) * mpz(int(test['q'], 16)):x}", "hs": f"{_private(test).public.hs:x}"}
+    return {"n": f"{mpz(int(test['p'], 16)) * mpz(int(test['q'], 16)):x}", "hs": f"{_private_key(test).public.hs:x}"}
 
 
-def _seal(path: str, group: Fields, test: Fields) -> Case:
-    (c,) = _encrypt(path, group, [int(test["m"])], [test["alpha"]])
-    return {"ciphertext": f"{c:x}", "decrypted": str(_private(group).decrypt(c))}
+def _seal_numbers(path: str, group: Fields, test: Fields) -> Case:
+    (c,) = _encrypt_number(path, group, [int(test["m"])], [test["alpha"]])
+    return {"ciphertext": f"{c:x}", "decrypted": str(_private_key(group).decrypt(c))}
 
 
 def _seal_classically(path: str, group: Fields, test: Fields) -> Case:
-    modulus, key = _modulus(path, group), _private(group)
+    modulus, key = _make_modulus(path, group), _private_key(group)
     power = modulus.power(modulus.from_ints([mpz(int(test["r"], 16))]), key.public.n)
     raw = modulus.from_ints([key.public.encode_plaintext(int(test["m"]))])
     (c,) = modulus.to_ints(modulus.mul(power, raw))
@@ -151,13 +151,13 @@ def _seal_classically(path: str, group: Fields, test: Fields) -> Case:
 
 
 def _power_product(path: str, group: Fields, test: Fields) -> Case:
-    modulus = _modulus(path, group)
+    modulus = _make_modulus(path, group)
     bases = modulus.from_ints([mpz(int(one, 16)) for one in test["bases"]])
     found = modulus.power_products(bases, np.array([test["exponents"]], dtype=np.int64))
     return {"product": f"{modulus.to_ints(found)[0]:x}"}
 
 
-def _pack(path: str, group: Fields, test: Fields) -> Case:
+def _pack_numbers(path: str, group: Fields, test: Fields) -> Case:
     values = np.array(test["values"], dtype=np.int64)
     packing = Packing.plan(
         test["slotBits"], test["columnCount"], test["roomBits"], "x", rows=test["rowCount"], width=test["width"]
@@ -170,22 +170,22 @@ def _pack(path: str, group: Fields, test: Fields) -> Case:
 
 
 def _packed_product(path: str, group: Fields, test: Fields) -> Case:
-    modulus, key = _modulus(path, group), _private(group)
+    modulus, key = _make_modulus(path, group), _private_key(group)
     packing = Packing.plan(group["slotBits"], group["columnCount"], group["roomBits"], "x")
     plain = packing.pack(np.array(test["values"], dtype=np.int64))
-    ciphertexts = _encrypt(path, group, [int(one) for one in plain], group["alphas"])
+    ciphertexts = _encrypt_number(path, group, [int(one) for one in plain], group["alphas"])
     weights = np.array([test["weights"]], dtype=np.int64)
     (found,) = modulus.to_ints(modulus.power_products(modulus.from_ints(ciphertexts), weights))
     opened = packing.unpack([key.decrypt(found)], 1)
     return {"ciphertext": f"{found:x}", "product": [int(one) for one in opened[0]]}
 
 
-def _prove(path: str, group: Fields, test: Fields) -> Case:
+def _prove_modulus(path: str, group: Fields, test: Fields) -> Case:
     proof = bytearray(group["proof"] if isinstance(group["proof"], bytes) else bytes.fromhex(group["proof"]))
     if test["changed"] >= 0:
         proof[test["changed"]] ^= 1
     try:
-        verify_modulus(_numbers(group)[2], bytes(proof))
+        verify_modulus(_draw_numbers(group)[2], bytes(proof))
     except MalformedError:
         return {"result": "invalid"}
     return {"result": "valid"}
@@ -193,10 +193,10 @@ def _prove(path: str, group: Fields, test: Fields) -> Case:
 
 COMPUTE: dict[str, Compute] = {
     "PaillierKey": _make_key,
-    "PaillierEncryption": _seal,
+    "PaillierEncryption": _seal_numbers,
     "PaillierClassical": _seal_classically,
     "PowerProduct": _power_product,
-    "Packing": _pack,
+    "Packing": _pack_numbers,
     "PackedProduct": _packed_product,
-    "ModulusProof": _prove,
+    "ModulusProof": _prove_modulus,
 }

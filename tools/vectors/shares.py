@@ -34,15 +34,15 @@ _EDGES = (
 )
 
 
-def _hex(value: int) -> str:
+def _format_hex(value: int) -> str:
     return f"{value & _TOP:016x}"
 
 
-def _draw(label: str) -> int:
+def _draw_octets(label: str) -> int:
     return int.from_bytes(pseudo_random(label, 8), "little")
 
 
-def _residues(label: str, modulus: int) -> str:
+def _take_residues(label: str, modulus: int) -> str:
     return bytes(octet % modulus for octet in pseudo_random(label, 64)).hex()
 
 
@@ -53,21 +53,21 @@ def large_words(label: str, count: int) -> np.ndarray:
     return words
 
 
-def _comparisons() -> list[Case]:
+def _comparison_tests() -> list[Case]:
     """Shared numbers at the ends of their range behind drawn and extreme masks."""
     cases = []
     values = (0, 1, -1, (1 << 62) - 1, -(1 << 62), 12345, -54321)
-    masks = (0, _TOP, 1 << 62, _draw("mask 0"), _draw("mask 1"))
+    masks = (0, _TOP, 1 << 62, _draw_octets("mask 0"), _draw_octets("mask 1"))
     for number, (z, r) in enumerate([(z, r) for z in values for r in masks]):
         cases.append(
             {
                 "comment": f"z = {z}",
                 "flags": ["EdgeWord"] if r in (0, _TOP, 1 << 62) or abs(z) > 1 << 60 else [],
-                "mask": _hex(r),
-                "opened": _hex(z + (1 << 62) + r),
-                "firstBits": _residues(f"bits {number}", 67),
-                "factors": _residues(f"factors {number}", 66),
-                "zeros": _residues(f"zeros {number}", 67),
+                "mask": _format_hex(r),
+                "opened": _format_hex(z + (1 << 62) + r),
+                "firstBits": _take_residues(f"bits {number}", 67),
+                "factors": _take_residues(f"factors {number}", 66),
+                "zeros": _take_residues(f"zeros {number}", 67),
                 "turn": pseudo_random(f"turn {number}", 1)[0],
             }
         )
@@ -106,7 +106,7 @@ def groups() -> list[Group]:
             + [{"comment": "words", "use": use, "count": 5, "modulus": 0} for use in (0, 1, 2**64 - 1)],
             {"key": pseudo_random("stream key", 32).hex()},
         ),
-        Group("Comparison", source, _comparisons()),
+        Group("Comparison", source, _comparison_tests()),
         Group(
             "MatrixProduct",
             source,
@@ -114,8 +114,8 @@ def groups() -> list[Group]:
                 {
                     "comment": "edge words",
                     "flags": ["EdgeWord"],
-                    "a": [[_hex(word) for word in row] for row in a],
-                    "b": [[_hex(word) for word in row] for row in b],
+                    "a": [[_format_hex(word) for word in row] for row in a],
+                    "b": [[_format_hex(word) for word in row] for row in b],
                 }
                 for a, b in matrices
             ],
@@ -134,22 +134,22 @@ def groups() -> list[Group]:
     ]
 
 
-def _reduce(path: str, group: Fields, test: Fields) -> Case:
+def _reduce_modulo(path: str, group: Fields, test: Fields) -> Case:
     raw = unhex(test["raw"]).copy()
     out = np.zeros_like(raw)
     count = ring_loops(path).residues(raw, test["modulus"], out)
     return {"residues": out[:count].tobytes()}
 
 
-def _stream(path: str, group: Fields, test: Fields) -> Case:
+def _draw_stream(path: str, group: Fields, test: Fields) -> Case:
     stream = Stream(bytes.fromhex(group["key"]))
     if test["modulus"]:
         with patch.object(streams, "ring_loops", lambda: ring_loops(path)):  # a stream takes the process's path
             return {"residues": stream.draw_residues(test["use"], test["count"], test["modulus"]).tobytes()}
-    return {"words": [_hex(int(word)) for word in stream.draw_words(test["use"], test["count"])]}
+    return {"words": [_format_hex(int(word)) for word in stream.draw_words(test["use"], test["count"])]}
 
 
-def _compare(path: str, group: Fields, test: Fields) -> Case:
+def _compare_words(path: str, group: Fields, test: Fields) -> Case:
     loops = ring_loops(path)
     r, c = (np.array([int(test[name], 16)], dtype=np.uint64) for name in ("mask", "opened"))
     first, factors, zeros = (unhex(test[name], 64).copy() for name in ("firstBits", "factors", "zeros"))
@@ -171,32 +171,32 @@ def _compare(path: str, group: Fields, test: Fields) -> Case:
     }
 
 
-def _words(rows: list[list[str]]) -> np.ndarray:
+def _read_words(rows: list[list[str]]) -> np.ndarray:
     return np.array([[int(word, 16) for word in row] for row in rows], dtype=np.uint64)
 
 
-def _multiply(path: str, group: Fields, test: Fields) -> Case:
-    product = ring_loops(path).product(_words(test["a"]), _words(test["b"]))
-    return {"product": [[_hex(int(word)) for word in row] for row in product]}
+def _multiply_numbers(path: str, group: Fields, test: Fields) -> Case:
+    product = ring_loops(path).product(_read_words(test["a"]), _read_words(test["b"]))
+    return {"product": [[_format_hex(int(word)) for word in row] for row in product]}
 
 
 def _multiply_large(path: str, group: Fields, test: Fields) -> Case:
     m, k, n = test["rows"], test["inner"], test["columns"]
     a, b = large_words(group["aLabel"], m * k).reshape(m, k), large_words(group["bLabel"], k * n).reshape(k, n)
     product = np.ascontiguousarray(ring_loops(path).product(a, b)).astype("<u8")
-    return {"first": _hex(int(product[0, 0])), "digest": hashlib.sha512(product.tobytes()).digest()[:32]}
+    return {"first": _format_hex(int(product[0, 0])), "digest": hashlib.sha512(product.tobytes()).digest()[:32]}
 
 
-def _encode(path: str, group: Fields, test: Fields) -> Case:
+def _encode_input(path: str, group: Fields, test: Fields) -> Case:
     words = encode_words(np.array([float(test["value"])]))
-    return {"word": _hex(int(words[0])), "decoded": repr(float(decode_words(words)[0]))}
+    return {"word": _format_hex(int(words[0])), "decoded": repr(float(decode_words(words)[0]))}
 
 
 COMPUTE: dict[str, Compute] = {
-    "Residues": _reduce,
-    "Stream": _stream,
-    "Comparison": _compare,
-    "MatrixProduct": _multiply,
+    "Residues": _reduce_modulo,
+    "Stream": _draw_stream,
+    "Comparison": _compare_words,
+    "MatrixProduct": _multiply_numbers,
     "LargeProduct": _multiply_large,
-    "FixedPoint": _encode,
+    "FixedPoint": _encode_input,
 }

@@ -26,7 +26,7 @@ _OWN = ("ann", "bob", "eve", "42")
 _PEER = ("eve", "zoe", "ann")
 
 
-def _words(tag: bytes, texts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _read_words(tag: bytes, texts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     hashed = hashed_identifiers(Identifiers.of_texts(texts), tag, bit_loops("cryptography"))
     return np.ascontiguousarray(hashed[:, :16]), np.ascontiguousarray(hashed[:, 16:])
 
@@ -35,7 +35,7 @@ def groups() -> list[Group]:
     """The groups of ``ot_rows.json``."""
     fields = session_fields("ot")
     tag = session_of(fields).dst
-    keys, words = _words(tag, _OWN)
+    keys, words = _read_words(tag, _OWN)
     with fixed_randomness("okvs"):
         table = okvs.encode_table(keys, words)
     sparse = [bytes(10), b"\xff" * 10, *((1 << k).to_bytes(10, "little") for k in (0, 1, 7, 8, 39, 79))]
@@ -126,23 +126,23 @@ def groups() -> list[Group]:
     ]
 
 
-def _generator(path: str, group: Fields, test: Fields) -> Case:
+def _find_generator(path: str, group: Fields, test: Fields) -> Case:
     return {"polynomial": "".join(map(str, generator_polynomial()))}
 
 
-def _code(path: str, group: Fields, test: Fields) -> Case:
+def _encode_word(path: str, group: Fields, test: Fields) -> Case:
     out = np.zeros((1, 64), dtype=np.uint8)
     bit_loops(path).encode(unhex(test["word"], 10).copy(), code_tables(), out)
     return {"codeword": out.tobytes()}
 
 
-def _identifier(path: str, group: Fields, test: Fields) -> Case:
+def _hash_identifier(path: str, group: Fields, test: Fields) -> Case:
     column = Identifiers.of_texts([bytes.fromhex(test["identifier"]).decode()])
     hashed = hashed_identifiers(column, bytes.fromhex(group["tag"]), bit_loops(path))[0].tobytes()
     return {"key": hashed[:16], "word": hashed[16:26]}
 
 
-def _row(path: str, group: Fields, test: Fields) -> Case:
+def _hash_row(path: str, group: Fields, test: Fields) -> Case:
     loops, rows, keys = bit_loops(path), unhex(test["row"], 64), unhex(test["key"], 16)
     parts = [loops.hash_rows(rows, 64, keys, number) for number in (0, 1)]
     return {"output": (parts[0].tobytes() + parts[1].tobytes())[:48]}
@@ -152,18 +152,18 @@ def _slot_count(path: str, group: Fields, test: Fields) -> Case:
     return {"slots": okvs.slots_for(test["count"])}
 
 
-def _positions(path: str, group: Fields, test: Fields) -> Case:
+def _find_positions(path: str, group: Fields, test: Fields) -> Case:
     places, bits = okvs.slot_positions(unhex(test["key"], 16), bytes.fromhex(group["seed"]), group["count"])
     return {"positions": places[0].tolist(), "dense": bits.tobytes()}
 
 
-def _decoding(path: str, group: Fields, test: Fields) -> Case:
+def _decode_table(path: str, group: Fields, test: Fields) -> Case:
     slots = np.stack([unhex(row) for row in group["slots"]])
     table = okvs.SlotTable(bytes.fromhex(group["seed"]), slots)
     return {"value": okvs.decode_table(table, unhex(test["key"], 16)).tobytes()}
 
 
-def _encoding(path: str, group: Fields, test: Fields) -> Case:
+def _encode_table(path: str, group: Fields, test: Fields) -> Case:
     """Paths may leave other slots free, so what a table gives is compared, not the table."""
     keys, values = (
         np.frombuffer(pseudo_random(group[name], 16 * test["count"]), dtype=np.uint8).reshape(-1, 16)
@@ -182,7 +182,7 @@ def _base_key(path: str, group: Fields, test: Fields) -> Case:
     return {"key": keys.derive_key(test["number"], test["choice"], bytes.fromhex(test["point"]))}
 
 
-def _transfer(path: str, group: Fields, test: Fields) -> Case:
+def _run_transfer(path: str, group: Fields, test: Fields) -> Case:
     """Both ends with their columns' keys and s given. Outputs come from the parties' own code."""
     loops = bit_loops(path)
     session = session_of(group["session"])
@@ -218,15 +218,15 @@ def _transfer(path: str, group: Fields, test: Fields) -> Case:
 
 
 COMPUTE: dict[str, Compute] = {
-    "CodeGenerator": _generator,
-    "LinearCode": _code,
-    "IdentifierHash": _identifier,
-    "RowHash": _row,
+    "CodeGenerator": _find_generator,
+    "LinearCode": _encode_word,
+    "IdentifierHash": _hash_identifier,
+    "RowHash": _hash_row,
     "SlotCount": _slot_count,
-    "SlotPositions": _positions,
-    "TableDecoding": _decoding,
-    "TableEncoding": _encoding,
+    "SlotPositions": _find_positions,
+    "TableDecoding": _decode_table,
+    "TableEncoding": _encode_table,
     "TokenBytes": _token_bytes,
     "BaseTransferKey": _base_key,
-    "Transfer": _transfer,
+    "Transfer": _run_transfer,
 }

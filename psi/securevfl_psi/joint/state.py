@@ -42,7 +42,7 @@ class JointTerms:
             time `dh` or `ot` by sizes and link; ``"unbalanced"``: two at a time, by a filter of the larger set;
             ``"unsafe_salted_hash"``: two at a time, and not private.
         link: for ``"auto"``, megabits a second between the parties; None if the link is not the bottleneck.
-        speed: for ``"auto"``, what the other parties are told of this machine.
+        speed: for ``"auto"``, the figures that this party sends about its machine.
         pad_to: announce and send this many identifiers, the missing ones random; None for no padding.
         shelf: for ``"unbalanced"``, stores publications and filters for later runs; None to store nothing.
 

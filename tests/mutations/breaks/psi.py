@@ -211,4 +211,32 @@ BREAKS = (
         new="texts = [self.version, ",
         tests=("tests/psi/test_dh.py::test_a_sessions_tag_depends_on_every_parameter",),
     ),
+    Break(
+        name="auto takes the client's figures for the server's",
+        file=_PSI + "terms.py",
+        old="speeds=(mine, other))",
+        new="speeds=(other, mine))",
+        tests=("tests/psi/test_calibration.py",),
+    ),
+    Break(
+        name="auto of a joint run takes one party's figures for the other's",
+        file=_PSI + "joint/composing.py",
+        old="state.speeds[asks], state.speeds[answers]",
+        new="state.speeds[answers], state.speeds[asks]",
+        tests=("tests/psi/test_joint.py",),
+    ),
+    Break(
+        name="a machine's speed is told whatever the policy says",
+        file="securevfl/align/run.py",
+        old='if how.protocol != "auto" or not site.policy.tell_speed:',
+        new='if how.protocol != "auto":',
+        tests=("tests/align/test_align_protocols.py",),
+    ),
+    Break(
+        name="tokens of a shard as long as if it were the whole run",
+        file=_PSI + "oblivious/common.py",
+        old="token_bytes(self.size, peer_size, session.shards)",
+        new="token_bytes(self.size, peer_size)",
+        tests=("tests/psi/test_sharded.py",),
+    ),
 )
