@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 from benchmarks import skip
+from benchmarks.folders import RESULTS
 from securevfl.errors import InputError
 from securevfl.run.machine import describe_machine, package_versions
-
-RESULTS = Path(os.environ.get("SECUREVFL_BENCHMARKS") or Path(__file__).parent / "results")
 
 T = TypeVar("T")
 
@@ -54,10 +51,11 @@ def before(name: str) -> dict[str, object]:
     return {what: value for what, value in kept.items() if what not in ("machine", "versions")}
 
 
-def write(name: str, figures: dict[str, object]) -> None:
-    """Print the figures and write them with machine and versions."""
+def write(name: str, figures: dict[str, object], *, show: bool = True) -> None:
+    """Write the figures with machine and versions; print them where `show`."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     content = {"machine": describe_machine(), "versions": package_versions(), **figures}
     text = json.dumps(content, indent=2)
     (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-    print(text)
+    if show:
+        print(text)

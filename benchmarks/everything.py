@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import skip
+from benchmarks import folders, skip
 
 __all__ = ["BENCHMARKS", "Benchmark", "Outcome", "main", "run"]
 
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None, benchmarks: Sequence[Benchmark]
     parser.add_argument("--only", nargs="+", choices=names, help="these benchmarks")
     parser.add_argument("--out", type=Path, help="folder of the results")
     options = parser.parse_args(arguments)
-    out = options.out or (QUICK_RESULTS if options.quick else Path(__file__).parent / "results")
+    out = options.out or (QUICK_RESULTS if options.quick else folders.RESULTS)
     wanted = [
         benchmark
         for benchmark in benchmarks

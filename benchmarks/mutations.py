@@ -1,45 +1,82 @@
 """Deliberate breaks of the code: which test notices each; see `tests/mutations`.
 
-    python -m benchmarks.mutations [--only TEXT] [--quick]
+    python -m benchmarks.mutations [--only TEXT] [--again] [--quick]
 
-Exit status 1 where a break survives. Minutes: each break runs the tests that have to notice it on a copy of the code.
+Exit status 1 where a break survives. Each break runs the tests that must notice it on a copy of the code; all of them
+take an hour. Outcomes are kept as they come. A later run goes on where an earlier one stopped, and tries a break again
+when its file or its tests have changed. ``SECUREVFL_ENGINE`` forces the path of the kernels that the tests use; each
+class of CPUs has its own result.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from benchmarks.common import write
+from benchmarks import common
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from mutations.base import attempt
+from mutations.base import ROOT, Break, attempt
 from mutations.breaks import BREAKS
+
+__all__ = ["digest_of", "main"]
+
+
+def digest_of(one: Break) -> str:
+    """SHA-256 of a break, the file that it breaks and the tests that must notice it."""
+    digest = hashlib.sha256(repr(one).encode("utf-8"))
+    for file in sorted({ROOT / one.file, *_test_files(one)}):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _test_files(one: Break) -> Iterator[Path]:
+    for name in one.tests:
+        path = ROOT / name.partition("::")[0]
+        yield from path.rglob("*.py") if path.is_dir() else [path]
 
 
 def main() -> int:
-    """Try the breaks that were asked for, a line each, and write the figures."""
+    """Try the breaks that were asked for, a line each, and write the figures after each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="breaks whose name or file contains this")
+    parser.add_argument("--again", action="store_true", help="also those whose outcome is known")
     parser.add_argument("--quick", action="store_true", help="every twelfth break")
     given = parser.parse_args()
     chosen = [one for one in BREAKS if given.only in one.name or given.only in one.file]
-    found = []
+    chosen = chosen[:: 12 if given.quick else 1]
+    known: Any = common.before("mutations").get("breaks", [])
+    found: dict[str, dict[str, Any]] = {entry["digest"]: entry for entry in known}
+    now = {digest_of(one) for one in BREAKS}
+    failed = tried = 0
     with tempfile.TemporaryDirectory() as folder:
-        for one in chosen[:: 12 if given.quick else 1]:
-            outcome = attempt(one, Path(folder))
-            print(f"{'caught  ' if outcome.caught else 'SURVIVES'} {one.name} ({one.file}): {outcome.by}", flush=True)
-            found.append({"break": one.name, "file": one.file, **asdict(outcome)})
-    survivors = [entry["break"] for entry in found if not entry["caught"]]
-    if given.only:
-        print(f"{len(found) - len(survivors)} of {len(found)} breaks caught")
-    else:
-        write("mutations", {"tried": len(found), "survivors": survivors, "breaks": found})
-    return 1 if survivors or not found else 0
+        for one in chosen:
+            digest = digest_of(one)
+            if digest not in found or given.again:
+                outcome = attempt(one, Path(folder))
+                tried += 1
+                print(
+                    f"{'caught  ' if outcome.caught else 'SURVIVES'} {one.name} ({one.file}): {outcome.by}", flush=True
+                )
+                found[digest] = {"break": one.name, "file": one.file, "digest": digest, **asdict(outcome)}
+                _write([entry for key, entry in found.items() if key in now])
+            failed += not found[digest]["caught"]
+    print(f"{len(chosen) - failed} of {len(chosen)} breaks are caught; {tried} tried now, the others before")
+    return 1 if failed or not chosen else 0
+
+
+def _write(entries: list[dict[str, Any]]) -> None:
+    survivors = [entry["break"] for entry in entries if not entry["caught"]]
+    common.write(
+        "mutations", {"kept": len(BREAKS), "tried": len(entries), "survivors": survivors, "breaks": entries}, show=False
+    )
 
 
 if __name__ == "__main__":

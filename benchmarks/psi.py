@@ -158,12 +158,14 @@ def by_turns(python: Path | None, n: int, rounds: int = 3) -> dict[str, Any]:
     """`ot` and then SPU's RR22, in each round, so that both see the same machine."""
     runs = [(run_two_processes(run_transfer, n), run_spu(python, n, "rr22")) for _ in range(rounds)]
     ratios = [_ratio(ours, theirs) for ours, theirs in runs]
-    known = [ratio for ratio in ratios if ratio is not None]
+    by_cpu = [_cpu_ratio(ours, theirs) for ours, theirs in runs]
     return {
         "ours by ot": [ours for ours, _ in runs],
         "spu rr22": [theirs for _, theirs in runs],
         "ours / spu, by round": ratios,
-        "median": statistics.median(known) if known else None,
+        "median": _median(ratios),
+        "ours / spu, CPU, by round": by_cpu,
+        "median, CPU": _median(by_cpu),
     }
 
 
@@ -203,6 +205,8 @@ def main() -> None:
             **{f"spu {name}": peer for name, peer in peers.items()},
             "ours / spu": {name: _ratio(mine, peer) for name, peer in peers.items()},
             "ours by ot / spu": {name: _ratio(transfers, peer) for name, peer in peers.items()},
+            "ours / spu, CPU": {name: _cpu_ratio(mine, peer) for name, peer in peers.items()},
+            "ours by ot / spu, CPU": {name: _cpu_ratio(transfers, peer) for name, peer in peers.items()},
         }
     if "transfers" in wanted:
         figures["transfers"] = {f"2^{k}": by_turns(python, 1 << k - less) for k in (16, 18, 20)}
@@ -223,6 +227,19 @@ def _ratio(slow: dict[str, Any], fast: dict[str, Any]) -> float | None:
     if not (slow.get("exact") and fast.get("exact") and slow.get("seconds") and fast.get("seconds")):
         return None
     return float(slow["seconds"] / fast["seconds"])
+
+
+def _cpu_ratio(slow: dict[str, Any], fast: dict[str, Any]) -> float | None:
+    """How many times the CPU time of both parties `slow` took, start included; None where one is missing or wrong."""
+    if _ratio(slow, fast) is None:
+        return None
+    ours, theirs = (sum(run[party]["CPU seconds"] for party in ("receiver", "sender")) for run in (slow, fast))
+    return float(ours / theirs)
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 if __name__ == "__main__":

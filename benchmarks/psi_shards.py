@@ -40,8 +40,9 @@ from securevfl_psi_cli.shards.source import open_source
 from securevfl_psi_cli.shards.worker import WorkerLine
 from securevfl_psi_cli.table import Missing
 
+from benchmarks.folders import RESULTS
+
 ROLES = ("receiver", "sender")
-_RESULTS = Path(os.environ.get("SECUREVFL_BENCHMARKS") or Path(__file__).parent / "results") / "psi_shards.json"
 _BATCH = 1 << 20
 _DIGITS = 12
 _PRIME = 999_999_999_989  # the largest below 10^12, so that numbers times a factor are scattered over all texts
@@ -286,7 +287,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=1500.0, help="seconds after which no further shard begins")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "psi-shards")
     parser.add_argument("--again", action="store_true", help="measure what is measured already, too")
-    parser.add_argument("--out", type=Path, default=_RESULTS)
+    parser.add_argument("--out", type=Path, default=RESULTS / "psi_shards.json")
     given = parser.parse_args()
     stop = time.time() + given.budget
     rows: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}

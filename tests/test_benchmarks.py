@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import classes_page
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -77,7 +78,33 @@ def test_small_sizes_leave_the_figures_of_the_full_ones_alone(
     assert _everything("sized", "folder") == 0
     output = capfd.readouterr().out
     assert "arguments ['--full']" in output
-    assert f"results in {ROOT / 'benchmarks/results'}" in output
+    from benchmarks.folders import RESULTS
+
+    assert f"results in {RESULTS}" in output
+
+
+def test_each_class_of_cpus_has_a_folder_of_its_own() -> None:
+    from benchmarks.folders import COMMITTED, folder_of_class
+
+    classes = ["x86_64_v4_ifma", "x86_64_v4", "x86_64_v3", "none"]
+    assert len({folder_of_class(one) for one in classes}) == len(classes)
+    assert folder_of_class("x86_64_v4_ifma") == COMMITTED == ROOT / "benchmarks/results"
+    assert folder_of_class("x86_64_v3") == COMMITTED / "x86_64_v3"
+
+
+def test_the_page_has_the_figures_of_each_class_and_none_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = classes_page.PAGE.read_text(encoding="utf-8")
+    assert "<!-- classes of CPUs -->" in page
+    assert page == classes_page.written(page)
+    ratios = {"ifma": 6.25, "avx2": 3.75}
+    (tmp_path / "psi.json").write_text(json.dumps({"engine": {"ratio to openssl, median of rounds": ratios}}))
+    monkeypatch.setattr(classes_page, "folder_of_class", lambda one: tmp_path / {"x86_64_v3": "v3"}.get(one, ""))
+    assert "| X25519, over OpenSSL | 6.2 × | not measured |" in classes_page.block()
+    (tmp_path / "v3").mkdir()
+    (tmp_path / "psi.json").rename(tmp_path / "v3" / "psi.json")
+    assert "| X25519, over OpenSSL | not measured | 3.8 × |" in classes_page.block()
 
 
 def test_the_list_is_complete() -> None:

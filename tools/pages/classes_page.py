@@ -1,0 +1,112 @@
+"""The table of docs/figures.md that has a column for each class of CPUs, from what benchmarks wrote on each.
+
+python tools/pages/classes_page.py    writes it into the page; a test holds that the page has it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.folders import folder_of_class  # noqa: E402 - benchmarks are not installed
+
+__all__ = ["CLASSES", "PAGE", "ROWS", "Row", "block", "written"]
+
+PAGE = ROOT / "docs" / "figures.md"
+CLASSES = {"x86_64_v4_ifma": "ifma", "x86_64_v3": "avx2"}
+"""Class of CPUs → the path of its kernels, in the order of the columns."""
+NOT_MEASURED = "not measured"
+
+_BLOCK = re.compile(r"(<!-- classes of CPUs -->).*?(<!-- end -->)", flags=re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure.
+
+    Attributes:
+        words: what it is.
+        file: the benchmark's result.
+        keys: the way to it; ``{path}`` stands for the path of the class.
+        form: how it is written.
+    """
+
+    words: str
+    file: str
+    keys: tuple[str, ...]
+    form: str
+
+
+_OURS = ("two processes", "ours / spu, CPU")
+_ENCRYPTION = ("Paillier", "python-paillier / ours", "encryption, public key, a ciphertext")
+ROWS = (
+    Row("X25519, over OpenSSL", "psi", ("engine", "ratio to openssl, median of rounds", "{path}"), "{:.1f} ×"),
+    Row("X25519, products a second", "psi", ("engine", "scalar products a second", "{path}"), "{:,.0f}"),
+    Row("hashes to the curve a second", "psi", ("engine", "hashes to the curve a second", "{path}"), "{:,.0f}"),
+    Row("CPU time of `dh`, 2²⁰ a side, over SPU's ECDH", "psi", (*_OURS, "ecdh"), "{:.2f}"),
+    Row("CPU time of `ot`, 2¹⁸ a side, over SPU's RR22", "psi", ("transfers", "2^18", "median, CPU"), "{:.2f}"),
+    Row("CPU time of `ot`, 2²⁰ a side, over SPU's RR22", "psi", ("transfers", "2^20", "median, CPU"), "{:.2f}"),
+    Row(
+        "product modulo n², 2048 bits, over GMP",
+        "crypto",
+        ("2048 bits", "product modulo n²", "gmpy2 / ours", "{path}"),
+        "{:.1f} ×",
+    ),
+    Row("encryption, Paillier 2048, over python-paillier", "crypto", ("2048 bits", *_ENCRYPTION), "{:.0f} ×"),
+    Row("encryption, Paillier 3072, over python-paillier", "crypto", ("3072 bits", *_ENCRYPTION), "{:.0f} ×"),
+    Row(
+        "512 × 512 × 512 modulo 2⁶⁴, over numpy",
+        "ring",
+        ("products modulo 2^64", "512 x 512 x 512", "numpy uint64 @ / ours"),
+        "{:.0f} ×",
+    ),
+    Row(
+        "4,096 comparisons on shares, over numpy",
+        "ring",
+        ("comparison of 4096 values", "all three parties, randomness included", "numpy / ours"),
+        "{:.0f} ×",
+    ),
+    Row("a step on shares, CPU", "shares_step", ("B=256 d=32 h=16 top=16", "shares", "CPU milliseconds"), "{:.1f} ms"),
+    Row(
+        "all kernels, first use in a process",
+        "engine_start",
+        ("CPU-seconds", "ahead", "all groups of kernels"),
+        "{:.2f} CPU-s",
+    ),
+    Row("first `ot` of 2¹² in a process", "engine_start", ("CPU-seconds", "ahead", "first ot at 2^12"), "{:.2f} CPU-s"),
+)
+
+
+def _figure(row: Row, cpu_class: str) -> str:
+    file = folder_of_class(cpu_class) / f"{row.file}.json"
+    if not file.is_file():
+        return NOT_MEASURED
+    found: Any = json.loads(file.read_text(encoding="utf-8"))
+    for key in row.keys:
+        found = found.get(key.format(path=CLASSES[cpu_class])) if isinstance(found, dict) else None
+        if found is None:
+            return NOT_MEASURED
+    return row.form.format(found)
+
+
+def block() -> str:
+    """The table: a line for each figure, a column for each class."""
+    lines = [f"| | {' | '.join(f'`{one}`' for one in CLASSES)} |", "|---" * (len(CLASSES) + 1) + "|"]
+    lines += [f"| {row.words} | {' | '.join(_figure(row, one) for one in CLASSES)} |" for row in ROWS]
+    return "\n".join(lines)
+
+
+def written(page: str) -> str:
+    """The page with its table as it has to be."""
+    return _BLOCK.sub(lambda found: f"{found[1]}\n\n{block()}\n\n{found[2]}", page)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
