@@ -233,6 +233,7 @@ class PartyContext:
         silence: seconds without a sign of life after which an awaited peer counts as lost. Each party chooses its own;
             the job does not set it.
         pool: the party's own workers, as `securevfl_crypto.pools.open_pool` reads them; likewise.
+        device: the party's own device for plain tensors and for large products of shares; likewise.
     """
 
     name: str
@@ -254,6 +255,7 @@ class PartyContext:
     filters: Path | None = None
     silence: float = SILENCE
     pool: str = "local"
+    device: str = "cpu"
 
     @property
     def role(self) -> PartyRole:

@@ -144,13 +144,16 @@ def test_the_gpu_s_benchmark_runs_on_a_stand_in_and_says_where_there_is_no_gpu(
     from benchmarks import common, gpu, skip
 
     monkeypatch.setattr(common, "RESULTS", tmp_path)
-    gpu.main(["--stand-in", "cpu", "--quick", "--only", "rows", "methods"])
+    gpu.main(["--stand-in", "cpu", "--quick", "--only", "rows", "methods", "ring", "shares", "sweep"])
     figures = json.loads((tmp_path / "gpu-stand-in.json").read_text(encoding="utf-8"))
     assert "say nothing about a GPU" in figures["gpu"]["stand-in"]
     (row,) = figures["rows"].values()
     assert row["losses of the first epoch apart"] < 1e-4
     assert row["time over plain torch's"] > 0
     assert figures["methods"]["splitnn"]["cpu"]["epochs"] == 2
+    assert figures["ring"]["16 x 16 x 16"]["multiplications"] == 4096
+    assert figures["shares"]["three parties, wide layers"]["cpu"]["epochs"] == 3
+    assert figures["sweep"]["credit"]["jobs"] == 2
     assert not (tmp_path / "gpu.json").exists()
     capsys.readouterr()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

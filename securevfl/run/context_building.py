@@ -86,6 +86,7 @@ def build_context(
         looks=looks,
         filters=filters,
         pool=job.pool,
+        device=job.device,
     )
 
 

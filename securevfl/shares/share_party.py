@@ -15,6 +15,7 @@ from securevfl.errors import ProtocolError, RangeError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out, gather
 from securevfl.shares.network_ranges import INPUT_BOUND
+from securevfl.shares.torch_product import place_products
 from securevfl.shares.wire import computing_at, read_dealt, send_dealt
 
 __all__ = ["Shapes", "ShareParty", "input_words"]
@@ -70,8 +71,9 @@ class ShareParty:
         return self.site.name in self.sources
 
     async def setup(self) -> None:
-        """Fresh keys with the other computing parties."""
+        """Fresh keys with the other computing parties; large products on this party's device."""
         if self.computes:
+            place_products(self.site.device)
             self.engine = await computing_at(self.site, self.computing, self.openings)
 
     async def share_arrays(

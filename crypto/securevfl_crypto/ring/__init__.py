@@ -22,7 +22,7 @@ from securevfl_crypto.ring.kernels import (
     find_zeros,
     mask_comparison,
 )
-from securevfl_crypto.ring.paths import large_products
+from securevfl_crypto.ring.paths import large_products, take_large_products
 from securevfl_crypto.ring.product import matmul
 from securevfl_crypto.ring.streams import Exchange, Stream
 from securevfl_crypto.ring.words import FRACTION, check_words, decode_words, encode_words
@@ -43,4 +43,5 @@ __all__ = [
     "large_products",
     "mask_comparison",
     "matmul",
+    "take_large_products",
 ]

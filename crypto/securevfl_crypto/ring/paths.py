@@ -15,9 +15,12 @@ from securevfl_crypto.errors import EngineError
 from securevfl_crypto.ring.base import COLUMNS, MODULUS, RingLoops
 from securevfl_crypto.ring.portable import PortableRingLoops
 
-__all__ = ["check_ring_loops", "large_products", "product_function", "ring_loops"]
+__all__ = ["LEAST", "check_ring_loops", "large_products", "product_function", "ring_loops", "take_large_products"]
 
-_large: tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], int] | None = None
+Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
+LEAST = 1 << 24
+"""Multiplications from which a product is large: 1.4 ms of a core by IFMA, 4.4 by AVX2. No accelerator was measured."""
+_large: tuple[Product, int] | None = None
 
 
 def ring_loops(path: str | None = None) -> RingLoops:
@@ -68,33 +71,49 @@ def _keep_memory() -> None:
     np.empty(_LARGE, dtype=np.uint8)
 
 
-@contextmanager
-def large_products(product: Callable[[np.ndarray, np.ndarray], np.ndarray], least: int = 1 << 24) -> Iterator[None]:
-    """Within this context, compute large products by another implementation, such as an accelerator's.
+def take_large_products(product: Product | None, least: int = LEAST) -> None:
+    """Compute the large products of this process by another implementation, such as an accelerator's, from now on.
 
     Args:
-        product: takes uint64 (m, k) and (k, n), and returns their product modulo 2^64.
+        product: takes uint64 (m, k) and (k, n), and returns their product modulo 2^64; None for the chosen path's.
         least: the number of multiplications m k n from which `product` is used.
 
     Raises:
         EngineError: the product is wrong for random words, or for words that are all ones, where sums are largest.
+            Then nothing changes.
     """
     global _large  # noqa: PLW0603 - the process has one accelerator, or none
-    words = np.frombuffer(secrets.token_bytes(8 * 2 * 700 * 9), dtype=np.uint64)
-    random, ones = words.reshape(2, 9, 700), np.full((2, 9, 700), 2**64 - 1, dtype=np.uint64)
-    right = PortableRingLoops()
-    for a, b in (random, ones, (random[0], ones[1])):
-        if not np.array_equal(product(a, b.T), right.product(a, b.T)):
-            raise EngineError("the given implementation of large products gives wrong results; it was not used")
+    if product is not None:
+        _check_product(product)
+    _large = None if product is None else (product, least)
+
+
+@contextmanager
+def large_products(product: Product, least: int = LEAST) -> Iterator[None]:
+    """`take_large_products` within this context.
+
+    Raises:
+        EngineError: as there.
+    """
+    global _large  # noqa: PLW0603
     before = _large
-    _large = (product, least)
+    take_large_products(product, least)
     try:
         yield
     finally:
         _large = before
 
 
-def product_function(multiplications: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def _check_product(product: Product) -> None:
+    words = np.frombuffer(secrets.token_bytes(8 * 2 * 700 * 9), dtype=np.uint64)
+    random, ones = words.reshape(2, 9, 700), np.full((2, 9, 700), 2**64 - 1, dtype=np.uint64)
+    right = PortableRingLoops()
+    for a, b in (random, ones, (random[0], ones[1])):
+        if not np.array_equal(product(a, b.T), right.product(a, b.T)):
+            raise EngineError("the given implementation of large products gives wrong results; it was not used")
+
+
+def product_function(multiplications: int) -> Product:
     """The function for a product of this many multiplications: that of `large_products`, or the chosen path's."""
     if _large is not None and multiplications >= _large[1]:
         return _large[0]
