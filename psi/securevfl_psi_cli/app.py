@@ -5,14 +5,16 @@ peer is lost, refused, or another one than expected; 130 interrupted.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from securevfl_crypto.inspection import inspect_engine
 from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.errors import InputError
 from securevfl_psi.identifiers import IdRules
+from typer.main import get_command
 
 from securevfl_psi_cli.calibration import calibrate
 from securevfl_psi_cli.channel import parse_address
@@ -250,4 +252,10 @@ app.command("ask")(ask_command)
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of `securevfl-psi` and ``python -m securevfl_psi_cli``."""
-    app(args=arguments, prog_name="securevfl-psi")
+    _command()(args=arguments, prog_name="securevfl-psi")
+
+
+@lru_cache(maxsize=1)
+def _command() -> Any:
+    """All commands, built once for all runs in this process."""
+    return get_command(app)

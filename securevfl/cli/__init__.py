@@ -12,8 +12,11 @@ Each command imports what it needs when it runs, so that help is fast and `secur
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
+from typing import Any
 
 from rich.console import Console
+from typer.main import get_command
 
 from securevfl.cli import (
     agreements,
@@ -49,10 +52,16 @@ __all__ = [
 ]
 
 
+@lru_cache(maxsize=1)
+def _command() -> Any:
+    """All commands, built once: a process may run several, and building takes longer than most of them."""
+    return get_command(app)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: run the command, and turn an error into one message and an exit code."""
     try:
-        app(args=arguments, standalone_mode=True)
+        _command()(args=arguments, standalone_mode=True)
     except SecureVFLError as error:
         public = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == SecureVFLError.__module__)
         terminal.err.print(f"[bold red]{public}[/]: ", end="")

@@ -10,7 +10,7 @@ import pytest
 from fuzz.decoders import DECODERS, Decoder, decoder
 from fuzz.regressions import REGRESSIONS
 
-INPUTS = 1_000
+INPUTS = 500  # `benchmarks.fuzz` tries other ones for minutes
 MEMORY = 65 << 20  # 64 MB, and what the interpreter itself takes
 
 

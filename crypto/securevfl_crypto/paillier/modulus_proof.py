@@ -24,6 +24,7 @@ ciphertexts outside the powers of h_s; `classical` randomness at all parties hid
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 import gmpy2
 from gmpy2 import mpz
@@ -81,8 +82,9 @@ def prove_modulus(p: mpz, q: mpz) -> bytes:
     return b"".join(int(root).to_bytes(_number_bytes(n.bit_length()), "little") for root in roots)
 
 
+@lru_cache(maxsize=64)
 def verify_modulus(n: mpz, proof: bytes) -> None:
-    """Check the proof that `prove_modulus` wrote.
+    """Check the proof that `prove_modulus` wrote; a proof that was found right in this process is not checked again.
 
     Args:
         n: odd, not a prime, without factors below `SMALL_FACTORS`.
