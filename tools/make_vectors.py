@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from vectors import curve, oprf, paillier, shares, transfer
+from vectors import curve, long, oprf, paillier, shares, transfer
 from vectors.forms import Case, Compute, Group
 
 __all__ = ["COMPUTE", "FILES", "FOLDER", "as_json", "file_text", "main"]
@@ -34,6 +34,7 @@ FILES: dict[str, tuple[str, Callable[[], list[Group]]]] = {
     "oprf.json": ("securevfl-psi dh", oprf.groups),
     "ot_rows.json": ("securevfl-psi ot", transfer.groups),
     "ring.json": ("securevfl ring of shares", shares.groups),
+    "modular.json": ("products modulo long numbers", long.groups),
     "paillier.json": ("Paillier", paillier.groups),
 }
 """File → algorithm, and what makes its groups."""
@@ -42,6 +43,7 @@ COMPUTE: dict[str, Compute] = {
     **oprf.COMPUTE,
     **transfer.COMPUTE,
     **shares.COMPUTE,
+    **long.COMPUTE,
     **paillier.COMPUTE,
 }
 """Type of a group → what computes a test's outputs by the library."""
