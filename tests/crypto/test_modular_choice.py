@@ -121,3 +121,31 @@ def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
         modular_arithmetic(PRIME)
     with pytest.raises(EngineError, match="abacus"):
         modular_arithmetic(PRIME, "abacus")
+
+
+@pytest.mark.skipif(not VECTORS, reason="this CPU runs no kernels")
+@pytest.mark.parametrize("bits", [2048, 6144])
+def test_kernels_that_are_wrong_at_one_length_are_not_used_there(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a lost carry between limbs was: the self-test of 1279 bits passed, and no value of a key of 3072 decrypted."""
+    root = (mpz(1) << bits // 2) - 1
+    right = VectorModulus.mul
+
+    def wrong(self: VectorModulus, a: Any, b: Any) -> Any:
+        return right(self, a, a if self.m.bit_length() > 4000 else b)
+
+    monkeypatch.setattr(VectorModulus, "mul", wrong)
+    if bits == 2048:
+        assert choice._make_modulus(root**2, VECTORS[0], root).m == root**2
+        return
+    with pytest.raises(EngineError, match="wrong products modulo numbers of 6144 bits"):
+        choice._make_modulus(root**2, VECTORS[0], root)
+    with pytest.warns(RuntimeWarning, match="6144 bits"):
+        assert isinstance(choice._make_modulus(root**2, None, root), GmpModulus)
+
+
+@pytest.mark.skipif(not VECTORS, reason="this CPU runs no kernels")
+def test_kernels_that_square_wrongly_at_one_length_are_not_used_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = VectorModulus.power
+    monkeypatch.setattr(VectorModulus, "power", lambda self, a, e: right(self, a, e + (self.m.bit_length() > 4000)))
+    with pytest.raises(EngineError, match="wrong products modulo numbers of 6144 bits"):
+        choice._make_modulus(((mpz(1) << 3072) - 1) ** 2, VECTORS[0], (mpz(1) << 3072) - 1)

@@ -19,7 +19,7 @@ from securevfl_crypto.modular.gmp import GmpModulus
 if TYPE_CHECKING:  # the module imports the emitters
     from securevfl_crypto.engine.compiled_long import LongKernels
 
-__all__ = ["agrees_with_gmp", "modular_arithmetic"]
+__all__ = ["agrees_with_gmp", "modular_arithmetic", "multiplies_right"]
 
 
 def modular_arithmetic(
@@ -69,7 +69,13 @@ def _modulus_on_path(path: VectorPath, m: mpz, root: mpz | None) -> Modulus:
 
     kernels = _load_kernels(path, m, root)
     _test_kernels(path, kernels, root is not None)
-    return VectorModulus(m, kernels, root)
+    found = VectorModulus(m, kernels, root)
+    if not multiplies_right(found):
+        raise EngineError(
+            f"the path {path.name!r} gives wrong products modulo numbers of {m.bit_length()} bits on this machine; set "
+            "SECUREVFL_ENGINE=cryptography and report it"
+        )
+    return found
 
 
 def _load_kernels(path: VectorPath, m: mpz, root: mpz | None) -> LongKernels:
@@ -92,6 +98,24 @@ def _test_kernels(path: VectorPath, kernels: LongKernels, squares: bool) -> None
             f"the path {path.name!r} gives wrong products on this machine; set SECUREVFL_ENGINE=cryptography and "
             "report it"
         )
+
+
+def multiplies_right(candidate: Modulus) -> bool:
+    """Whether products and a power modulo this very number are right, for extreme and random factors.
+
+    `agrees_with_gmp` tries every operation, once for a set of kernels; the kernels' loops depend on the length of the
+    modulus, and a mistake may show at some lengths alone.
+    """
+    m, width = candidate.m, candidate.width
+    raw = secrets.token_bytes(4 * width)
+    values = [m - 1, m - 2, (mpz(1) << m.bit_length() - 1) - 1, mpz(1)]
+    values += [mpz(int.from_bytes(raw[k : k + width], "little")) % m for k in range(0, 4 * width, width)]
+    batch, other = candidate.from_ints(values), candidate.from_ints(values[::-1])
+    products = candidate.to_ints(candidate.mul(batch, other))
+    powers = candidate.to_ints(candidate.power(batch, 5))
+    return products == [a * b % m for a, b in zip(values, values[::-1], strict=True)] and powers == [
+        pow(a, 5, m) for a in values
+    ]
 
 
 def agrees_with_gmp(candidate: Modulus) -> bool:
