@@ -144,6 +144,11 @@ def _narrowed(field: Field, a: Element, b: Element) -> Element:
     return field.mul(field.narrow(field.add(a, b)), field.narrow(field.sub(a, b)))
 
 
+def _squared_sum(field: Field, a: Element, b: Element) -> Element:
+    """(−a − b)², of which limbs with signs have a negative one."""
+    return field.square(field.narrow(field.sub(field.sub(field.constant(0), a), b)))
+
+
 SMALL: dict[str, tuple[_Words, Callable[[int, int], int]]] = {
     "frozen": (_of(lambda field, a, _: a), lambda a, _: a),
     "sum": (_of(lambda field, a, b: field.add(a, b)), lambda a, b: a + b),
@@ -153,6 +158,7 @@ SMALL: dict[str, tuple[_Words, Callable[[int, int], int]]] = {
     "narrowed": (_of(_narrowed), lambda a, b: a * a - b * b),
     "negative": (_of(lambda field, a, _: field.sub(field.constant(0), a)), lambda a, _: -a),
     "constant": (_of(lambda field, a, _: field.mul(a, field.constant(-J))), lambda a, _: -J * a),
+    "negated": (_of(_squared_sum), lambda a, b: (a + b) ** 2),
     "squared": (_of(lambda field, a, b: field.square(field.narrow(field.sub(b, a)))), lambda a, b: (a - b) ** 2),
     "masks": (_mask_words, lambda a, _: (a % P == 0) | (a % P % 2) << 64 | ((a % P == 0) ^ (a % P % 2)) << 128),
     "unpacked255": (lambda field: _unpacked(field, 255), lambda a, _: a % 2**255),
@@ -199,9 +205,9 @@ EDGES = [
     *range(21),
     *range(P - 20, P + 21),
     *range(2**255 - 3, 2**255 + 25),
-    *(2**k + d for k in (26, 51, 52, 77, 104, 156, 208, 230, 254) for d in (-20, -19, -1, 0, 1)),
-    *(P - 2**k for k in (26, 51, 52, 77, 104, 156, 208, 230, 254)),
-    *(2**255 - 2**k for k in (26, 51, 52, 77, 104, 156, 208, 230, 254)),
+    *(2**k + d for k in (50, 51, 52, 102, 104, 153, 156, 204, 208, 254) for d in (-20, -19, -1, 0, 1)),
+    *(P - 2**k for k in (50, 51, 52, 102, 104, 153, 156, 204, 208, 254)),
+    *(2**255 - 2**k for k in (50, 51, 52, 102, 104, 153, 156, 204, 208, 254)),
 ]
 
 
@@ -278,6 +284,8 @@ def test_reduction_of_384_bits(kernels: Kernels) -> None:
 def test_nothing_computed_becomes_an_address_or_a_condition(path: VectorPath) -> None:
     """In the IR, lanes never turn into scalars, and the one scalar that is read, a swap, only fills a mask."""
     text = curve_text(path)
+    # Bits of doubles are read as integers, lane by lane.
+    text = re.sub(rf"bitcast <{path.lanes} x (i64|double)> %\w+ to <{path.lanes} x (i64|double)>", "", text)
     for instruction in ("extractelement", "bitcast", "reduce", "ptrtoint", "inttoptr", "switch", "indirectbr"):
         assert instruction not in text
     read = 0

@@ -3,9 +3,9 @@
 - The compiler: `values` and `emitter` write LLVM IR and prove bounds. `build` compiles it ahead of time into one shared
   object for each class, through `llvm`, and checks it with `elf`. At run time `library` loads it; `parts` is what both
   share.
-- Curve25519 and SHA-512: `field`, `field52` and `field25` are the arithmetic, `ladder`, `elligator` and `sha512` the
-  kernels, `compiled` lists them. `base` states the interface (`Engine`), `vector` runs the kernels, and `scalar` calls
-  libraries instead.
+- Curve25519 and SHA-512: `field`, `field52`, `field51` and `doubles` are the arithmetic, `ladder`, `elligator` and
+  `sha512` the kernels, `compiled` lists them. `base` states the interface (`Engine`), `vector` runs the kernels, and
+  `scalar` calls libraries instead.
 - Numbers of thousands of bits, for Paillier: `limbs`, `columns`, `tiles` and `reductions` are the arithmetic,
   `montgomery` and `pairs` the products, `rows`, `batches`, `tables` and `conversions` the kernels; `compiled_long`
   lists them, and `securevfl_crypto.modular` offers them.

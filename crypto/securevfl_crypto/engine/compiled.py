@@ -7,9 +7,10 @@ from functools import lru_cache
 
 from securevfl_crypto.engine import elligator, ladder, sha512
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
+from securevfl_crypto.engine.doubles import declarations
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.field import Field
-from securevfl_crypto.engine.field25 import Field25
+from securevfl_crypto.engine.field51 import Field51
 from securevfl_crypto.engine.field52 import Field52
 from securevfl_crypto.engine.library import load_part
 from securevfl_crypto.engine.parts import KernelTable, LoadedPart, Part, argument_types
@@ -34,7 +35,12 @@ _CALLED = ("ladder", "division", "map_and_add", "compression")
 
 def field_of(path: VectorPath, function: Function) -> Field:
     """The field arithmetic of a path, emitting into `function`."""
-    return Field52(function) if path.radix == 52 else Field25(function)
+    return Field52(function) if path.radix == 52 else Field51(function)
+
+
+def _enclosed(emit: Callable[[Field], None]) -> Callable[[Field], None]:
+    """`emit` for a kernel that Python calls: see `Field.enclose`."""
+    return lambda field: field.enclose(lambda: emit(field))
 
 
 def curve_text(path: VectorPath) -> str:
@@ -49,9 +55,9 @@ def curve_text(path: VectorPath) -> str:
         "squarings2": lambda field: ladder.emit_field_squarings(field, 2),
         "inversion": ladder.emit_inversion,
         "power": elligator.emit_root_power,
-        "ladder": ladder.emit_ladder,
-        "division": ladder.emit_division,
-        "map_and_add": elligator.emit_map_and_add,
+        "ladder": _enclosed(ladder.emit_ladder),
+        "division": _enclosed(ladder.emit_division),
+        "map_and_add": _enclosed(elligator.emit_map_and_add),
         "compression": lambda field: sha512.emit_compression(field.f),
     }
     vector = f"<{path.lanes} x i64>"
@@ -59,6 +65,8 @@ def curve_text(path: VectorPath) -> str:
     out = [f"declare {vector} @llvm.fshr.v{path.lanes}i64({three})"]
     if path.radix == 52:
         out += [f"declare {vector} @llvm.x86.avx512.vpmadd52{half}.uq.512({three})" for half in "lh"]
+    else:
+        out += declarations(path.lanes)
     for name, emit in emitters.items():
         function = Function(name, _PARAMETERS[name], path.lanes)
         emit(field_of(path, function))

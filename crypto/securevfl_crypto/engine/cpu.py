@@ -72,7 +72,7 @@ class VectorPath:
     Attributes:
         name: the name that the environment variable takes.
         lanes: 64-bit lanes of a vector.
-        radix: bits of a limb: 52, or 25 (for limbs of 26 and 25 bits by turns).
+        radix: bits of a limb of the curve's coordinates: 52 with IFMA's products, or 51 with products in doubles.
         cpu_class: the name of the class, and of its library's file.
         llvm_cpu: the psABI level in LLVM's spelling. Never the host's CPU: a path has the same code on every machine.
         needs: the CPU features that the path needs, in LLVM's names. This one tuple feeds the compiler and the check of
@@ -94,8 +94,8 @@ class VectorPath:
 
 VECTOR_PATHS = (
     VectorPath("ifma", 8, 52, "x86_64_v4_ifma", "x86-64-v4", (*_V3, *_V4, *_IFMA)),
-    VectorPath("avx512", 8, 25, "x86_64_v4", "x86-64-v4", (*_V3, *_V4)),
-    VectorPath("avx2", 4, 25, "x86_64_v3", "x86-64-v3", tuple(_V3)),
+    VectorPath("avx512", 8, 51, "x86_64_v4", "x86-64-v4", (*_V3, *_V4)),
+    VectorPath("avx2", 4, 51, "x86_64_v3", "x86-64-v3", tuple(_V3)),
 )
 PATHS = (*(path.name for path in VECTOR_PATHS), "libsodium", "cryptography")
 """The names of all paths, from the fastest to the slowest; all give the same bytes."""

@@ -67,7 +67,13 @@ class Function:
         self.emit(f"{name} = {expression}")
         return Vec(name, low, top, partial)
 
+    def _require_plain(self, *values: Vec) -> None:
+        for value in values:
+            if not value.plain:
+                raise BoundError(f"{self.name}: {value.name}, wrapped or a double, is used as an unsigned integer")
+
     def _require_all_lanes(self, *values: Vec) -> None:
+        self._require_plain(*values)
         if any(value.partial for value in values):
             raise BoundError(f"{self.name}: a value of which only 52 bits count is used as a whole one; mask it first")
 
@@ -130,6 +136,10 @@ class Function:
         text = f"shufflevector {self.type} {a.name}, {self.type} {b.name}, <{self.lanes} x i32> <{order}>"
         return self._emit_vector(text, min(a.low, b.low), max(a.top, b.top))
 
+    def type_of(self, value: Vec) -> str:
+        """LLVM's type of a value."""
+        return f"<{self.lanes} x double>" if value.double else self.type
+
     def offset(self, pointer: str, lanes: str) -> str:
         """The address `lanes` 64-bit words on."""
         return self.emit_scalar(f"getelementptr i64, ptr {pointer}, i64 {lanes}")
@@ -155,6 +165,7 @@ class Function:
 
     def mask(self, a: Vec, bits: int) -> Vec:
         """The `bits` low bits of a."""
+        self._require_plain(a)
         top = (1 << bits) - 1
         if a.partial and bits > 52:
             raise BoundError(f"{self.name}: {bits} bits of a value of which 52 count")
@@ -215,10 +226,12 @@ class Function:
 
     def low52(self, a: Vec) -> Vec:
         """The same register, of which only the 52 low bits are meant: products ignore the rest."""
+        self._require_plain(a)
         return Vec(a.name, 0, min(a.top, MASK52), partial=True)
 
     def _multiply_add(self, half: str, acc: Vec, a: Vec, b: Vec, top: int) -> Vec:
         self._require_all_lanes(acc)
+        self._require_plain(a, b)
         if max(a.top, b.top) > MASK52:
             raise BoundError(f"{self.name}: a factor of up to {max(a.top, b.top):#x} is not below 2^52")
         call = f"call {self.type} @llvm.x86.avx512.vpmadd52{half}.uq.512"
@@ -236,6 +249,7 @@ class Function:
     def madd_wrapping(self, half: str, acc: Vec, a: Vec, b: Vec) -> Vec:
         """acc + the low ("l") or high ("h") 52 bits of the product of the low 52 bits of a and b, modulo 2^64."""
         self._require_all_lanes(acc)
+        self._require_plain(a, b)
         call = f"call {self.type} @llvm.x86.avx512.vpmadd52{half}.uq.512"
         arguments = ", ".join(f"{self.type} {x.name}" for x in (acc, a, b))
         return self._emit_vector(f"{call}({arguments})", 0, _WORD - 1)
@@ -273,10 +287,14 @@ class Function:
         return self._emit_mask(f"shufflevector {self._mask_type} {one}, {self._mask_type} zeroinitializer, {zeros}")
 
     def select(self, mask: Mask, a: Vec, b: Vec) -> Vec:
-        """Lanes of a where the mask is set, of b elsewhere."""
-        partial = a.partial or b.partial
-        text = f"select {self._mask_type} {mask.name}, {self.type} {a.name}, {self.type} {b.name}"
-        return self._emit_vector(text, min(a.low, b.low), max(a.top, b.top), partial=partial)
+        """Lanes of a where the mask is set, of b elsewhere; both are of the same kind."""
+        if (a.offset, a.double) != (b.offset, b.double):
+            raise BoundError(f"{self.name}: a choice between {a.name} and {b.name}, which are of two kinds")
+        kind, low, top = self.type_of(a), min(a.low, b.low), max(a.top, b.top)
+        text = f"select {self._mask_type} {mask.name}, {kind} {a.name}, {kind} {b.name}"
+        if a.plain:
+            return self._emit_vector(text, low, top, partial=a.partial or b.partial)
+        return replace(a, name=self.emit_scalar(text), low=low, top=top)
 
     def permute(self, table: Sequence[Vec], index: Vec) -> Vec:
         """For each lane the word of a table at an index, of which the lowest bits count: a permutation of registers.
@@ -324,7 +342,14 @@ class Function:
             outer.extend(line for line in lines if line is not None)
         return results
 
-    def _check_carried(self, value: Vec, bound: int | Gain) -> None:
+    def _check_carried(self, value: Vec, bound: int | Gain | Vec) -> None:
+        if isinstance(bound, Vec):
+            if (value.offset, value.double, value.partial) != (bound.offset, bound.double, bound.partial):
+                raise BoundError(f"{self.name}: {value.name} in a loop for values of another kind")
+            if value.low < bound.low or value.top > bound.top:
+                raise BoundError(f"{self.name}: [{value.low}, {value.top}] in a loop for [{bound.low}, {bound.top}]")
+            return
+        self._require_all_lanes(value)
         if isinstance(bound, int):
             if value.top > bound:
                 raise BoundError(f"{self.name}: a value of up to {value.top:#x} in a loop for {bound:#x}")
@@ -335,7 +360,7 @@ class Function:
         self,
         count: str | int,
         body: Callable[[str, list[Vec]], Sequence[Vec]],
-        carried: Sequence[tuple[Vec, int | Gain]] = (),
+        carried: Sequence[tuple[Vec, int | Gain | Vec]] = (),
         *,
         perhaps: bool = False,
     ) -> list[Vec]:
@@ -344,7 +369,8 @@ class Function:
         Args:
             count: a number, or the name of an ``i64``.
             body: takes the counter (from 0) and the carried values; returns the next ones, or nothing.
-            carried: for each value its start and the bound that holds in every round.
+            carried: for each value its start and the bound that holds in every round: the most of a plain value, or a
+                value of the same kind and interval.
             perhaps: the count may be 0; then nothing is carried.
 
         Raises:
@@ -360,7 +386,6 @@ class Function:
         inner, after = self._lines, self._label
         self._lines = outer
         for (start, bound), result in zip(carried, results, strict=True):
-            self._require_all_lanes(start, result)
             for value in (start, result):
                 self._check_carried(value, bound)
         if perhaps and carried:
@@ -372,7 +397,7 @@ class Function:
         self._lines.append(f"{head}:")
         self.emit(f"{index} = phi i64 [ 0, %{before} ], [ {index}n, %{after} ]")
         for phi, (start, _), result in zip(phis, carried, results, strict=True):
-            self.emit(f"{phi.name} = phi {self.type} [ {start.name}, %{before} ], [ {result.name}, %{after} ]")
+            self.emit(f"{phi.name} = phi {self.type_of(phi)} [ {start.name}, %{before} ], [ {result.name}, %{after} ]")
         self._lines += inner
         self.emit(f"{index}n = add i64 {index}, 1")
         self.emit(f"{index}c = icmp ult i64 {index}n, {count}")

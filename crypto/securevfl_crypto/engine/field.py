@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from securevfl_crypto.engine.emitter import BoundError, Function, Mask, Vec
@@ -48,6 +48,14 @@ class Field(ABC):
         return [self.f.constant(digit) for digit in self.to_digits(value % P)]
 
     @abstractmethod
+    def add(self, a: Element, b: Element) -> Element:
+        """a + b, limb by limb."""
+
+    @abstractmethod
+    def sub(self, a: Element, b: Element) -> Element:
+        """a − b modulo p, limb by limb."""
+
+    @abstractmethod
     def mul(self, a: Element, b: Element) -> Element:
         """a · b of narrow elements."""
 
@@ -90,24 +98,18 @@ class Field(ABC):
                 raise BoundError(f"limb {k} of up to {limb.top:#x} is frozen where {top:#x} is the most")
         return a
 
+    def enclose(self, emit: Callable[[], None]) -> None:
+        """Emit the whole of a kernel that Python calls, with what the arithmetic needs before and after it."""
+        emit()
+
     def side_by_side(self, *jobs: Callable[[], Element]) -> list[Element]:
-        """Independent computations; side by side where the registers suffice for that."""
+        """Independent computations, so that latencies overlap."""
         return self.f.interleave(*jobs)
 
-    def add(self, a: Element, b: Element) -> Element:
-        """a + b, limb by limb."""
-        return [self.f.add(x, y) for x, y in zip(a, b, strict=True)]
-
-    def sub(self, a: Element, b: Element) -> Element:
-        """a − b + k p, limb by limb.
-
-        The multiple of p is written with limbs that are at least the bounds of b's, so that no lane is negative: those
-        bounds themselves, plus the digits of what is missing to a multiple of p.
-        """
-        total = sum(y.top << position for y, position in zip(b, self.positions, strict=True))
-        spread = [y.top + digit for y, digit in zip(b, self.to_digits(-total % P), strict=True)]
-        lifted = [self.f.add(x, self.f.constant(c)) for x, c in zip(a, spread, strict=True)]
-        return [self.f.sub(x, y) for x, y in zip(lifted, b, strict=True)]
+    def multiple_of_p(self, least: Sequence[int]) -> list[int]:
+        """A multiple of p in limbs of at least `least`: these, plus the digits of what is missing to a multiple."""
+        total = sum(bound << position for bound, position in zip(least, self.positions, strict=True))
+        return [bound + digit for bound, digit in zip(least, self.to_digits(-total % P), strict=True)]
 
     def select(self, mask: Mask, a: Element, b: Element) -> Element:
         """a in the lanes of the mask, b in the others."""
@@ -137,13 +139,25 @@ class Field(ABC):
                 raise BoundError(f"limb {k} of up to {limb.top:#x} is stored where {top:#x} is promised")
             self.f.store(limb, pointer, self.f.emit_scalar(f"add i64 {start}, {k}"))
 
-    def loop_values(self, a: Element) -> list[tuple[Vec, int]]:
-        """An element as values that a loop carries: settled, or as a product comes out."""
-        return list(zip(a, self._product_tops(), strict=True))
+    def loop(
+        self, count: str | int, body: Callable[[str, list[Element]], list[Element]], start: list[Element]
+    ) -> list[Element]:
+        """`Function.loop` over elements: settled ones to start with, products and squares from `body`."""
+        n, bounds = self.count, self.loop_bounds()
 
-    def _product_tops(self) -> tuple[int, ...]:
-        """Bounds of a product's limbs for the largest narrow factors, found by emitting one."""
-        scratch = type(self)(Function("scratch", "", self.f.lanes))
-        factor = [Vec("%x", 0, top) for top in self.tops]
-        largest = zip(scratch.mul(factor, factor), scratch.square(factor), self.tops, strict=True)
-        return tuple(max(x.top, y.top, top) for x, y, top in largest)
+        def cut(limbs: list[Vec]) -> list[Element]:
+            return [limbs[k : k + n] for k in range(0, len(limbs), n)]
+
+        def flat(index: str, limbs: list[Vec]) -> list[Vec]:
+            return [limb for element in body(index, cut(limbs)) for limb in self.carried(element)]
+
+        pairs = [pair for element in start for pair in zip(self.carried(element), bounds, strict=True)]
+        return cut(self.f.loop(count, flat, pairs))
+
+    def carried(self, a: Element) -> Element:
+        """The same element as loops carry it."""
+        return a
+
+    @abstractmethod
+    def loop_bounds(self) -> list[Vec]:
+        """Bounds of the limbs of products and squares for the largest narrow factors, found by emitting them."""

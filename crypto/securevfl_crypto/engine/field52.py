@@ -6,7 +6,7 @@ Gueron and Krasnov 2016 describe such arithmetic for RSA; Cheng, Großschädl et
 
 from __future__ import annotations
 
-from securevfl_crypto.engine.emitter import MASK52, Vec
+from securevfl_crypto.engine.emitter import MASK52, Function, Vec
 from securevfl_crypto.engine.field import Element, Field
 
 __all__ = ["Field52"]
@@ -17,6 +17,16 @@ class Field52(Field):
 
     positions = (0, 52, 104, 156, 208)
     tops = (MASK52, MASK52, MASK52, MASK52, (1 << 47) + (1 << 12))
+
+    def add(self, a: Element, b: Element) -> Element:
+        """See `Field.add`."""
+        return [self.f.add(x, y) for x, y in zip(a, b, strict=True)]
+
+    def sub(self, a: Element, b: Element) -> Element:
+        """See `Field.sub`. A multiple of p with limbs of at least the bounds of b's is added first."""
+        spread = self.multiple_of_p([y.top for y in b])
+        lifted = [self.f.add(x, self.f.constant(c)) for x, c in zip(a, spread, strict=True)]
+        return [self.f.sub(x, y) for x, y in zip(lifted, b, strict=True)]
 
     def mul(self, a: Element, b: Element) -> Element:
         """See `Field.mul`."""
@@ -72,6 +82,8 @@ class Field52(Field):
     def narrow(self, a: Element) -> Element:
         """Fold what is above 2^255, times 19, and carry once. Limbs stay unmasked: products ignore the upper bits."""
         f = self.f
+        if all(x.top <= top for x, top in zip(a, self.tops, strict=True)):
+            return a
         r = list(a)
         above = f.shift_right(r[4], 47)
         r[4] = f.mask(r[4], 47)
@@ -130,3 +142,10 @@ class Field52(Field):
             f.bitwise("or", f.shift_right(a[2], 24), f.shift_left_wrapping(a[3], 28)),
             f.bitwise("or", f.shift_right(a[3], 36), f.shift_left_wrapping(a[4], 16)),
         ]
+
+    def loop_bounds(self) -> list[Vec]:
+        """See `Field.loop_bounds`."""
+        scratch = Field52(Function("scratch", "", self.f.lanes))
+        factor = [Vec("%x", 0, top) for top in self.tops]
+        largest = zip(scratch.mul(factor, factor), scratch.square(factor), self.tops, strict=True)
+        return [Vec("", 0, max(x.top, y.top, top)) for x, y, top in largest]

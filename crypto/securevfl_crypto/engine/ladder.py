@@ -84,19 +84,17 @@ def emit_ladder(field: Field) -> None:
     swap, by bit 0, is left out: clamping clears that bit.
     """
     f = field.f
-    zero, one, n = field.constant(0), field.constant(1), field.count
+    zero, one = field.constant(0), field.constant(1)
 
     def block(index: str, _: list[Vec]) -> list[Vec]:
         x1 = field.unpack(load_planes(field, "%in", "%stride", index, range(4)))
-        start = [one, zero, x1, one]
+        factor = field.narrow(x1)
 
-        def bit(step: str, state: list[Vec]) -> list[Vec]:
-            point = [state[k : k + n] for k in range(0, 4 * n, n)]
-            return [limb for element in _ladder_step(field, x1, point, f.load_flag("%swaps", step)) for limb in element]
+        def bit(step: str, point: list[Element]) -> list[Element]:
+            return _ladder_step(field, factor, point, f.load_flag("%swaps", step))
 
-        carried = [pair for element in start for pair in field.loop_values(element)]
-        out = f.loop(255, bit, carried)
-        store_fraction(field, out[:n], out[n : 2 * n], index)
+        x2, z2, _, _ = field.loop(255, bit, [one, zero, x1, one])
+        store_fraction(field, x2, z2, index)
         return []
 
     f.loop("%blocks", block)
@@ -109,21 +107,16 @@ def emit_multiplication(field: Field) -> None:
 
 def emit_field_squarings(field: Field, width: int) -> None:
     """``(out, a, i64 n)``: a^(2^n) of `width` elements side by side, whose latencies overlap."""
-    f, n = field.f, field.count
 
-    def body(_: str, state: list[Vec]) -> list[Vec]:
-        elements = [state[k : k + n] for k in range(0, width * n, n)]
-
+    def body(_: str, elements: list[Element]) -> list[Element]:
         def job(element: Element) -> Element:
             return field.square(field.narrow(element))
 
-        out = field.side_by_side(*((lambda element=element: job(element)) for element in elements))
-        return [limb for element in out for limb in element]
+        return field.side_by_side(*((lambda element=element: job(element)) for element in elements))
 
-    start = [pair for k in range(width) for pair in field.loop_values(field.load("%a", k * n))]
-    out = f.loop("%n", body, start)
-    for k in range(width):
-        field.store(field.settle(out[k * n : (k + 1) * n]), "%out", k * n)
+    start = [field.load("%a", k * field.count) for k in range(width)]
+    for k, element in enumerate(field.loop("%n", body, start)):
+        field.store(field.settle(element), "%out", k * field.count)
 
 
 def emit_inversion(field: Field) -> None:

@@ -15,14 +15,19 @@ class BoundError(ArithmeticError):
 
 @dataclass(frozen=True)
 class Vec:
-    """A vector of unsigned 64-bit lanes, each within [low, top].
+    """A vector of 64-bit lanes, each of which stands for an integer within [low, top].
+
+    *Plain* lanes are that integer, unsigned: the operations of `emitter.Function` take no others. Those of
+    `doubles.Doubles` also take wrapped lanes and doubles, whose integers may be negative.
 
     Attributes:
         name: SSA name or literal.
-        low, top: bounds of every lane, inclusive.
+        low, top: bounds of every lane's integer, inclusive.
         partial: only the 52 low bits mean anything (those above were carried on already); only products take such.
         origin, over: the value is at most `over` above what was loaded from `origin`, an array whose own bound grows
             from round to round (`columns`); None: it has no such relation.
+        offset: not None: the lanes are *wrapped*: the integer plus this, modulo 2^64.
+        double: the lanes are doubles, and the integer is their exact value.
     """
 
     name: str
@@ -31,6 +36,13 @@ class Vec:
     partial: bool = False
     origin: object = None
     over: int = 0
+    offset: int | None = None
+    double: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether the lanes are unsigned integers."""
+        return self.offset is None and not self.double
 
 
 @dataclass(frozen=True)
@@ -49,8 +61,10 @@ class Mask:
     name: str
 
 
-def bounded_value(name: str, bound: int | Gain) -> Vec:
+def bounded_value(name: str, bound: int | Gain | Vec) -> Vec:
     """A value that a loop carries, of which only its bound is known."""
+    if isinstance(bound, Vec):
+        return replace(bound, name=name)
     if isinstance(bound, int):
         return Vec(name, 0, bound)
     return Vec(name, 0, bound.top + bound.over, origin=bound.origin, over=bound.over)
