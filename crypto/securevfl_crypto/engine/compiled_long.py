@@ -9,7 +9,8 @@ from securevfl_crypto.engine import batches, conversions, montgomery, pairs, row
 from securevfl_crypto.engine.cpu import VectorPath
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.library import load_part
-from securevfl_crypto.engine.limbs import MOST_BITS, Limbs, limbs_for
+from securevfl_crypto.engine.limbs import MOST_BITS, Limbs, LimbsByFma, limbs_for
+from securevfl_crypto.engine.doubles import DECLARATIONS, with_rounding
 from securevfl_crypto.engine.parts import KernelTable, LoadedPart, Part, argument_types
 
 __all__ = ["LongKernels", "limb_widths", "long_kernels", "long_part", "long_text"]
@@ -95,13 +96,18 @@ def long_text(limbs: Limbs, lanes: int, *, squares: bool = False) -> str:
         out.append(f"declare {vector} @llvm.x86.avx512.vpermi2var.q.512({vector}, {vector}, {vector})")
     else:
         out.append("declare <8 x i32> @llvm.x86.avx2.permd(<8 x i32>, <8 x i32>)")
-    if limbs.halves == 2:
+    if isinstance(limbs, LimbsByFma):
+        out += [f"declare <{lanes} x double> @llvm.fma.v{lanes}f64(" + ", ".join([f"<{lanes} x double>"] * 3) + ")", DECLARATIONS]
+    else:
         three = ", ".join([vector] * 3)
         out += [f"declare {vector} @llvm.x86.avx512.vpmadd52{half}.uq.512({three})" for half in "lh"]
     for name, (parameters, emit) in _KERNELS.items():
-        function = Function(name, parameters, lanes, "nounwind noinline")
+        switch = isinstance(limbs, LimbsByFma) and name in _CALLED
+        function = Function(f"{name}_rounded" if switch else name, parameters, lanes, "nounwind noinline")
         (_PAIRS.get(name, emit) if squares else emit)(function, limbs)
         out.append(function.to_text())
+        if switch:
+            out.append(with_rounding(name, parameters, f"{name}_rounded"))
     return "\n".join(out)
 
 

@@ -68,6 +68,11 @@ class Function:
         return Vec(name, low, top, partial)
 
     def _require_all_lanes(self, *values: Vec) -> None:
+        self._require_sums(*values)
+        if any(value.bias for value in values):
+            raise BoundError(f"{self.name}: a value with a bias is used as one without; take it off first")
+
+    def _require_sums(self, *values: Vec) -> None:
         if any(value.partial for value in values):
             raise BoundError(f"{self.name}: a value of which only 52 bits count is used as a whole one; mask it first")
 
@@ -137,11 +142,25 @@ class Function:
     # Arithmetic on lanes
 
     def add(self, a: Vec, b: Vec) -> Vec:
-        """a + b."""
-        self._require_all_lanes(a, b)
+        """a + b; their biases add up."""
+        self._require_sums(a, b)
         result = self._emit_vector(f"add {self.type} {a.name}, {b.name}", a.low + b.low, a.top + b.top)
+        result = replace(result, bias=(a.bias + b.bias) % _WORD)
         before, by = (a, b) if b.origin is None else (b, a)
         return result if by.origin is not None else grow_value(result, before, by.top)
+
+    def set_bias(self, a: Vec, bias: int = 0) -> Vec:
+        """The same value with another bias, or without any."""
+        self._require_sums(a)
+        if a.bias == bias:
+            return a
+        more = self.constant((bias - a.bias) % _WORD)
+        return replace(
+            self._emit_vector(f"add {self.type} {a.name}, {more.name}", a.low, a.top),
+            origin=a.origin,
+            over=a.over,
+            bias=bias,
+        )
 
     def add_wrapping(self, a: Vec, b: Vec) -> Vec:
         """a + b modulo 2^64, for hash functions, which want that."""
@@ -156,8 +175,8 @@ class Function:
     def mask(self, a: Vec, bits: int) -> Vec:
         """The `bits` low bits of a."""
         top = (1 << bits) - 1
-        if a.partial and bits > 52:
-            raise BoundError(f"{self.name}: {bits} bits of a value of which 52 count")
+        if (a.partial and bits > 52) or a.bias & top:
+            raise BoundError(f"{self.name}: {bits} bits of a value of which fewer count")
         return self._emit_vector(f"and {self.type} {a.name}, {self.constant(top).name}", 0, min(a.top, top))
 
     def _shift_vector(self, bits: int) -> str:
@@ -325,6 +344,8 @@ class Function:
         return results
 
     def _check_carried(self, value: Vec, bound: int | Gain) -> None:
+        if value.bias != (0 if isinstance(bound, int) else bound.bias):
+            raise BoundError(f"{self.name}: a value with another bias than its loop's")
         if isinstance(bound, int):
             if value.top > bound:
                 raise BoundError(f"{self.name}: a value of up to {value.top:#x} in a loop for {bound:#x}")
@@ -360,7 +381,7 @@ class Function:
         inner, after = self._lines, self._label
         self._lines = outer
         for (start, bound), result in zip(carried, results, strict=True):
-            self._require_all_lanes(start, result)
+            self._require_sums(start, result)
             for value in (start, result):
                 self._check_carried(value, bound)
         if perhaps and carried:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from securevfl_crypto.engine.cpu import VectorPath
+from securevfl_crypto.engine.doubles import Doubles, high_bias, low_bias, multiply_doubles, to_doubles
 from securevfl_crypto.engine.emitter import MASK52, Function, Vec
 
-__all__ = ["MOST_BITS", "Limbs", "Limbs52", "LimbsBy32", "limbs_for"]
+__all__ = ["MOST_BITS", "Factor", "Limbs", "Limbs52", "LimbsByFma", "limbs_for"]
 
 MOST_BITS = 16384
 """The most bits of a modulus."""
+Factor = Vec | Doubles
 
 
 class Limbs(ABC):
@@ -40,13 +43,25 @@ class Limbs(ABC):
         """
         return self.largest_product * (self.halves * (self.tile - 1 - place) + self.halves - 1)
 
-    @abstractmethod
-    def add_product(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
-        """The column plus a · b, or plus this half of it."""
+    def column_bias(self, place: int) -> int:
+        """The bias of the column at this place of a tile, when the next tile begins."""
+        return 0
+
+    def left(self, f: Function, limb: Vec) -> Factor:
+        """A limb as the left factor of products, in registers for a whole tile."""
+        return limb
+
+    def right(self, f: Function, limb: Vec) -> Factor:
+        """A limb as the right factor of products."""
+        return limb
 
     @abstractmethod
-    def reduction_digit(self, f: Function, column: Vec, inverse: Vec) -> Vec:
-        """column · inverse modulo 2^bits."""
+    def add_row(self, f: Function, window: list[Vec], place: int, many: Sequence[Factor], one: Factor) -> None:
+        """Adds products of left and right factors to columns, those of many[k] at `place` + k."""
+
+    @abstractmethod
+    def reduction_digit(self, f: Function, column: Vec, inverse: Factor) -> tuple[Vec, Factor]:
+        """column · inverse modulo 2^bits, of which the low bits count; and as a left factor."""
 
 
 class Limbs52(Limbs):
@@ -60,40 +75,57 @@ class Limbs52(Limbs):
         """See `Limbs.largest_product`."""
         return MASK52
 
-    def add_product(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
-        """See `Limbs.add_product`."""
-        return f.madd_high(column, a, b) if half else f.madd_low(column, a, b)
+    def add_row(self, f: Function, window: list[Vec], place: int, many: Sequence[Factor], one: Factor) -> None:
+        """See `Limbs.add_row`."""
+        for k, factor in enumerate(many, place):
+            window[k] = f.madd_low(window[k], factor, one)
+        for k, factor in enumerate(many, place + 1):
+            window[k] = f.madd_high(window[k], factor, one)
 
-    def reduction_digit(self, f: Function, column: Vec, inverse: Vec) -> Vec:
+    def reduction_digit(self, f: Function, column: Vec, inverse: Factor) -> tuple[Vec, Factor]:
         """See `Limbs.reduction_digit`."""
-        return f.low52(f.madd_low(f.constant(0), f.low52(column), inverse))
+        digit = f.low52(f.madd_low(f.constant(0), f.low52(column), inverse))
+        return digit, digit
 
 
-class LimbsBy32(Limbs):
-    """Limbs below 32 bits, by products of 32 bits (``vpmuludq``). The fewer bits, the longer the numbers can be."""
+class LimbsByFma(Limbs52):
+    """52 bits, by products of doubles (`doubles`).
 
-    def __init__(self, bits: int, tile: int) -> None:
-        # A column of a square holds 3 products for each limb (montgomery.square), and carries.
-        super().__init__(bits, tile, 1, min(-(-(MOST_BITS + 2) // bits) + tile - 1, (1 << 64 - 2 * bits) // 3))
+    Left factors are scaled by 2^-77. The two halves of a product then have biases whose sum is 2^63, and a column that
+    took all products of a tile of even length has none.
+    """
 
-    @property
-    def largest_product(self) -> int:
-        """See `Limbs.largest_product`."""
-        return self.top**2
+    _SCALE = -77
 
-    def add_product(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
-        """See `Limbs.add_product`."""
-        return f.add(column, f.mul32(a, b))
+    def column_bias(self, place: int) -> int:
+        """See `Limbs.column_bias`."""
+        gone = self.tile - 1 - place
+        return (gone * low_bias(self._SCALE) + (gone + 1) * high_bias(self._SCALE)) % (1 << 64)
 
-    def reduction_digit(self, f: Function, column: Vec, inverse: Vec) -> Vec:
+    def left(self, f: Function, limb: Vec) -> Factor:
+        """See `Limbs.left`."""
+        return to_doubles(f, limb, self._SCALE)
+
+    def right(self, f: Function, limb: Vec) -> Factor:
+        """See `Limbs.right`."""
+        return to_doubles(f, limb)
+
+    def add_row(self, f: Function, window: list[Vec], place: int, many: Sequence[Factor], one: Factor) -> None:
+        """See `Limbs.add_row`."""
+        for k, factor in enumerate(many, place):
+            high, low, _ = multiply_doubles(f, factor, one)
+            window[k] = f.add(window[k], low)
+            window[k + 1] = f.add(window[k + 1], high)
+
+    def reduction_digit(self, f: Function, column: Vec, inverse: Factor) -> tuple[Vec, Factor]:
         """See `Limbs.reduction_digit`."""
-        return f.mask(f.mul32(f.mask(column, 32), inverse), self.bits)
+        _, low, digit = multiply_doubles(f, self.left(f, f.mask(column, 52)), inverse)
+        return low, digit
 
 
 def limbs_for(path: VectorPath, bits: int) -> Limbs:
     """The widest limbs of a path that a modulus of this many bits allows."""
+    import os
     if path.radix == 52:
         return Limbs52()
-    tile = 8 if path.lanes == 8 else 4
-    wide = LimbsBy32(27, tile)
-    return wide if wide.bits * wide.most >= bits + 2 else LimbsBy32(26, tile)
+    return LimbsByFma(int(os.environ.get("TILE", "10" if path.lanes == 8 else "4")))

@@ -33,7 +33,7 @@ def reduce_columns(
     """
     tile, most = limbs.tile, limbs.most // limbs.tile
     length = f.emit_scalar(f"mul i64 {tiles}, {tile}")
-    inverse = f.splat_scalar("%inverse", limbs.top)
+    inverse = limbs.right(f, f.splat_scalar("%inverse", limbs.top))
     carries = 1 << (64 - limbs.bits)
     rest, above_first = f.emit_scalar(f"sub i64 {tiles}, 1"), f.offset("%m", str(tile))
 
@@ -42,27 +42,20 @@ def reduce_columns(
 
     def rows(index: str, columns: Columns) -> None:
         row = f.emit_scalar(f"mul i64 {index}, {tile}")
-        low = [f.broadcast_below("%m", str(t), limbs.top) for t in range(tile)]
-        window = [columns.load(add_counters(f, row, k)) for k in range(tile)]
-        q: list[Vec] = []
+        low = [limbs.right(f, f.broadcast_below("%m", str(t), limbs.top)) for t in range(tile)]
+        window = [columns.load(add_counters(f, row, k)) for k in range(2 * tile)]
+        q, digits = [], []
         for i in range(tile):
-            q.append(limbs.reduction_digit(f, window[i], inverse))
-            for half in range(limbs.halves):
-                for k in range(tile - half - i):
-                    window[i + k + half] = limbs.add_product(f, window[i + k + half], q[i], low[k], half)
-            carry = f.shift_right(window[i], limbs.bits)
-            if i + 1 < tile:
-                window[i + 1] = f.add(window[i + 1], carry)
-        take(row, q)
-        above = [columns.load(add_counters(f, row, tile + k)) for k in range(tile)]
-        above[0] = f.add(above[0], carry)
-        for k in range(tile):
-            for half in range(limbs.halves):
-                for i in range(tile):
-                    place = i + k + half - tile
-                    if place >= 0:
-                        above[place] = limbs.add_product(f, above[place], q[i], low[k], half)
-        above = sweep_tiles(f, limbs, columns, q, above, add_counters(f, row, tile), rest, modulus, carries)
+            digit, factor = limbs.reduction_digit(f, window[i], inverse)
+            digits.append(digit)
+            q.append(factor)
+            limbs.add_row(f, window, i, low[: tile - i], factor)
+            carry = f.shift_right(f.set_bias(window[i]), limbs.bits)
+            window[i + 1] = f.add(window[i + 1], carry)
+        take(row, digits)
+        for i in range(1, tile):
+            limbs.add_row(f, window, tile, low[tile - i :], q[i])
+        above = sweep_tiles(f, limbs, columns, q, window[tile:], add_counters(f, row, tile), rest, modulus, carries)
         for k in range(tile):
             columns.store(above[k], add_counters(f, add_counters(f, row, length), k))
 

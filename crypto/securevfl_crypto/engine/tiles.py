@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from securevfl_crypto.engine.columns import Columns, accumulate_columns
 from securevfl_crypto.engine.emitter import Function, Vec
-from securevfl_crypto.engine.limbs import Limbs
+from securevfl_crypto.engine.limbs import Factor, Limbs
 
 __all__ = [
     "Row",
     "add_counters",
     "add_products",
     "clear_columns",
+    "left_factors",
     "load_tile",
     "product_rows",
     "square_columns",
@@ -33,29 +34,26 @@ def add_counters(f: Function, index: str, more: str | int) -> str:
 def _multiply_tiles(
     f: Function,
     limbs: Limbs,
-    a: Sequence[Vec],
+    a: Sequence[Factor],
     columns: Sequence[Vec],
     step: Callable[[int], tuple[Vec, Vec]],
     done: Callable[[int, Vec], None],
-    wanted: Callable[[int, int, int], bool] = lambda i, j, half: True,
+    wanted: Callable[[int], int | None] = lambda j: None,
 ) -> list[Vec]:
     """Adds the products of two tiles; returns the K columns above.
 
     Args:
-        a: one tile.
+        a: one tile, as left factors.
         columns: K of them, from the sum of the tiles' places on.
         step: limb j of the other tile, and column K + j.
         done: takes column j when it is complete for this tile.
-        wanted: limb of the one, of the other, and half: whether to add this product.
+        wanted: how many limbs of the one to multiply by limb j of the other; None: all.
     """
     window = list(columns)
     for j in range(limbs.tile):
         b, above = step(j)
         window.append(above)
-        for half in range(limbs.halves):
-            for i in range(limbs.tile):
-                if wanted(i, j, half):
-                    window[i + half] = limbs.add_product(f, window[i + half], a[i], b, half)
+        limbs.add_row(f, window, 0, a[: wanted(j)], limbs.right(f, b))
         done(j, window.pop(0))
     return window
 
@@ -64,7 +62,7 @@ def sweep_tiles(
     f: Function,
     limbs: Limbs,
     columns: Columns,
-    a: Sequence[Vec],
+    a: Sequence[Factor],
     window: list[Vec],
     place: str,
     count: str,
@@ -90,8 +88,11 @@ def sweep_tiles(
             lambda j, column: columns.store(column, add_counters(f, here, j)),
         )
 
-    bounds = [columns.grow_bound(limbs.column_growth(place) + slack) for place in range(limbs.tile)]
-    return f.loop(count, body, list(zip(window, bounds, strict=True)))
+    carried = []
+    for k, column in enumerate(window):
+        bias = limbs.column_bias(k)
+        carried.append((f.set_bias(column, bias), columns.grow_bound(limbs.column_growth(k) + slack, bias)))
+    return f.loop(count, body, carried)
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,12 @@ class Row:
     """A tile of one operand and all of the other.
 
     Attributes:
-        a: the tile.
+        a: the tile, as left factors.
         place: column of the lowest product.
         limb: limb j of the other operand's tile that begins this many limbs on.
     """
 
-    a: Sequence[Vec]
+    a: Sequence[Factor]
     place: str
     limb: Callable[[str, int], Vec]
 
@@ -126,13 +127,20 @@ def load_tile(f: Function, limbs: Limbs, pointer: str, first: str) -> list[Vec]:
     return [f.load(pointer, add_counters(f, first, k), limbs.top) for k in range(limbs.tile)]
 
 
+def left_factors(f: Function, limbs: Limbs, tile: Sequence[Vec]) -> list[Factor]:
+    """The limbs of a tile as left factors."""
+    return [limbs.left(f, limb) for limb in tile]
+
+
 def product_rows(f: Function, limbs: Limbs, a: str, b: str) -> Callable[[str], Row]:
     """Rows of a · b."""
 
     def row(index: str) -> Row:
         place = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
         return Row(
-            load_tile(f, limbs, a, place), place, lambda first, j: f.load(b, add_counters(f, first, j), limbs.top)
+            left_factors(f, limbs, load_tile(f, limbs, a, place)),
+            place,
+            lambda first, j: f.load(b, add_counters(f, first, j), limbs.top)
         )
 
     return row
@@ -179,18 +187,19 @@ def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
     tile, most = limbs.tile, limbs.most // limbs.tile
     length, last = f.emit_scalar(f"mul i64 {tiles}, {tile}"), f.emit_scalar(f"sub i64 {tiles}, 1")
 
-    def triangle(columns: Columns, row: str) -> tuple[list[Vec], list[Vec]]:
+    def triangle(columns: Columns, row: str) -> tuple[list[Factor], list[Vec]]:
         """Pairs of limbs of one tile."""
-        a = load_tile(f, limbs, "%a", row)
+        tile_limbs = load_tile(f, limbs, "%a", row)
+        a = left_factors(f, limbs, tile_limbs)
         place = f.emit_scalar(f"shl i64 {row}, 1")
         window = _multiply_tiles(
             f,
             limbs,
             a,
             [columns.load(add_counters(f, place, k)) for k in range(tile)],
-            lambda j: (a[j], columns.load(add_counters(f, place, tile + j))),
+            lambda j: (tile_limbs[j], columns.load(add_counters(f, place, tile + j))),
             lambda j, column: columns.store(column, add_counters(f, place, j)),
-            lambda i, j, _: i < j,
+            lambda j: j,
         )
         return a, window
 
@@ -232,14 +241,13 @@ def _double_columns(f: Function, limbs: Limbs, t: str, tiles: str, bound: int) -
         row = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
         place = f.emit_scalar(f"shl i64 {row}, 1")
         for k, a in enumerate(load_tile(f, limbs, "%a", row)):
-            for half in range(2):
-                where = add_counters(f, place, 2 * k + half)
-                column = f.load(t, where, bound)
-                column = f.add(column, column)
-                if half < limbs.halves:
-                    column = limbs.add_product(f, column, a, a, half)
+            where = [add_counters(f, place, 2 * k + half) for half in range(2)]
+            columns = [f.load(t, at, bound) for at in where]
+            columns = [f.add(column, column) for column in columns]
+            limbs.add_row(f, columns, 0, [limbs.left(f, a)], limbs.right(f, a))
+            for at, column in zip(where, columns, strict=True):
                 top = max(top, column.top)
-                f.store(column, t, where)
+                f.store(f.set_bias(column), t, at)
         return []
 
     f.loop(tiles, body)

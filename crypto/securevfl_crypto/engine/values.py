@@ -23,6 +23,7 @@ class Vec:
         partial: only the 52 low bits mean anything (those above were carried on already); only products take such.
         origin, over: the value is at most `over` above what was loaded from `origin`, an array whose own bound grows
             from round to round (`columns`); None: it has no such relation.
+        bias: the lanes hold the value plus this, modulo 2^64; only sums take such values (`doubles`).
     """
 
     name: str
@@ -31,15 +32,17 @@ class Vec:
     partial: bool = False
     origin: object = None
     over: int = 0
+    bias: int = 0
 
 
 @dataclass(frozen=True)
 class Gain:
-    """Bound of a carried value: at most `over` above what `origin` holds, which is at most `top`."""
+    """Bound of a carried value: at most `over` above what `origin` holds, which is at most `top`; and its bias."""
 
     origin: object
     top: int
     over: int
+    bias: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def bounded_value(name: str, bound: int | Gain) -> Vec:
     """A value that a loop carries, of which only its bound is known."""
     if isinstance(bound, int):
         return Vec(name, 0, bound)
-    return Vec(name, 0, bound.top + bound.over, origin=bound.origin, over=bound.over)
+    return Vec(name, 0, bound.top + bound.over, origin=bound.origin, over=bound.over, bias=bound.bias)
 
 
 def grow_value(result: Vec, before: Vec, by: int) -> Vec:
