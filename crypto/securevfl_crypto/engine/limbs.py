@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 from securevfl_crypto.engine.cpu import VectorPath
-from securevfl_crypto.engine.doubles import Doubles, high_bias, low_bias, multiply_doubles, to_doubles
+from securevfl_crypto.engine.doubles import Doubles, high_bias, low_bias, multiply_doubles, read_doubles, to_doubles
 from securevfl_crypto.engine.emitter import MASK52, Function, Vec
 
 __all__ = ["MOST_BITS", "Factor", "Limbs", "Limbs52", "LimbsByFma", "limbs_for"]
@@ -54,6 +56,14 @@ class Limbs(ABC):
     def right(self, f: Function, limb: Vec) -> Factor:
         """A limb as the right factor of products."""
         return limb
+
+    def constant_word(self, limb: int) -> int:
+        """The word that kernels take for a limb that is the right factor of many products."""
+        return limb
+
+    def read_word(self, f: Function, word: Vec) -> Factor:
+        """A right factor from its `constant_word`."""
+        return replace(word, top=self.top)
 
     @abstractmethod
     def add_row(self, f: Function, window: list[Vec], place: int, many: Sequence[Factor], one: Factor) -> None:
@@ -109,6 +119,14 @@ class LimbsByFma(Limbs52):
     def right(self, f: Function, limb: Vec) -> Factor:
         """See `Limbs.right`."""
         return to_doubles(f, limb)
+
+    def constant_word(self, limb: int) -> int:
+        """See `Limbs.constant_word`."""
+        return int.from_bytes(struct.pack("<d", limb), "little")
+
+    def read_word(self, f: Function, word: Vec) -> Factor:
+        """See `Limbs.read_word`."""
+        return read_doubles(f, word, self.top)
 
     def add_row(self, f: Function, window: list[Vec], place: int, many: Sequence[Factor], one: Factor) -> None:
         """See `Limbs.add_row`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from securevfl_crypto.engine.columns import Columns, accumulate_columns
 from securevfl_crypto.engine.emitter import Function, Vec
-from securevfl_crypto.engine.limbs import Limbs
+from securevfl_crypto.engine.limbs import Factor, Limbs
 from securevfl_crypto.engine.tiles import add_counters, sweep_tiles
 
 __all__ = ["reduce_columns", "settle_columns", "tile_address"]
@@ -33,24 +33,25 @@ def reduce_columns(
     """
     tile, most = limbs.tile, limbs.most // limbs.tile
     length = f.emit_scalar(f"mul i64 {tiles}, {tile}")
-    inverse = limbs.right(f, f.splat_scalar("%inverse", limbs.top))
+    inverse = limbs.read_word(f, f.splat_scalar("%inverse", (1 << 64) - 1))
     carries = 1 << (64 - limbs.bits)
     rest, above_first = f.emit_scalar(f"sub i64 {tiles}, 1"), f.offset("%m", str(tile))
 
-    def modulus(first: str, j: int) -> Vec:
-        return f.broadcast_below(above_first, add_counters(f, first, j), limbs.top)
+    def modulus(first: str, j: int) -> Factor:
+        return limbs.read_word(f, f.broadcast(above_first, add_counters(f, first, j)))
 
     def rows(index: str, columns: Columns) -> None:
         row = f.emit_scalar(f"mul i64 {index}, {tile}")
-        low = [limbs.right(f, f.broadcast_below("%m", str(t), limbs.top)) for t in range(tile)]
+        low = [limbs.read_word(f, f.broadcast("%m", str(k))) for k in range(tile)]
         window = [columns.load(add_counters(f, row, k)) for k in range(2 * tile)]
         q, digits = [], []
         for i in range(tile):
             digit, factor = limbs.reduction_digit(f, window[i], inverse)
             digits.append(digit)
             q.append(factor)
+            # The digit makes the column a multiple of 2^b: the least one that is not below it.
+            carry = f.shift_right(f.set_bias(f.add(window[i], f.constant(limbs.top))), limbs.bits)
             limbs.add_row(f, window, i, low[: tile - i], factor)
-            carry = f.shift_right(f.set_bias(window[i]), limbs.bits)
             window[i + 1] = f.add(window[i + 1], carry)
         take(row, digits)
         for i in range(1, tile):

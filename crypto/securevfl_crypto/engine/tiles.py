@@ -19,6 +19,7 @@ __all__ = [
     "add_products",
     "clear_columns",
     "left_factors",
+    "load_right",
     "load_tile",
     "product_rows",
     "square_columns",
@@ -36,7 +37,7 @@ def _multiply_tiles(
     limbs: Limbs,
     a: Sequence[Factor],
     columns: Sequence[Vec],
-    step: Callable[[int], tuple[Vec, Vec]],
+    step: Callable[[int], tuple[Factor, Vec]],
     done: Callable[[int, Vec], None],
     wanted: Callable[[int], int | None] = lambda j: None,
 ) -> list[Vec]:
@@ -45,7 +46,7 @@ def _multiply_tiles(
     Args:
         a: one tile, as left factors.
         columns: K of them, from the sum of the tiles' places on.
-        step: limb j of the other tile, and column K + j.
+        step: limb j of the other tile, a right factor, and column K + j.
         done: takes column j when it is complete for this tile.
         wanted: how many limbs of the one to multiply by limb j of the other; None: all.
     """
@@ -53,7 +54,7 @@ def _multiply_tiles(
     for j in range(limbs.tile):
         b, above = step(j)
         window.append(above)
-        limbs.add_row(f, window, 0, a[: wanted(j)], limbs.right(f, b))
+        limbs.add_row(f, window, 0, a[: wanted(j)], b)
         done(j, window.pop(0))
     return window
 
@@ -66,13 +67,13 @@ def sweep_tiles(
     window: list[Vec],
     place: str,
     count: str,
-    limb: Callable[[str, int], Vec],
+    limb: Callable[[str, int], Factor],
     slack: int = 0,
 ) -> list[Vec]:
     """`_multiply_tiles` for `count` tiles of the other operand, at least one; the first one's columns begin at `place`.
 
     Args:
-        limb: limb j of the other operand's tile that begins this many limbs on.
+        limb: limb j of the other operand's tile that begins this many limbs on, a right factor.
         slack: what columns may have gained besides products.
     """
 
@@ -102,12 +103,12 @@ class Row:
     Attributes:
         a: the tile, as left factors.
         place: column of the lowest product.
-        limb: limb j of the other operand's tile that begins this many limbs on.
+        limb: limb j of the other operand's tile that begins this many limbs on, a right factor.
     """
 
     a: Sequence[Factor]
     place: str
-    limb: Callable[[str, int], Vec]
+    limb: Callable[[str, int], Factor]
 
 
 def clear_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> None:
@@ -127,6 +128,11 @@ def load_tile(f: Function, limbs: Limbs, pointer: str, first: str) -> list[Vec]:
     return [f.load(pointer, add_counters(f, first, k), limbs.top) for k in range(limbs.tile)]
 
 
+def load_right(f: Function, limbs: Limbs, pointer: str, index: str) -> Factor:
+    """A limb as a right factor."""
+    return limbs.right(f, f.load(pointer, index, limbs.top))
+
+
 def left_factors(f: Function, limbs: Limbs, tile: Sequence[Vec]) -> list[Factor]:
     """The limbs of a tile as left factors."""
     return [limbs.left(f, limb) for limb in tile]
@@ -140,7 +146,7 @@ def product_rows(f: Function, limbs: Limbs, a: str, b: str) -> Callable[[str], R
         return Row(
             left_factors(f, limbs, load_tile(f, limbs, a, place)),
             place,
-            lambda first, j: f.load(b, add_counters(f, first, j), limbs.top)
+            lambda first, j: load_right(f, limbs, b, add_counters(f, first, j)),
         )
 
     return row
@@ -197,7 +203,7 @@ def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
             limbs,
             a,
             [columns.load(add_counters(f, place, k)) for k in range(tile)],
-            lambda j: (tile_limbs[j], columns.load(add_counters(f, place, tile + j))),
+            lambda j: (limbs.right(f, tile_limbs[j]), columns.load(add_counters(f, place, tile + j))),
             lambda j, column: columns.store(column, add_counters(f, place, j)),
             lambda j: j,
         )
@@ -216,7 +222,7 @@ def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
             window,
             add_counters(f, row, following),
             f.emit_scalar(f"sub i64 {last}, {index}"),
-            lambda first, j: f.load(base, add_counters(f, first, j), limbs.top),
+            lambda first, j: load_right(f, limbs, base, add_counters(f, first, j)),
         )
         for k in range(tile):
             columns.store(window[k], add_counters(f, add_counters(f, row, length), k))
