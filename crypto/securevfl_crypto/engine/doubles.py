@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from securevfl_crypto.engine.emitter import MASK52, BoundError, Function, Vec
 
-__all__ = ["DECLARATIONS", "Doubles", "high_bias", "low_bias", "multiply_doubles", "read_doubles", "to_doubles", "with_rounding"]
+__all__ = ["DECLARATIONS", "Doubles", "doubles_bits", "high_bias", "low_bias", "multiply_doubles", "read_doubles", "to_doubles", "with_rounding"]
 
 _MODE = 0x7F80
 """MXCSR: rounding toward zero, all exceptions masked, denormals as IEEE 754 has them."""
@@ -76,6 +76,11 @@ def to_doubles(f: Function, a: Vec, exponent: int = 0) -> Doubles:
     filled = f.bitwise("or", a, f.constant(bits))
     name = f.emit_scalar(f"bitcast {f.type} {filled.name} to {_type(f)}")
     return Doubles(f.emit_scalar(f"fsub {_type(f)} {name}, {_constant(f, bits)}"), a.top, exponent)
+
+
+def doubles_bits(f: Function, a: Doubles) -> Vec:
+    """The bits of doubles, to be stored."""
+    return Vec(f.emit_scalar(f"bitcast {_type(f)} {a.name} to {f.type}"), 0, (1 << 64) - 1)
 
 
 def read_doubles(f: Function, bits: Vec, top: int) -> Doubles:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from securevfl_crypto.engine.cpu import VectorPath
-from securevfl_crypto.engine.doubles import Doubles, high_bias, low_bias, multiply_doubles, read_doubles, to_doubles
+from securevfl_crypto.engine.doubles import Doubles, doubles_bits, high_bias, low_bias, multiply_doubles, read_doubles, to_doubles
 from securevfl_crypto.engine.emitter import MASK52, Function, Vec
 
 __all__ = ["MOST_BITS", "Factor", "Limbs", "Limbs52", "LimbsByFma", "limbs_for"]
@@ -61,8 +61,12 @@ class Limbs(ABC):
         """The word that kernels take for a limb that is the right factor of many products."""
         return limb
 
+    def to_word(self, f: Function, factor: Factor) -> Vec:
+        """A right factor as words."""
+        return factor
+
     def read_word(self, f: Function, word: Vec) -> Factor:
-        """A right factor from its `constant_word`."""
+        """A right factor from its word."""
         return replace(word, top=self.top)
 
     @abstractmethod
@@ -124,6 +128,10 @@ class LimbsByFma(Limbs52):
         """See `Limbs.constant_word`."""
         return int.from_bytes(struct.pack("<d", limb), "little")
 
+    def to_word(self, f: Function, factor: Factor) -> Vec:
+        """See `Limbs.to_word`."""
+        return doubles_bits(f, factor)
+
     def read_word(self, f: Function, word: Vec) -> Factor:
         """See `Limbs.read_word`."""
         return read_doubles(f, word, self.top)
@@ -146,4 +154,4 @@ def limbs_for(path: VectorPath, bits: int) -> Limbs:
     import os
     if path.radix == 52:
         return Limbs52()
-    return LimbsByFma(int(os.environ.get("TILE", "10" if path.lanes == 8 else "4")))
+    return LimbsByFma(int(os.environ.get("TILE", "4")))

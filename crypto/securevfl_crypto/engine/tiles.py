@@ -22,6 +22,7 @@ __all__ = [
     "load_right",
     "load_tile",
     "product_rows",
+    "right_factors",
     "square_columns",
     "sweep_tiles",
 ]
@@ -128,9 +129,24 @@ def load_tile(f: Function, limbs: Limbs, pointer: str, first: str) -> list[Vec]:
     return [f.load(pointer, add_counters(f, first, k), limbs.top) for k in range(limbs.tile)]
 
 
+def right_factors(f: Function, limbs: Limbs, pointer: str, tiles: str, scratch: str) -> str:
+    """The address of a number's limbs as words of right factors: its own, or `scratch`, where they are written."""
+    if isinstance(limbs.right(f, f.constant(0)), Vec):
+        return pointer
+
+    def body(index: str, _: list[Vec]) -> list[Vec]:
+        first = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
+        for k, limb in enumerate(load_tile(f, limbs, pointer, first)):
+            f.store(limbs.to_word(f, limbs.right(f, limb)), scratch, add_counters(f, first, k))
+        return []
+
+    f.loop(tiles, body)
+    return scratch
+
+
 def load_right(f: Function, limbs: Limbs, pointer: str, index: str) -> Factor:
-    """A limb as a right factor."""
-    return limbs.right(f, f.load(pointer, index, limbs.top))
+    """A right factor from its word."""
+    return limbs.read_word(f, f.load(pointer, index))
 
 
 def left_factors(f: Function, limbs: Limbs, tile: Sequence[Vec]) -> list[Factor]:
@@ -139,7 +155,7 @@ def left_factors(f: Function, limbs: Limbs, tile: Sequence[Vec]) -> list[Factor]
 
 
 def product_rows(f: Function, limbs: Limbs, a: str, b: str) -> Callable[[str], Row]:
-    """Rows of a · b."""
+    """Rows of a · b; b as `right_factors`."""
 
     def row(index: str) -> Row:
         place = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
@@ -185,8 +201,10 @@ def add_products(
     )
 
 
-def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
+def square_columns(f: Function, limbs: Limbs, t: str, tiles: str, right: str) -> int:
     """Adds the square of `%a`, of two tiles or more, to columns that are 0; returns the bound after it.
+
+    `right` has its `right_factors`.
 
     Products of different limbs once, then doubled, and squares of limbs.
     """
@@ -195,15 +213,14 @@ def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
 
     def triangle(columns: Columns, row: str) -> tuple[list[Factor], list[Vec]]:
         """Pairs of limbs of one tile."""
-        tile_limbs = load_tile(f, limbs, "%a", row)
-        a = left_factors(f, limbs, tile_limbs)
+        a = left_factors(f, limbs, load_tile(f, limbs, "%a", row))
         place = f.emit_scalar(f"shl i64 {row}, 1")
         window = _multiply_tiles(
             f,
             limbs,
             a,
             [columns.load(add_counters(f, place, k)) for k in range(tile)],
-            lambda j: (limbs.right(f, tile_limbs[j]), columns.load(add_counters(f, place, tile + j))),
+            lambda j: (load_right(f, limbs, right, add_counters(f, row, j)), columns.load(add_counters(f, place, tile + j))),
             lambda j, column: columns.store(column, add_counters(f, place, j)),
             lambda j: j,
         )
@@ -213,7 +230,7 @@ def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
         row = f.emit_scalar(f"mul i64 {index}, {tile}")
         a, window = triangle(columns, row)
         following = add_counters(f, row, tile)
-        base = f.emit_scalar(f"getelementptr {f.type}, ptr %a, i64 {following}")
+        base = f.emit_scalar(f"getelementptr {f.type}, ptr {right}, i64 {following}")
         window = sweep_tiles(
             f,
             limbs,
