@@ -234,10 +234,14 @@ class Function:
 
     def low52(self, a: Vec) -> Vec:
         """The same register, of which only the 52 low bits are meant: products ignore the rest."""
+        if a.bias:
+            raise BoundError(f"{self.name}: a factor with a bias")
         return Vec(a.name, 0, min(a.top, MASK52), partial=True)
 
     def _multiply_add(self, half: str, acc: Vec, a: Vec, b: Vec, top: int) -> Vec:
         self._require_all_lanes(acc)
+        if a.bias or b.bias:
+            raise BoundError(f"{self.name}: a factor with a bias")
         if max(a.top, b.top) > MASK52:
             raise BoundError(f"{self.name}: a factor of up to {max(a.top, b.top):#x} is not below 2^52")
         call = f"call {self.type} @llvm.x86.avx512.vpmadd52{half}.uq.512"
@@ -297,12 +301,21 @@ class Function:
         text = f"select {self._mask_type} {mask.name}, {self.type} {a.name}, {self.type} {b.name}"
         return self._emit_vector(text, min(a.low, b.low), max(a.top, b.top), partial=partial)
 
+    def permutation(self, index: Vec) -> Vec:
+        """The operand of `permute` for an index below 2^31: with four lanes, the places of a word's two halves."""
+        if self.lanes == 8:
+            return index
+        if index.top >> 31:
+            raise BoundError(f"{self.name}: an index of up to {index.top:#x} is not below 2^31")
+        first = self.shift_left(index, 1)
+        return self.add(self.add(first, self.shift_left(first, 32)), self.constant(1 << 32))
+
     def permute(self, table: Sequence[Vec], index: Vec) -> Vec:
         """For each lane the word of a table at an index, of which the lowest bits count: a permutation of registers.
 
         Args:
-            table: 16 words in two vectors of eight lanes; or 8 words of 32 bits in one of four lanes, of which the
-                result has one in its lower half, and any in the upper.
+            table: 16 words in two vectors of eight lanes, or 4 words in one of four lanes.
+            index: what `permutation` returned.
         """
         self._require_all_lanes(*table, index)
         if self.lanes == 8:
@@ -314,7 +327,7 @@ class Function:
         words = self.emit_scalar(
             "call <8 x i32> @llvm.x86.avx2.permd(" + ", ".join(f"<8 x i32> {x}" for x in halves) + ")"
         )
-        return self._emit_vector(f"bitcast <8 x i32> {words} to {self.type}", 0, _WORD - 1)
+        return self._emit_vector(f"bitcast <8 x i32> {words} to {self.type}", 0, table[0].top)
 
     # Structure
 

@@ -100,7 +100,11 @@ def _add_cross_products(f: Function, limbs: Limbs, half: _Halves, t: str, a: str
         other = f.emit_scalar(f"select i1 {second}, ptr {b}, ptr {above}")
         column = f.emit_scalar(f"sub i64 {place}, {f.emit_scalar(f'select i1 {second}, i64 {half.length}, i64 0')}")
         tile = load_tile(f, limbs, a, place)
-        return Row(left_factors(f, limbs, tile), column, lambda first, j: load_right(f, limbs, other, add_counters(f, first, j)))
+        return Row(
+            left_factors(f, limbs, tile),
+            column,
+            lambda first, j: load_right(f, limbs, other, add_counters(f, first, j)),
+        )
 
     return add_products(f, limbs, t, half.tiles, row, start, rounds="%tiles", sums=2)
 
@@ -131,7 +135,9 @@ def emit_pair_squaring(f: Function, limbs: Limbs) -> None:
         for k in range(limbs.tile):
             twice = f.mask(f.shift_left(before[k + 1], 1), limbs.bits)
             tile.append(f.bitwise("or", twice, f.shift_right(before[k], limbs.bits - 1)))
-        return Row(left_factors(f, limbs, tile), place, lambda first, j: load_right(f, limbs, right, add_counters(f, first, j)))
+        return Row(
+            left_factors(f, limbs, tile), place, lambda first, j: load_right(f, limbs, right, add_counters(f, first, j))
+        )
 
     bound = add_products(f, limbs, half.high, half.tiles, row, start)
     _store_halves(f, limbs, half, "%out", lower, bound)
@@ -189,7 +195,7 @@ def emit_pair_leaving(f: Function, limbs: Limbs) -> None:
         def row(index: str) -> Row:
             first = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
             tile = left_factors(f, limbs, load_tile(f, limbs, u, first))
-            return Row(tile, first, lambda at, j: limbs.read_word(f, f.broadcast("%m", add_counters(f, at, j))))
+            return Row(tile, first, lambda at, j: limbs.read_right(f, f.broadcast("%m", add_counters(f, at, j))))
 
         bound = add_products(f, limbs, "%t", half.tiles, row, limbs.top)
         settle_columns(f, limbs, place, "%t", "%tiles", bound)

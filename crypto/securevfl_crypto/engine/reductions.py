@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from securevfl_crypto.engine.columns import Columns, accumulate_columns
 from securevfl_crypto.engine.emitter import Function, Vec
-from securevfl_crypto.engine.limbs import Factor, Limbs
+from securevfl_crypto.engine.limbs import Limbs
 from securevfl_crypto.engine.tiles import add_counters, sweep_tiles
 
 __all__ = ["reduce_columns", "settle_columns", "tile_address"]
@@ -33,16 +34,16 @@ def reduce_columns(
     """
     tile, most = limbs.tile, limbs.most // limbs.tile
     length = f.emit_scalar(f"mul i64 {tiles}, {tile}")
-    inverse = limbs.read_word(f, f.splat_scalar("%inverse", (1 << 64) - 1))
+    inverse = limbs.read_right(f, f.splat_scalar("%inverse", (1 << 64) - 1))
     carries = 1 << (64 - limbs.bits)
     rest, above_first = f.emit_scalar(f"sub i64 {tiles}, 1"), f.offset("%m", str(tile))
 
-    def modulus(first: str, j: int) -> Factor:
-        return limbs.read_word(f, f.broadcast(above_first, add_counters(f, first, j)))
+    def modulus(first: str, j: int) -> Any:
+        return limbs.read_right(f, f.broadcast(above_first, add_counters(f, first, j)))
 
     def rows(index: str, columns: Columns) -> None:
         row = f.emit_scalar(f"mul i64 {index}, {tile}")
-        low = [limbs.read_word(f, f.broadcast("%m", str(k))) for k in range(tile)]
+        low = [limbs.read_right(f, f.broadcast("%m", str(k))) for k in range(tile)]
         window = [columns.load(add_counters(f, row, k)) for k in range(2 * tile)]
         q, digits = [], []
         for i in range(tile):
@@ -60,7 +61,7 @@ def reduce_columns(
         for k in range(tile):
             columns.store(above[k], add_counters(f, add_counters(f, row, length), k))
 
-    growth = limbs.halves * tile * limbs.largest_product + carries
+    growth = limbs.tile_growth + carries
     return accumulate_columns(f, t, tiles, most, start, growth, rows)
 
 

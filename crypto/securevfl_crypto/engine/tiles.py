@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from securevfl_crypto.engine.columns import Columns, accumulate_columns
 from securevfl_crypto.engine.emitter import Function, Vec
-from securevfl_crypto.engine.limbs import Factor, Limbs
+from securevfl_crypto.engine.limbs import Limbs
 
 __all__ = [
     "Row",
@@ -36,9 +37,9 @@ def add_counters(f: Function, index: str, more: str | int) -> str:
 def _multiply_tiles(
     f: Function,
     limbs: Limbs,
-    a: Sequence[Factor],
+    a: Sequence[Any],
     columns: Sequence[Vec],
-    step: Callable[[int], tuple[Factor, Vec]],
+    step: Callable[[int], tuple[Any, Vec]],
     done: Callable[[int, Vec], None],
     wanted: Callable[[int], int | None] = lambda j: None,
 ) -> list[Vec]:
@@ -64,11 +65,11 @@ def sweep_tiles(
     f: Function,
     limbs: Limbs,
     columns: Columns,
-    a: Sequence[Factor],
+    a: Sequence[Any],
     window: list[Vec],
     place: str,
     count: str,
-    limb: Callable[[str, int], Factor],
+    limb: Callable[[str, int], Any],
     slack: int = 0,
 ) -> list[Vec]:
     """`_multiply_tiles` for `count` tiles of the other operand, at least one; the first one's columns begin at `place`.
@@ -107,9 +108,9 @@ class Row:
         limb: limb j of the other operand's tile that begins this many limbs on, a right factor.
     """
 
-    a: Sequence[Factor]
+    a: Sequence[Any]
     place: str
-    limb: Callable[[str, int], Factor]
+    limb: Callable[[str, int], Any]
 
 
 def clear_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> None:
@@ -130,26 +131,26 @@ def load_tile(f: Function, limbs: Limbs, pointer: str, first: str) -> list[Vec]:
 
 
 def right_factors(f: Function, limbs: Limbs, pointer: str, tiles: str, scratch: str) -> str:
-    """The address of a number's limbs as words of right factors: its own, or `scratch`, where they are written."""
-    if isinstance(limbs.right(f, f.constant(0)), Vec):
+    """The address of a number's limbs as words of right factors: its own, or `scratch`, to which they are written."""
+    if not limbs.by_doubles:
         return pointer
 
     def body(index: str, _: list[Vec]) -> list[Vec]:
         first = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
         for k, limb in enumerate(load_tile(f, limbs, pointer, first)):
-            f.store(limbs.to_word(f, limbs.right(f, limb)), scratch, add_counters(f, first, k))
+            f.store(limbs.right_word(f, limb), scratch, add_counters(f, first, k))
         return []
 
     f.loop(tiles, body)
     return scratch
 
 
-def load_right(f: Function, limbs: Limbs, pointer: str, index: str) -> Factor:
+def load_right(f: Function, limbs: Limbs, pointer: str, index: str) -> Any:
     """A right factor from its word."""
-    return limbs.read_word(f, f.load(pointer, index))
+    return limbs.read_right(f, f.load(pointer, index))
 
 
-def left_factors(f: Function, limbs: Limbs, tile: Sequence[Vec]) -> list[Factor]:
+def left_factors(f: Function, limbs: Limbs, tile: Sequence[Vec]) -> list[Any]:
     """The limbs of a tile as left factors."""
     return [limbs.left(f, limb) for limb in tile]
 
@@ -196,9 +197,7 @@ def add_products(
             columns.store(window[k], add_counters(f, add_counters(f, this.place, length), k))
 
     most = sums * (limbs.most // limbs.tile)
-    return accumulate_columns(
-        f, t, rounds or tiles, most, start, limbs.halves * limbs.tile * limbs.largest_product, one
-    )
+    return accumulate_columns(f, t, rounds or tiles, most, start, limbs.tile_growth, one)
 
 
 def square_columns(f: Function, limbs: Limbs, t: str, tiles: str, right: str) -> int:
@@ -211,7 +210,7 @@ def square_columns(f: Function, limbs: Limbs, t: str, tiles: str, right: str) ->
     tile, most = limbs.tile, limbs.most // limbs.tile
     length, last = f.emit_scalar(f"mul i64 {tiles}, {tile}"), f.emit_scalar(f"sub i64 {tiles}, 1")
 
-    def triangle(columns: Columns, row: str) -> tuple[list[Factor], list[Vec]]:
+    def triangle(columns: Columns, row: str) -> tuple[list[Any], list[Vec]]:
         """Pairs of limbs of one tile."""
         a = left_factors(f, limbs, load_tile(f, limbs, "%a", row))
         place = f.emit_scalar(f"shl i64 {row}, 1")
@@ -220,7 +219,10 @@ def square_columns(f: Function, limbs: Limbs, t: str, tiles: str, right: str) ->
             limbs,
             a,
             [columns.load(add_counters(f, place, k)) for k in range(tile)],
-            lambda j: (load_right(f, limbs, right, add_counters(f, row, j)), columns.load(add_counters(f, place, tile + j))),
+            lambda j: (
+                load_right(f, limbs, right, add_counters(f, row, j)),
+                columns.load(add_counters(f, place, tile + j)),
+            ),
             lambda j, column: columns.store(column, add_counters(f, place, j)),
             lambda j: j,
         )
@@ -250,12 +252,12 @@ def square_columns(f: Function, limbs: Limbs, t: str, tiles: str, right: str) ->
         for k in range(tile):
             columns.store(window[k], add_counters(f, add_counters(f, row, length), k))
 
-    growth = limbs.halves * tile * limbs.largest_product
+    growth = limbs.tile_growth
     bound = accumulate_columns(f, t, last, most - 1, 0, growth, rows)
-    return _double_columns(f, limbs, t, tiles, accumulate_columns(f, t, 1, 1, bound, growth, final))
+    return _double_columns(f, limbs, t, tiles, right, accumulate_columns(f, t, 1, 1, bound, growth, final))
 
 
-def _double_columns(f: Function, limbs: Limbs, t: str, tiles: str, bound: int) -> int:
+def _double_columns(f: Function, limbs: Limbs, t: str, tiles: str, right: str, bound: int) -> int:
     """Doubles all columns, adds the squares of limbs, and returns the bound after it."""
     top = 0
 
@@ -267,7 +269,7 @@ def _double_columns(f: Function, limbs: Limbs, t: str, tiles: str, bound: int) -
             where = [add_counters(f, place, 2 * k + half) for half in range(2)]
             columns = [f.load(t, at, bound) for at in where]
             columns = [f.add(column, column) for column in columns]
-            limbs.add_row(f, columns, 0, [limbs.left(f, a)], limbs.right(f, a))
+            limbs.add_row(f, columns, 0, [limbs.left(f, a)], load_right(f, limbs, right, add_counters(f, row, k)))
             for at, column in zip(where, columns, strict=True):
                 top = max(top, column.top)
                 f.store(f.set_bias(column), t, at)
