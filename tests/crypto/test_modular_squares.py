@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto.engine import BoundError
 from securevfl_crypto.engine.compiled_long import long_text
-from securevfl_crypto.engine.cpu import VECTOR_PATHS, paths_of_this_cpu
-from securevfl_crypto.engine.limbs import Limbs, Limbs52, LimbsBy32, limbs_for
+from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath, paths_of_this_cpu
+from securevfl_crypto.engine.limbs import MOST_BITS, FmaLimbs, IfmaLimbs, Limbs, limbs_for
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.modular import modular_arithmetic
 from securevfl_crypto.modular.gmp import GmpModulus
@@ -34,11 +34,11 @@ PRIME = gmpy2.next_prime(_root(1024))
 ROOTS = {
     **{f"{bits} bits": _root(bits) for bits in (512, 513, 779, 1025, 1536, 2047, 3073, 4096)},
     "1024 bits, prime": PRIME,
-    # R is 16n or little more, for limbs of 52 and of 27 bits: bounds are as tight as they can be.
+    # R is 16n or little more, for tiles of 10 and of 4 limbs: bounds are as tight as they can be.
     "1036 bits of ones": (mpz(1) << 1036) - 1,
-    "1076 bits of ones": (mpz(1) << 1076) - 1,
+    "1244 bits of ones": (mpz(1) << 1244) - 1,
     # These do not fit the same lengths: R has to be longer.
-    **{f"{bits} bits of ones": (mpz(1) << bits) - 1 for bits in (1037, 1038, 1077, 1078)},
+    **{f"{bits} bits of ones": (mpz(1) << bits) - 1 for bits in (1037, 1038, 1245, 1246)},
     "1036 bits, sparse": (mpz(1) << 1035) + 1,
     "8192 bits of ones": (mpz(1) << 8192) - 1,
 }
@@ -131,7 +131,7 @@ def _check(arithmetic: VectorModulus, left: list[tuple[mpz, mpz]], right: list[t
 
 
 @pytest.mark.parametrize("path", VECTORS)
-@pytest.mark.parametrize("kind", ["512 bits", "1024 bits, prime", "1036 bits of ones", "1076 bits of ones"])
+@pytest.mark.parametrize("kind", ["512 bits", "1024 bits, prime", "1036 bits of ones", "1244 bits of ones"])
 def test_halves_up_to_their_bound(path: str, kind: str) -> None:
     arithmetic = _known(ROOTS[kind], path)
     n = ROOTS[kind]
@@ -155,7 +155,7 @@ def test_any_halves(path: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("path", VECTORS)
 def test_numbers_that_arrive_are_within_the_bound(path: str) -> None:
-    for n in (ROOTS[f"{bits} bits of ones"] for bits in (1036, 1038, 1076, 1078)):
+    for n in (ROOTS[f"{bits} bits of ones"] for bits in (1036, 1038, 1244, 1246)):
         arithmetic = _known(n, path)
         radix = _radix(arithmetic)
         assert radix >= 16 * n
@@ -215,9 +215,8 @@ def test_the_two_forms_do_not_mix(path: str) -> None:
 
 @pytest.mark.parametrize("path", VECTOR_PATHS, ids=lambda path: path.name)
 @pytest.mark.parametrize("n", ROOTS.values(), ids=ROOTS)
-def test_what_stands_for_minus_the_quotient(path: object, n: mpz) -> None:
-    known = next(found for found in VECTOR_PATHS if found is path)
-    limbs = limbs_for(known, n.bit_length() + 2)
+def test_what_stands_for_minus_the_quotient(path: VectorPath, n: mpz) -> None:
+    limbs = limbs_for(path)
     form = montgomery_form(n * n, limbs, n)
     half = form.limbs // 2
     assert "modulus=" not in repr(form)
@@ -229,28 +228,18 @@ def test_what_stands_for_minus_the_quotient(path: object, n: mpz) -> None:
     assert sum(mpz(limb) << (limbs.bits * k) for k, limb in enumerate(form.modulus[half:])) % n == 0
 
 
-class _Crowded(Limbs52):
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self.most = most
-
-
-class _Wide(LimbsBy32):
-    def __init__(self, bits: int, most: int) -> None:
-        super().__init__(bits, 4)
-        self.most = most
-
-
 @pytest.mark.parametrize("path", VECTOR_PATHS, ids=lambda path: path.name)
-def test_columns_of_pairs_do_not_overflow(path: object) -> None:
-    known = next(found for found in VECTOR_PATHS if found is path)
-    text = long_text(limbs_for(known, 8194), known.lanes, squares=True)
+def test_columns_of_pairs_do_not_overflow(path: VectorPath) -> None:
+    limbs = limbs_for(path)
+    text = long_text(limbs, path.lanes, squares=True)
     assert text.count("define void") == text.count("ret void")
-    longest = limbs_for(known, 8194)
-    assert longest.bits * longest.most >= 8192 + 4
+    assert limbs.bits * limbs.most >= MOST_BITS // 2 + 4
 
 
-@pytest.mark.parametrize(("limbs", "lanes"), [(_Crowded(690), 8), (_Wide(27, 344), 4), (_Wide(28, 88), 4)])
+@pytest.mark.parametrize(("limbs", "lanes"), [(IfmaLimbs(), 8), (FmaLimbs(), 8), (FmaLimbs(), 4)])
 def test_pairs_too_long_for_the_columns_cannot_be_emitted(limbs: Limbs, lanes: int) -> None:
+    limbs.most = 660
+    long_text(limbs, lanes, squares=True)
+    limbs.most = 700
     with pytest.raises(BoundError, match="outside 64 bits"):
         long_text(limbs, lanes, squares=True)

@@ -84,6 +84,7 @@ def test_the_files_are_there_and_small() -> None:
     assert set(FILES) == {
         "blake2s.json",
         "hash_to_curve.json",
+        "modular.json",
         "oprf.json",
         "ot_rows.json",
         "paillier.json",
@@ -91,7 +92,7 @@ def test_the_files_are_there_and_small() -> None:
         "sha512.json",
         "x25519.json",
     }
-    assert sum((FOLDER / name).stat().st_size for name in FILES) < 300_000
+    assert sum((FOLDER / name).stat().st_size for name in FILES) < 400_000
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -148,7 +149,16 @@ def test_the_second_implementation_runs_without_the_library_and_exits_with_1(tmp
     digest = _read("sha512.json")["testGroups"][0]["tests"][0]["digest"]
     (tmp_path / "1.json").write_text(text, encoding="utf-8")
     (tmp_path / "2.json").write_text(text.replace(digest, _changed(digest)), encoding="utf-8")
-    command = [sys.executable, "-I", str(tmp_path / "check.py")]
+    command = [sys.executable, "-I", str(tmp_path / "check.py"), "1.json", "2.json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["right  1.json", "WRONG  2.json"], done.stderr
     assert done.returncode == 1
+
+
+def test_a_file_that_is_missing_is_no_success(
+    second: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert list(second.FILES) == FILES
+    monkeypatch.setattr(second, "FOLDER", tmp_path)
+    assert second.main() == 1
+    assert capsys.readouterr().out.startswith("WRONG  blake2s.json: it is not in ")

@@ -6,7 +6,8 @@
 - Curve25519 and SHA-512: `field`, `field52`, `field51` and `doubles` are the arithmetic, `ladder`, `elligator` and
   `sha512` the kernels, `compiled` lists them. `base` states the interface (`Engine`), `vector` runs the kernels, and
   `scalar` calls libraries instead.
-- Numbers of thousands of bits, for Paillier: `limbs`, `columns`, `tiles` and `reductions` are the arithmetic,
+- Numbers of thousands of bits, for Paillier: `products52` multiplies in doubles where there is no IFMA; `limbs`,
+  `columns`, `tiles` and `reductions` are the arithmetic,
   `montgomery` and `pairs` the products, `rows`, `batches`, `tables` and `conversions` the kernels; `compiled_long`
   lists them, and `securevfl_crypto.modular` offers them.
 - Numbers modulo 2^64, for shares: `octets` emits arithmetic on rows of octets, `comparison` and `ring_products` are the

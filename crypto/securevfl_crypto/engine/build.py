@@ -25,7 +25,7 @@ from pathlib import Path
 
 from securevfl_crypto.engine.compiled import curve_part
 from securevfl_crypto.engine.compiled_bits import bits_part
-from securevfl_crypto.engine.compiled_long import limb_widths, long_part
+from securevfl_crypto.engine.compiled_long import long_part
 from securevfl_crypto.engine.compiled_ring import ring_part
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
 from securevfl_crypto.engine.elf import read_shared_object
@@ -40,8 +40,7 @@ _TOOLS = ("llvmlite", "ziglang")
 
 def list_parts(path: VectorPath) -> list[Part]:
     """All parts of a path's library, in the order in which they are linked."""
-    long = [long_part(path, limbs, squares=squares) for limbs in limb_widths(path) for squares in (False, True)]
-    return [curve_part(path), ring_part(path), bits_part(), *long]
+    return [curve_part(path), ring_part(path), bits_part(), long_part(path), long_part(path, squares=True)]
 
 
 def reason_not_to_build() -> str | None:

@@ -38,7 +38,7 @@ class Columns:
         return Vec(value.name, value.low, value.top, origin=self)
 
     def store(self, value: Vec, index: str) -> None:
-        """A column after this round.
+        """A column after this round; a bias is taken off.
 
         Raises:
             BoundError: the value can have grown by more than a round may add, or is no column of this round.
@@ -50,11 +50,11 @@ class Columns:
                 if value.origin is self
                 else f"{self._f.name}: a value that does not come from a column of this round"
             )
-        self._f.store(value, self._pointer, index)
+        self._f.store(self._f.set_offset(value), self._pointer, index)
 
-    def grow_bound(self, over: int) -> Gain:
+    def grow_bound(self, over: int, bias: int = 0) -> Gain:
         """The bound of a column that an inner loop carries."""
-        return Gain(self, self.before, over)
+        return Gain(self, self.before, over, bias or None)
 
     def close(self) -> None:
         """End the round; later loads and stores raise BoundError."""

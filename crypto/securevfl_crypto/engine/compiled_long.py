@@ -7,12 +7,14 @@ from functools import lru_cache
 
 from securevfl_crypto.engine import batches, conversions, montgomery, pairs, rows, tables
 from securevfl_crypto.engine.cpu import VectorPath
+from securevfl_crypto.engine.doubles import declarations
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.library import load_part
-from securevfl_crypto.engine.limbs import MOST_BITS, Limbs, limbs_for
+from securevfl_crypto.engine.limbs import Limbs, limbs_for
 from securevfl_crypto.engine.parts import KernelTable, LoadedPart, Part, argument_types
+from securevfl_crypto.engine.products52 import with_rounding
 
-__all__ = ["LongKernels", "limb_widths", "long_kernels", "long_part", "long_text"]
+__all__ = ["LongKernels", "long_kernels", "long_part", "long_text"]
 
 _C = montgomery.CONTEXT
 _EACH = _C + ", i64 %blocks"
@@ -95,51 +97,45 @@ def long_text(limbs: Limbs, lanes: int, *, squares: bool = False) -> str:
         out.append(f"declare {vector} @llvm.x86.avx512.vpermi2var.q.512({vector}, {vector}, {vector})")
     else:
         out.append("declare <8 x i32> @llvm.x86.avx2.permd(<8 x i32>, <8 x i32>)")
-    if limbs.halves == 2:
+    if limbs.by_doubles:
+        out += declarations(lanes)
+    else:
         three = ", ".join([vector] * 3)
         out += [f"declare {vector} @llvm.x86.avx512.vpmadd52{half}.uq.512({three})" for half in "lh"]
     for name, (parameters, emit) in _KERNELS.items():
-        function = Function(name, parameters, lanes, "nounwind noinline")
+        rounded = limbs.by_doubles and name in _CALLED
+        function = Function(f"{name}_rounded" if rounded else name, parameters, lanes, "nounwind noinline")
         (_PAIRS.get(name, emit) if squares else emit)(function, limbs)
         out.append(function.to_text())
+        if rounded:
+            out.append(with_rounding(name, parameters, function.name))
     return "\n".join(out)
 
 
-def limb_widths(path: VectorPath) -> list[Limbs]:
-    """The limb widths of a path: one for numbers up to some length, and perhaps a narrower one for longer numbers."""
-    found = {limbs.bits: limbs for limbs in (limbs_for(path, 1024), limbs_for(path, MOST_BITS))}
-    return list(found.values())
-
-
-def long_part(path: VectorPath, limbs: Limbs, *, squares: bool = False) -> Part:
-    """The kernels of one limb width on a path, modulo any number, or modulo squares."""
+def long_part(path: VectorPath, *, squares: bool = False) -> Part:
+    """The kernels of a path, modulo any number, or modulo squares."""
     parameters = {name: parameters for name, (parameters, _) in _KERNELS.items()}
     return Part(
-        f"long{limbs.bits}{'_squares' if squares else ''}",
-        lambda: long_text(limbs, path.lanes, squares=squares),
+        "long_squares" if squares else "long",
+        lambda: long_text(limbs_for(path), path.lanes, squares=squares),
         argument_types(parameters, _CALLED),
     )
 
 
 class LongKernels(KernelTable):
-    """The kernels of one path and limb width, by name. Pointers are addresses of arrays.
+    """The kernels of one path, by name. Pointers are addresses of arrays.
 
     Attributes:
         path: the path.
-        limbs: the limb width.
+        limbs: the limbs that they compute with.
     """
 
-    def __init__(self, path: VectorPath, loaded: LoadedPart, limbs: Limbs) -> None:
+    def __init__(self, path: VectorPath, loaded: LoadedPart) -> None:
         super().__init__(path, loaded)
-        self.limbs = limbs
+        self.limbs = limbs_for(path)
 
 
-def long_kernels(path: VectorPath, bits: int, *, squares: bool = False) -> LongKernels:
-    """The kernels of a path for a modulus of this many bits, or for squares of one, loaded once in a process."""
-    return _load_long(path, limbs_for(path, bits).bits, squares)
-
-
-@lru_cache(maxsize=12)
-def _load_long(path: VectorPath, width: int, squares: bool) -> LongKernels:
-    limbs = next(limbs for limbs in limb_widths(path) if limbs.bits == width)
-    return LongKernels(path, load_part(long_part(path, limbs, squares=squares), path), limbs)
+@lru_cache(maxsize=6)
+def long_kernels(path: VectorPath, *, squares: bool) -> LongKernels:
+    """The kernels of a path, modulo any number or modulo squares, loaded once in a process."""
+    return LongKernels(path, load_part(long_part(path, squares=squares), path))

@@ -117,7 +117,7 @@ class Doubles:
 
     def double(self, a: Vec, minus: int = 0) -> Vec:
         """The double a − minus of a plain value of up to 2^52: its bits above those of 2^52, then a subtraction."""
-        if not 0 <= minus <= 1 << 52 or a.top > 1 << 52:
+        if not 0 <= minus <= 1 << 52 or a.top > 1 << 52 or not a.plain:
             raise BoundError(f"{self.f.name}: a value of up to {a.top:#x} less {minus:#x} becomes a double")
         raised = self.f.add(a, self.f.constant(_bits(1 << 52)))
         name = self.f.emit_scalar(f"bitcast {self.f.type} {raised.name} to {self._type}")

@@ -74,7 +74,10 @@ class Function:
 
     def _require_all_lanes(self, *values: Vec) -> None:
         self._require_plain(*values)
-        if any(value.partial for value in values):
+        self._require_sums(*values)
+
+    def _require_sums(self, *values: Vec) -> None:
+        if any(value.partial or value.double for value in values):
             raise BoundError(f"{self.name}: a value of which only 52 bits count is used as a whole one; mask it first")
 
     # Values
@@ -147,11 +150,25 @@ class Function:
     # Arithmetic on lanes
 
     def add(self, a: Vec, b: Vec) -> Vec:
-        """a + b."""
-        self._require_all_lanes(a, b)
+        """a + b; of wrapped lanes the offsets add up."""
+        self._require_sums(a, b)
         result = self._emit_vector(f"add {self.type} {a.name}, {b.name}", a.low + b.low, a.top + b.top)
+        result = replace(result, offset=((a.offset or 0) + (b.offset or 0)) % _WORD or None)
         before, by = (a, b) if b.origin is None else (b, a)
         return result if by.origin is not None else grow_value(result, before, by.top)
+
+    def set_offset(self, a: Vec, offset: int = 0) -> Vec:
+        """The same value, which is not negative, with another offset, or without any."""
+        self._require_sums(a)
+        if (a.offset or 0) == offset:
+            return a
+        more = self.constant((offset - (a.offset or 0)) % _WORD)
+        return replace(
+            self._emit_vector(f"add {self.type} {a.name}, {more.name}", a.low, a.top),
+            origin=a.origin,
+            over=a.over,
+            offset=offset or None,
+        )
 
     def add_wrapping(self, a: Vec, b: Vec) -> Vec:
         """a + b modulo 2^64, for hash functions, which want that."""
@@ -165,10 +182,9 @@ class Function:
 
     def mask(self, a: Vec, bits: int) -> Vec:
         """The `bits` low bits of a."""
-        self._require_plain(a)
         top = (1 << bits) - 1
-        if a.partial and bits > 52:
-            raise BoundError(f"{self.name}: {bits} bits of a value of which 52 count")
+        if (a.partial and bits > 52) or a.double or a.low < 0 or (a.offset or 0) & top:
+            raise BoundError(f"{self.name}: {bits} bits of a value of which fewer count")
         return self._emit_vector(f"and {self.type} {a.name}, {self.constant(top).name}", 0, min(a.top, top))
 
     def _shift_vector(self, bits: int) -> str:
@@ -296,12 +312,21 @@ class Function:
             return self._emit_vector(text, low, top, partial=a.partial or b.partial)
         return replace(a, name=self.emit_scalar(text), low=low, top=top)
 
+    def permutation(self, index: Vec) -> Vec:
+        """The operand of `permute` for an index below 2^31: with four lanes, the places of a word's two halves."""
+        if self.lanes == 8:
+            return index
+        if index.top >> 31:
+            raise BoundError(f"{self.name}: an index of up to {index.top:#x} is not below 2^31")
+        first = self.shift_left(index, 1)
+        return self.add(self.add(first, self.shift_left(first, 32)), self.constant(1 << 32))
+
     def permute(self, table: Sequence[Vec], index: Vec) -> Vec:
         """For each lane the word of a table at an index, of which the lowest bits count: a permutation of registers.
 
         Args:
-            table: 16 words in two vectors of eight lanes; or 8 words of 32 bits in one of four lanes, of which the
-                result has one in its lower half, and any in the upper.
+            table: 16 words in two vectors of eight lanes, or 4 words in one of four lanes.
+            index: what `permutation` returned.
         """
         self._require_all_lanes(*table, index)
         if self.lanes == 8:
@@ -313,7 +338,7 @@ class Function:
         words = self.emit_scalar(
             "call <8 x i32> @llvm.x86.avx2.permd(" + ", ".join(f"<8 x i32> {x}" for x in halves) + ")"
         )
-        return self._emit_vector(f"bitcast <8 x i32> {words} to {self.type}", 0, _WORD - 1)
+        return self._emit_vector(f"bitcast <8 x i32> {words} to {self.type}", 0, table[0].top)
 
     # Structure
 
@@ -349,7 +374,9 @@ class Function:
             if value.low < bound.low or value.top > bound.top:
                 raise BoundError(f"{self.name}: [{value.low}, {value.top}] in a loop for [{bound.low}, {bound.top}]")
             return
-        self._require_all_lanes(value)
+        self._require_sums(value)
+        if value.offset != (None if isinstance(bound, int) else bound.offset):
+            raise BoundError(f"{self.name}: {value.name} in a loop for values with another offset")
         if isinstance(bound, int):
             if value.top > bound:
                 raise BoundError(f"{self.name}: a value of up to {value.top:#x} in a loop for {bound:#x}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.limbs import Limbs
 from securevfl_crypto.engine.reductions import reduce_columns, settle_columns, tile_address
-from securevfl_crypto.engine.tiles import add_products, clear_columns, product_rows, square_columns
+from securevfl_crypto.engine.tiles import add_products, clear_columns, product_rows, right_factors, square_columns
 
 __all__ = [
     "CONTEXT",
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 CONTEXT = "ptr noalias %m, i64 %inverse, i64 %tiles, ptr noalias %t"
-"""The modulus' limbs, −1/m modulo 2^b, tiles of a number, and 2L vectors for columns."""
+"""The modulus' limbs, −1/m modulo 2^b, tiles of a number, and 3L vectors: 2L for columns, L for a factor."""
 _PASSED = "ptr %m", "i64 %inverse", "i64 %tiles", "ptr %t"
 
 
@@ -43,16 +43,23 @@ def call_reduction(f: Function, out: str) -> None:
     f.call("reduction", f"ptr {out}", *_PASSED)
 
 
+def _clear(f: Function, limbs: Limbs) -> str:
+    """Sets columns to 0; returns the address of the scratch behind them."""
+    count = f.emit_scalar("shl i64 %tiles, 1")
+    clear_columns(f, limbs, "%t", count)
+    return tile_address(f, limbs, "%t", count)
+
+
 def emit_multiplying(f: Function, limbs: Limbs) -> None:
     """``(out, a, b, context)``: ab/R, below 2m; out may be an operand."""
-    clear_columns(f, limbs, "%t", f.emit_scalar("shl i64 %tiles, 1"))
-    _finish_reduction(f, limbs, add_products(f, limbs, "%t", "%tiles", product_rows(f, limbs, "%a", "%b"), 0))
+    b = right_factors(f, limbs, "%b", "%tiles", _clear(f, limbs))
+    _finish_reduction(f, limbs, add_products(f, limbs, "%t", "%tiles", product_rows(f, limbs, "%a", b), 0))
 
 
 def emit_squaring(f: Function, limbs: Limbs) -> None:
     """``(out, a, context)``: a²/R, below 2m, for two tiles or more; out may be a."""
-    clear_columns(f, limbs, "%t", f.emit_scalar("shl i64 %tiles, 1"))
-    _finish_reduction(f, limbs, square_columns(f, limbs, "%t", "%tiles"))
+    right = right_factors(f, limbs, "%a", "%tiles", _clear(f, limbs))
+    _finish_reduction(f, limbs, square_columns(f, limbs, "%t", "%tiles", right))
 
 
 def emit_reduction(f: Function, limbs: Limbs) -> None:

@@ -14,7 +14,7 @@ Bounds: halves are below 3n. Then t < (9n² + Rn)/R ≤ 25n/16, and the upper ha
 < 18n/16 + 2 + n < 3n. That columns do not overflow is proved as they are emitted.
 
 `%m` holds the H limbs of n, then those of C; `%inverse` is −1/n modulo 2^b; `%tiles` counts those of a pair; `%t` has
-room for 4H vectors: 2H columns of each reduction.
+room for 6H vectors: 2H columns of each reduction, and a pair.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ from securevfl_crypto.engine.tiles import (
     add_counters,
     add_products,
     clear_columns,
+    left_factors,
+    load_right,
     load_tile,
     product_rows,
+    right_factors,
     square_columns,
 )
 
@@ -50,6 +53,8 @@ class _Halves:
             f"getelementptr {f.type}, ptr %t, i64 {f.emit_scalar(f'mul i64 %tiles, {limbs.tile}')}"
         )
         """The columns of the upper half; those of the lower one are at `%t`."""
+        self.scratch = tile_address(f, limbs, self.high, "%tiles")
+        """Room for a pair."""
 
 
 def _reduce_lower_half(
@@ -86,7 +91,7 @@ def _store_halves(f: Function, limbs: Limbs, half: _Halves, out: str, lower: int
 
 
 def _add_cross_products(f: Function, limbs: Limbs, half: _Halves, t: str, a: str, b: str, start: int) -> int:
-    """Adds a0 b1 + a1 b0 to columns of at most `start`; returns the bound after it."""
+    """Adds a0 b1 + a1 b0 to columns of at most `start`, b as `right_factors`; returns the bound after it."""
     above = tile_address(f, limbs, b, half.tiles)
 
     def row(index: str) -> Row:
@@ -95,7 +100,11 @@ def _add_cross_products(f: Function, limbs: Limbs, half: _Halves, t: str, a: str
         other = f.emit_scalar(f"select i1 {second}, ptr {b}, ptr {above}")
         column = f.emit_scalar(f"sub i64 {place}, {f.emit_scalar(f'select i1 {second}, i64 {half.length}, i64 0')}")
         tile = load_tile(f, limbs, a, place)
-        return Row(tile, column, lambda first, j: f.load(other, add_counters(f, first, j), limbs.top))
+        return Row(
+            left_factors(f, limbs, tile),
+            column,
+            lambda first, j: load_right(f, limbs, other, add_counters(f, first, j)),
+        )
 
     return add_products(f, limbs, t, half.tiles, row, start, rounds="%tiles", sums=2)
 
@@ -104,16 +113,18 @@ def emit_pair_multiplying(f: Function, limbs: Limbs) -> None:
     """``(out, a, b, context)``: ab/R; out may be an operand."""
     half = _Halves(f, limbs)
     clear_columns(f, limbs, "%t", "%tiles")
-    bound = add_products(f, limbs, "%t", half.tiles, product_rows(f, limbs, "%a", "%b"), 0)
+    b = right_factors(f, limbs, "%b", "%tiles", half.scratch)
+    bound = add_products(f, limbs, "%t", half.tiles, product_rows(f, limbs, "%a", b), 0)
     lower, start = _reduce_lower_half(f, limbs, half, bound)
-    _store_halves(f, limbs, half, "%out", lower, _add_cross_products(f, limbs, half, half.high, "%a", "%b", start))
+    _store_halves(f, limbs, half, "%out", lower, _add_cross_products(f, limbs, half, half.high, "%a", b, start))
 
 
 def emit_pair_squaring(f: Function, limbs: Limbs) -> None:
     """``(out, a, context)``: a²/R, for halves of two tiles or more; out may be a."""
     half = _Halves(f, limbs)
     clear_columns(f, limbs, "%t", "%tiles")
-    lower, start = _reduce_lower_half(f, limbs, half, square_columns(f, limbs, "%t", half.tiles))
+    right = right_factors(f, limbs, "%a", half.tiles, half.scratch)
+    lower, start = _reduce_lower_half(f, limbs, half, square_columns(f, limbs, "%t", half.tiles, right))
     above = tile_address(f, limbs, "%a", half.tiles)
 
     def row(index: str) -> Row:
@@ -124,7 +135,9 @@ def emit_pair_squaring(f: Function, limbs: Limbs) -> None:
         for k in range(limbs.tile):
             twice = f.mask(f.shift_left(before[k + 1], 1), limbs.bits)
             tile.append(f.bitwise("or", twice, f.shift_right(before[k], limbs.bits - 1)))
-        return Row(tile, place, lambda first, j: f.load("%a", add_counters(f, first, j), limbs.top))
+        return Row(
+            left_factors(f, limbs, tile), place, lambda first, j: load_right(f, limbs, right, add_counters(f, first, j))
+        )
 
     bound = add_products(f, limbs, half.high, half.tiles, row, start)
     _store_halves(f, limbs, half, "%out", lower, bound)
@@ -143,10 +156,10 @@ def emit_pair_entering(f: Function, limbs: Limbs) -> None:
     def body(block: str, _: list[Vec]) -> list[Vec]:
         place, source = rows.block_address(f, "%out", block, step), rows.block_address(f, "%a", block, step)
         clear_columns(f, limbs, "%t", "%tiles")
-        lower, start = _reduce_lower_half(
-            f, limbs, half, _add_cross_products(f, limbs, half, "%t", source, "%constants", 0)
-        )
-        bound = _add_cross_products(f, limbs, half, half.high, source, second, start)
+        first = right_factors(f, limbs, "%constants", "%tiles", half.scratch)
+        lower, start = _reduce_lower_half(f, limbs, half, _add_cross_products(f, limbs, half, "%t", source, first, 0))
+        other = right_factors(f, limbs, second, "%tiles", half.scratch)
+        bound = _add_cross_products(f, limbs, half, half.high, source, other, start)
         _store_halves(f, limbs, half, place, lower, bound)
         return []
 
@@ -181,8 +194,8 @@ def emit_pair_leaving(f: Function, limbs: Limbs) -> None:
 
         def row(index: str) -> Row:
             first = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
-            tile = load_tile(f, limbs, u, first)
-            return Row(tile, first, lambda at, j: f.broadcast_below("%m", add_counters(f, at, j), limbs.top))
+            tile = left_factors(f, limbs, load_tile(f, limbs, u, first))
+            return Row(tile, first, lambda at, j: limbs.read_right(f, f.broadcast("%m", add_counters(f, at, j))))
 
         bound = add_products(f, limbs, "%t", half.tiles, row, limbs.top)
         settle_columns(f, limbs, place, "%t", "%tiles", bound)

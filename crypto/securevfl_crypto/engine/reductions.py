@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from securevfl_crypto.engine.columns import Columns, accumulate_columns
 from securevfl_crypto.engine.emitter import Function, Vec
@@ -33,40 +34,34 @@ def reduce_columns(
     """
     tile, most = limbs.tile, limbs.most // limbs.tile
     length = f.emit_scalar(f"mul i64 {tiles}, {tile}")
-    inverse = f.splat_scalar("%inverse", limbs.top)
+    inverse = limbs.read_right(f, f.splat_scalar("%inverse", (1 << 64) - 1))
     carries = 1 << (64 - limbs.bits)
     rest, above_first = f.emit_scalar(f"sub i64 {tiles}, 1"), f.offset("%m", str(tile))
 
-    def modulus(first: str, j: int) -> Vec:
-        return f.broadcast_below(above_first, add_counters(f, first, j), limbs.top)
+    def modulus(first: str, j: int) -> Any:
+        return limbs.read_right(f, f.broadcast(above_first, add_counters(f, first, j)))
 
     def rows(index: str, columns: Columns) -> None:
         row = f.emit_scalar(f"mul i64 {index}, {tile}")
-        low = [f.broadcast_below("%m", str(t), limbs.top) for t in range(tile)]
-        window = [columns.load(add_counters(f, row, k)) for k in range(tile)]
-        q: list[Vec] = []
+        low = [limbs.read_right(f, f.broadcast("%m", str(k))) for k in range(tile)]
+        window = [columns.load(add_counters(f, row, k)) for k in range(2 * tile)]
+        q, digits = [], []
         for i in range(tile):
-            q.append(limbs.reduction_digit(f, window[i], inverse))
-            for half in range(limbs.halves):
-                for k in range(tile - half - i):
-                    window[i + k + half] = limbs.add_product(f, window[i + k + half], q[i], low[k], half)
-            carry = f.shift_right(window[i], limbs.bits)
-            if i + 1 < tile:
-                window[i + 1] = f.add(window[i + 1], carry)
-        take(row, q)
-        above = [columns.load(add_counters(f, row, tile + k)) for k in range(tile)]
-        above[0] = f.add(above[0], carry)
-        for k in range(tile):
-            for half in range(limbs.halves):
-                for i in range(tile):
-                    place = i + k + half - tile
-                    if place >= 0:
-                        above[place] = limbs.add_product(f, above[place], q[i], low[k], half)
-        above = sweep_tiles(f, limbs, columns, q, above, add_counters(f, row, tile), rest, modulus, carries)
+            digit, factor = limbs.reduction_digit(f, window[i], inverse)
+            digits.append(digit)
+            q.append(factor)
+            # The digit makes the column a multiple of 2^b: the least one that is not below it.
+            carry = f.shift_right(f.set_offset(f.add(window[i], f.constant(limbs.top))), limbs.bits)
+            limbs.add_row(f, window, i, low[: tile - i], factor)
+            window[i + 1] = f.add(window[i + 1], carry)
+        take(row, digits)
+        for i in range(1, tile):
+            limbs.add_row(f, window, tile, low[tile - i :], q[i])
+        above = sweep_tiles(f, limbs, columns, q, window[tile:], add_counters(f, row, tile), rest, modulus, carries)
         for k in range(tile):
             columns.store(above[k], add_counters(f, add_counters(f, row, length), k))
 
-    growth = limbs.halves * tile * limbs.largest_product + carries
+    growth = limbs.tile_growth + carries
     return accumulate_columns(f, t, tiles, most, start, growth, rows)
 
 

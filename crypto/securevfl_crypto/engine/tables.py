@@ -117,14 +117,15 @@ def scan_window(lanes: int) -> int:
 def emit_scan(f: Function, limbs: Limbs) -> None:
     """``(out, table, digits, i64 tiles)``: for each lane the entry of its secret digit; every entry is read.
 
-    The table is [limb, entry], of words, or of 32-bit words on paths of four lanes. Entries are looked up by permuting
+    The table is [limb, entry]. Entries are looked up by permuting
     registers, and the upper bits of the digit choose between the results by arithmetic: neither addresses nor times
     depend on it.
     """
     window = scan_window(f.lanes)
-    vectors = (1 << window) // 8
+    vectors = (1 << window) // f.lanes
     digits = f.load("%digits", 0, (1 << window) - 1)
-    each, known = (2, 4) if f.lanes == 8 else (1, 3)
+    places = f.permutation(digits)
+    each, known = (2, 4) if f.lanes == 8 else (1, 2)
     choices = []
     for bit in range(known, window):
         one = f.mask(f.shift_right(digits, bit), 1)
@@ -133,13 +134,12 @@ def emit_scan(f: Function, limbs: Limbs) -> None:
 
     def limb(index: str, _: list[Vec]) -> list[Vec]:
         here = rows.block_address(f, "%table", index, str(vectors))
-        top = limbs.top if f.lanes == 8 else (1 << 64) - 1
-        table = [f.load(here, k, top) for k in range(vectors)]
-        found = [f.permute(table[k : k + each], digits) for k in range(0, vectors, each)]
+        table = [f.load(here, k, limbs.top) for k in range(vectors)]
+        found = [f.permute(table[k : k + each], places) for k in range(0, vectors, each)]
         for low, high in choices:
             pairs = zip(found[::2], found[1::2], strict=True)
             found = [f.bitwise("or", f.bitwise("and", x, low), f.bitwise("and", y, high)) for x, y in pairs]
-        f.store(f.mask(found[0], limbs.bits), "%out", index)
+        f.store(found[0], "%out", index)
         return []
 
     f.loop(f.emit_scalar(f"mul i64 %tiles, {limbs.tile}"), limb)
@@ -152,7 +152,7 @@ def emit_scanned_products(f: Function, limbs: Limbs) -> None:
     before the next is read.
     """
     step = rows.row_stride(f, limbs)
-    size = f.emit_scalar(f"mul i64 {step}, {(1 << scan_window(f.lanes)) // 8}")
+    size = f.emit_scalar(f"mul i64 {step}, {(1 << scan_window(f.lanes)) // f.lanes}")
 
     def look_up(out: str, block: str, factor: str) -> None:
         number = f.emit_scalar(f"add i64 {f.emit_scalar(f'mul i64 {block}, %factors')}, {factor}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from securevfl_crypto.engine.columns import Columns, accumulate_columns
 from securevfl_crypto.engine.emitter import Function, Vec
@@ -18,8 +19,11 @@ __all__ = [
     "add_counters",
     "add_products",
     "clear_columns",
+    "left_factors",
+    "load_right",
     "load_tile",
     "product_rows",
+    "right_factors",
     "square_columns",
     "sweep_tiles",
 ]
@@ -33,29 +37,26 @@ def add_counters(f: Function, index: str, more: str | int) -> str:
 def _multiply_tiles(
     f: Function,
     limbs: Limbs,
-    a: Sequence[Vec],
+    a: Sequence[Any],
     columns: Sequence[Vec],
-    step: Callable[[int], tuple[Vec, Vec]],
+    step: Callable[[int], tuple[Any, Vec]],
     done: Callable[[int, Vec], None],
-    wanted: Callable[[int, int, int], bool] = lambda i, j, half: True,
+    wanted: Callable[[int], int | None] = lambda j: None,
 ) -> list[Vec]:
     """Adds the products of two tiles; returns the K columns above.
 
     Args:
-        a: one tile.
+        a: one tile, as left factors.
         columns: K of them, from the sum of the tiles' places on.
-        step: limb j of the other tile, and column K + j.
+        step: limb j of the other tile, a right factor, and column K + j.
         done: takes column j when it is complete for this tile.
-        wanted: limb of the one, of the other, and half: whether to add this product.
+        wanted: how many limbs of the one to multiply by limb j of the other; None: all.
     """
     window = list(columns)
     for j in range(limbs.tile):
         b, above = step(j)
         window.append(above)
-        for half in range(limbs.halves):
-            for i in range(limbs.tile):
-                if wanted(i, j, half):
-                    window[i + half] = limbs.add_product(f, window[i + half], a[i], b, half)
+        limbs.add_row(f, window, 0, a[: wanted(j)], b)
         done(j, window.pop(0))
     return window
 
@@ -64,17 +65,17 @@ def sweep_tiles(
     f: Function,
     limbs: Limbs,
     columns: Columns,
-    a: Sequence[Vec],
+    a: Sequence[Any],
     window: list[Vec],
     place: str,
     count: str,
-    limb: Callable[[str, int], Vec],
+    limb: Callable[[str, int], Any],
     slack: int = 0,
 ) -> list[Vec]:
     """`_multiply_tiles` for `count` tiles of the other operand, at least one; the first one's columns begin at `place`.
 
     Args:
-        limb: limb j of the other operand's tile that begins this many limbs on.
+        limb: limb j of the other operand's tile that begins this many limbs on, a right factor.
         slack: what columns may have gained besides products.
     """
 
@@ -90,8 +91,11 @@ def sweep_tiles(
             lambda j, column: columns.store(column, add_counters(f, here, j)),
         )
 
-    bounds = [columns.grow_bound(limbs.column_growth(place) + slack) for place in range(limbs.tile)]
-    return f.loop(count, body, list(zip(window, bounds, strict=True)))
+    carried = []
+    for k, column in enumerate(window):
+        bias = limbs.column_bias(k)
+        carried.append((f.set_offset(column, bias), columns.grow_bound(limbs.column_growth(k) + slack, bias)))
+    return f.loop(count, body, carried)
 
 
 @dataclass(frozen=True)
@@ -99,14 +103,14 @@ class Row:
     """A tile of one operand and all of the other.
 
     Attributes:
-        a: the tile.
+        a: the tile, as left factors.
         place: column of the lowest product.
-        limb: limb j of the other operand's tile that begins this many limbs on.
+        limb: limb j of the other operand's tile that begins this many limbs on, a right factor.
     """
 
-    a: Sequence[Vec]
+    a: Sequence[Any]
     place: str
-    limb: Callable[[str, int], Vec]
+    limb: Callable[[str, int], Any]
 
 
 def clear_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> None:
@@ -126,13 +130,40 @@ def load_tile(f: Function, limbs: Limbs, pointer: str, first: str) -> list[Vec]:
     return [f.load(pointer, add_counters(f, first, k), limbs.top) for k in range(limbs.tile)]
 
 
+def right_factors(f: Function, limbs: Limbs, pointer: str, tiles: str, scratch: str) -> str:
+    """The address of a number's limbs as words of right factors: its own, or `scratch`, to which they are written."""
+    if not limbs.by_doubles:
+        return pointer
+
+    def body(index: str, _: list[Vec]) -> list[Vec]:
+        first = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
+        for k, limb in enumerate(load_tile(f, limbs, pointer, first)):
+            f.store(limbs.right_word(f, limb), scratch, add_counters(f, first, k))
+        return []
+
+    f.loop(tiles, body)
+    return scratch
+
+
+def load_right(f: Function, limbs: Limbs, pointer: str, index: str) -> Any:
+    """A right factor from its word."""
+    return limbs.read_right(f, f.load(pointer, index))
+
+
+def left_factors(f: Function, limbs: Limbs, tile: Sequence[Vec]) -> list[Any]:
+    """The limbs of a tile as left factors."""
+    return [limbs.left(f, limb) for limb in tile]
+
+
 def product_rows(f: Function, limbs: Limbs, a: str, b: str) -> Callable[[str], Row]:
-    """Rows of a · b."""
+    """Rows of a · b; b as `right_factors`."""
 
     def row(index: str) -> Row:
         place = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
         return Row(
-            load_tile(f, limbs, a, place), place, lambda first, j: f.load(b, add_counters(f, first, j), limbs.top)
+            left_factors(f, limbs, load_tile(f, limbs, a, place)),
+            place,
+            lambda first, j: load_right(f, limbs, b, add_counters(f, first, j)),
         )
 
     return row
@@ -166,31 +197,34 @@ def add_products(
             columns.store(window[k], add_counters(f, add_counters(f, this.place, length), k))
 
     most = sums * (limbs.most // limbs.tile)
-    return accumulate_columns(
-        f, t, rounds or tiles, most, start, limbs.halves * limbs.tile * limbs.largest_product, one
-    )
+    return accumulate_columns(f, t, rounds or tiles, most, start, limbs.tile_growth, one)
 
 
-def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
+def square_columns(f: Function, limbs: Limbs, t: str, tiles: str, right: str) -> int:
     """Adds the square of `%a`, of two tiles or more, to columns that are 0; returns the bound after it.
+
+    `right` has its `right_factors`.
 
     Products of different limbs once, then doubled, and squares of limbs.
     """
     tile, most = limbs.tile, limbs.most // limbs.tile
     length, last = f.emit_scalar(f"mul i64 {tiles}, {tile}"), f.emit_scalar(f"sub i64 {tiles}, 1")
 
-    def triangle(columns: Columns, row: str) -> tuple[list[Vec], list[Vec]]:
+    def triangle(columns: Columns, row: str) -> tuple[list[Any], list[Vec]]:
         """Pairs of limbs of one tile."""
-        a = load_tile(f, limbs, "%a", row)
+        a = left_factors(f, limbs, load_tile(f, limbs, "%a", row))
         place = f.emit_scalar(f"shl i64 {row}, 1")
         window = _multiply_tiles(
             f,
             limbs,
             a,
             [columns.load(add_counters(f, place, k)) for k in range(tile)],
-            lambda j: (a[j], columns.load(add_counters(f, place, tile + j))),
+            lambda j: (
+                load_right(f, limbs, right, add_counters(f, row, j)),
+                columns.load(add_counters(f, place, tile + j)),
+            ),
             lambda j, column: columns.store(column, add_counters(f, place, j)),
-            lambda i, j, _: i < j,
+            lambda j: j,
         )
         return a, window
 
@@ -198,7 +232,7 @@ def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
         row = f.emit_scalar(f"mul i64 {index}, {tile}")
         a, window = triangle(columns, row)
         following = add_counters(f, row, tile)
-        base = f.emit_scalar(f"getelementptr {f.type}, ptr %a, i64 {following}")
+        base = f.emit_scalar(f"getelementptr {f.type}, ptr {right}, i64 {following}")
         window = sweep_tiles(
             f,
             limbs,
@@ -207,7 +241,7 @@ def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
             window,
             add_counters(f, row, following),
             f.emit_scalar(f"sub i64 {last}, {index}"),
-            lambda first, j: f.load(base, add_counters(f, first, j), limbs.top),
+            lambda first, j: load_right(f, limbs, base, add_counters(f, first, j)),
         )
         for k in range(tile):
             columns.store(window[k], add_counters(f, add_counters(f, row, length), k))
@@ -218,12 +252,12 @@ def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
         for k in range(tile):
             columns.store(window[k], add_counters(f, add_counters(f, row, length), k))
 
-    growth = limbs.halves * tile * limbs.largest_product
+    growth = limbs.tile_growth
     bound = accumulate_columns(f, t, last, most - 1, 0, growth, rows)
-    return _double_columns(f, limbs, t, tiles, accumulate_columns(f, t, 1, 1, bound, growth, final))
+    return _double_columns(f, limbs, t, tiles, right, accumulate_columns(f, t, 1, 1, bound, growth, final))
 
 
-def _double_columns(f: Function, limbs: Limbs, t: str, tiles: str, bound: int) -> int:
+def _double_columns(f: Function, limbs: Limbs, t: str, tiles: str, right: str, bound: int) -> int:
     """Doubles all columns, adds the squares of limbs, and returns the bound after it."""
     top = 0
 
@@ -232,14 +266,13 @@ def _double_columns(f: Function, limbs: Limbs, t: str, tiles: str, bound: int) -
         row = f.emit_scalar(f"mul i64 {index}, {limbs.tile}")
         place = f.emit_scalar(f"shl i64 {row}, 1")
         for k, a in enumerate(load_tile(f, limbs, "%a", row)):
-            for half in range(2):
-                where = add_counters(f, place, 2 * k + half)
-                column = f.load(t, where, bound)
-                column = f.add(column, column)
-                if half < limbs.halves:
-                    column = limbs.add_product(f, column, a, a, half)
+            where = [add_counters(f, place, 2 * k + half) for half in range(2)]
+            columns = [f.load(t, at, bound) for at in where]
+            columns = [f.add(column, column) for column in columns]
+            limbs.add_row(f, columns, 0, [limbs.left(f, a)], load_right(f, limbs, right, add_counters(f, row, k)))
+            for at, column in zip(where, columns, strict=True):
                 top = max(top, column.top)
-                f.store(column, t, where)
+                f.store(f.set_offset(column), t, at)
         return []
 
     f.loop(tiles, body)

@@ -47,11 +47,12 @@ class Vec:
 
 @dataclass(frozen=True)
 class Gain:
-    """Bound of a carried value: at most `over` above what `origin` holds, which is at most `top`."""
+    """Bound of a carried value: at most `over` above what `origin` holds, which is at most `top`; and its offset."""
 
     origin: object
     top: int
     over: int
+    offset: int | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def bounded_value(name: str, bound: int | Gain | Vec) -> Vec:
         return replace(bound, name=name)
     if isinstance(bound, int):
         return Vec(name, 0, bound)
-    return Vec(name, 0, bound.top + bound.over, origin=bound.origin, over=bound.over)
+    return Vec(name, 0, bound.top + bound.over, origin=bound.origin, over=bound.over, offset=bound.offset)
 
 
 def grow_value(result: Vec, before: Vec, by: int) -> Vec:

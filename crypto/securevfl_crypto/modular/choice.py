@@ -65,9 +65,10 @@ def _make_modulus(m: mpz, name: str | None, root: mpz | None) -> Modulus:
 
 def _modulus_on_path(path: VectorPath, m: mpz, root: mpz | None) -> Modulus:
     check_cpu(path)
+    from securevfl_crypto.engine.compiled_long import long_kernels
     from securevfl_crypto.modular.vector import VectorModulus
 
-    kernels = _load_kernels(path, m, root)
+    kernels = long_kernels(path, squares=root is not None)
     _test_kernels(path, kernels, root is not None)
     found = VectorModulus(m, kernels, root)
     if not multiplies_right(found):
@@ -76,14 +77,6 @@ def _modulus_on_path(path: VectorPath, m: mpz, root: mpz | None) -> Modulus:
             "SECUREVFL_ENGINE=cryptography and report it"
         )
     return found
-
-
-def _load_kernels(path: VectorPath, m: mpz, root: mpz | None) -> LongKernels:
-    from securevfl_crypto.engine.compiled_long import long_kernels
-
-    if root is None:
-        return long_kernels(path, m.bit_length())
-    return long_kernels(path, root.bit_length() + 2, squares=True)  # two bits more: see `montgomery_form`
 
 
 @lru_cache(maxsize=16)

@@ -147,7 +147,7 @@ class Lanes(Modulus):
         """The context that kernels take: addresses of the modulus and of this thread's own columns."""
         found: tuple[int, int, int, int] | None = getattr(self._own, "context", None)
         if found is None:
-            self._own.columns = allocate_aligned(2 * self.limbs, self.lanes)
+            self._own.columns = allocate_aligned(3 * self.limbs, self.lanes)
             found = word_address(self._m), self._inverse, self.limbs // self._tile, word_address(self._own.columns)
             self._own.context = found
         return found

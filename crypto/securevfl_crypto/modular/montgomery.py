@@ -48,12 +48,12 @@ def montgomery_form(m: mpz, limbs: Limbs, root: mpz | None) -> MontgomeryForm:
         most = limbs.bits * limbs.most - spare
         raise MalformedError(f"a modulus or root of {base.bit_length()} bits; {most} are possible")
     radix = mpz(1) << (limbs.bits * length)
-    negative = int(-modular_inverse(base, mpz(1) << limbs.bits) % (1 << limbs.bits))
+    negative = limbs.constant_word(int(-modular_inverse(base, mpz(1) << limbs.bits) % (1 << limbs.bits)))
 
     def words(number: mpz) -> tuple[int, ...]:
         return tuple(int(number >> (limbs.bits * k)) & limbs.top for k in range(length))
 
-    modulus, complement = words(base), words(radix - base)
+    modulus, complement = tuple(limbs.constant_word(word) for word in words(base)), words(radix - base)
     if root is None:
         return MontgomeryForm(length, modulus, negative, complement, words(radix * radix % m), words(radix % m))
 

@@ -144,11 +144,9 @@ class VectorFixedBase(FixedBase):
     def _entries_together(self, rows: np.ndarray) -> np.ndarray:
         """The tables as [table, limb, entry], the layout of kernel `scan`."""
         modulus, entries = self._modulus, 1 << self._window
-        words = entries if modulus.lanes == 8 else entries // 2
-        out = allocate_aligned(self._count, modulus.step, words)
-        held = out.view(np.uint64 if modulus.lanes == 8 else np.uint32)
+        out = allocate_aligned(self._count, modulus.step, entries)
         for k in range(self._count):
-            held[k] = rows[k * entries : (k + 1) * entries].T
+            out[k] = rows[k * entries : (k + 1) * entries].T
         return out
 
     def _window_digits(self, exponents: np.ndarray) -> np.ndarray:
