@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from securevfl.algorithms.splitnn.config import Rate, SplitNN, Width
+from securevfl.algorithms.splitnn.config import SplitNN
+from securevfl.algorithms.splitnn.settings import Rate, Width
 from securevfl.lazy import load_on_use
 
 if TYPE_CHECKING:  # the same names for type checkers and editors

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 import torch
 
-from securevfl.cut import CutSpec
+from securevfl.algorithms.splitnn.settings import SplitNNSettings
 from securevfl.privacy import Noised
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.bottoms import Architecture
@@ -18,28 +16,15 @@ from securevfl.training.multilabel import Labels
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.seeding import seed_torch
-from securevfl.training.setting import Configuration
 from securevfl.training.task import Task
 
-__all__ = ["Active", "Passive", "SplitConfiguration"]
-
-
-class SplitConfiguration(Configuration, Protocol):
-    """The part of `securevfl.SplitNN` that these roles use."""
-
-    def build_architecture(self, outputs: int) -> Architecture:
-        """Shapes and rates of the split network."""
-        ...
-
-    def cut_spec(self, role: ActiveRole | PassiveRole, width: int) -> CutSpec:
-        """The parameters that both sides of a cut of this width agree on."""
-        ...
+__all__ = ["Active", "Passive"]
 
 
 class Active(ActiveRole):
     """The active party: has the labels, its bottom, its block of the cut, and the top model."""
 
-    config: SplitConfiguration
+    config: SplitNNSettings
     half: ActiveHalf
 
     def build(self) -> None:
@@ -107,7 +92,7 @@ class Passive(PassiveRole):
     """A passive party: has features and a bottom; its block of the cut is its own (plain) or shared with the active
     party (sealed)."""
 
-    config: SplitConfiguration
+    config: SplitNNSettings
     half: PassiveHalf
 
     def build(self) -> None:
