@@ -215,7 +215,7 @@ class _Section:
 
     @property
     def expected(self) -> str:
-        tags = sorted(_tag_classes(self._kinds))
+        tags = sorted(_find_tags(self._kinds))
         return " or ".join(f"{kind.__name__}(…)" for kind in self._kinds) + (f" ({', '.join(tags)})" if tags else "")
 
     def has_type(self, value: object, *, plain: bool) -> bool:
@@ -230,16 +230,25 @@ class _Section:
         return value
 
 
-def _tag_classes(kinds: Sequence[type[Config]]) -> dict[str, type[Config]]:
-    """Return tag → class for all classes that a section for these can select."""
-    return {tag: known for kind in kinds for tag, known in kind.known_types().items() if issubclass(known, kind)}
+def _find_tags(kinds: Sequence[type[Config]]) -> list[str]:
+    """Return the tags of all classes that a section for these can select."""
+    return [tag for kind in kinds for tag in kind.known_types()]
+
+
+def _find_tagged(kinds: Sequence[type[Config]], tag: object) -> type[Config] | None:
+    """Return the class of a tag, or None. No other class is looked up: each may have to be imported."""
+    for kind in kinds:
+        known = kind.known_types()
+        if isinstance(tag, str) and tag in known and issubclass(known[tag], kind):
+            return known[tag]
+    return None
 
 
 def _build_config(
     first: type[Config], kinds: Sequence[type[Config]], values: object, where: str, found: Mistakes
 ) -> Config | None:
     """Build a configuration from plain values; None if there were mistakes."""
-    tags, key = _tag_classes(kinds), first.tag_field
+    tags, key = _find_tags(kinds), first.tag_field
     if isinstance(values, str) and tags:
         values = {key: values}
     if not isinstance(values, Mapping):
@@ -252,8 +261,8 @@ def _build_config(
     elif tag is None:
         found.append(f"{where} has no {key}; add {key} = one of {', '.join(map(repr, sorted(tags)))}")
         return None
-    elif isinstance(tag, str) and tag in tags:
-        kind = tags[tag]
+    elif (tagged := _find_tagged(kinds, tag)) is not None:
+        kind = tagged
     else:
         found.append(f"{where}.{key} is {format_value(tag)}{suggest_nearest(tag, tags)}")
         return None

@@ -11,13 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from securevfl.errors import InputError
-from securevfl.privacy import Clock, DisclosureBook, Journal, Ledger, Link, Policy
-from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Array, Message, PartyRole
+from securevfl.privacy import Clock, DisclosureBook, Journal, Policy
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
+
+if TYPE_CHECKING:
+    from securevfl.privacy import Ledger, Link
+    from securevfl.transport import Array, Message
 
 __all__ = ["SILENCE", "Keeper", "Observer", "PartyContext", "PartySecret", "derive_seed"]
 

@@ -5,14 +5,16 @@ Nothing is imported before it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["Registry"]
+__all__ = ["FoundByName", "Registry"]
+
+T = TypeVar("T")
 
 
 class Registry:
@@ -58,3 +60,30 @@ class Registry:
             raise InputError(
                 f"{self.noun} {name!r} is registered as {self.entries[name].value} and does not load: {error}"
             ) from error
+
+
+class FoundByName(Mapping[str, T], Generic[T]):
+    """Name → class, where looking a class up imports it: a job file that names one algorithm loads no other.
+
+    Args:
+        names: all names.
+        find: gives the class of a name.
+    """
+
+    def __init__(self, names: Iterable[str], find: Callable[[str], T]) -> None:
+        self._names = dict.fromkeys(names)
+        self._find = find
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._find(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

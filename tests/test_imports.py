@@ -6,8 +6,10 @@ A heavy library that is not needed costs its users: torch 2 s and 250 MB, opacus
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from opacus.accountants import PRVAccountant, RDPAccountant
@@ -54,7 +56,13 @@ def _command(*arguments: str) -> str:
         ("import securevfl", set()),
         ("import securevfl as sv; sv.InputError; sv.UnknownNameError", set()),
         ("import securevfl as sv; sv.PartyTable; sv.Parties; sv.read_csv; sv.datasets.names()", set()),
-        ("import securevfl as sv; sv.Job; sv.SplitNN; sv.Paillier; sv.BFV; sv.DP; sv.simulate; sv.audit", {"torch"}),
+        (
+            "import securevfl as sv; sv.Job(); sv.SplitNN(); sv.Shares(); sv.Paillier(); sv.BFV(); sv.Auto()",
+            {"pyarrow"},
+        ),
+        ("import securevfl as sv; sv.DP(features=sv.Gaussian(epsilon=4.0)); sv.Policy(); sv.Align(); sv.audit", set()),
+        ("import securevfl as sv; sv.Frozen(8); sv.Linkage; sv.Observer; sv.read_job", set()),
+        ("import securevfl as sv; sv.simulate", {"torch", "pyarrow"}),
         (
             "from securevfl import *",
             {"torch", "sklearn", "scipy", "pandas", "pyarrow"},
@@ -92,6 +100,116 @@ def test_help_and_version_load_no_heavy_library(arguments: list[str]) -> None:
     loaded, printed = _loaded(_command(*arguments))
     assert printed.strip()
     assert not loaded
+
+
+PARTIES = {
+    "bank": ("ref,age,region,late\n", "r{0},{0},north,{1}\n", "id = 'ref'\nlabel = 'late'\ncategorical = ['region']"),
+    "shop": ("customer,basket,visits\n", "r{0},{0}.5,{1}\n", "id = 'customer'"),
+}
+JOB = """
+[protection]
+name = "plain"
+[protection.dp.features]
+mechanism = "gaussian"
+epsilon = 4.0
+[[party]]
+name = "bank"
+file = "bank.csv"
+id = "ref"
+label = "late"
+categorical = ["region"]
+[[party]]
+name = "shop"
+file = "shop.csv"
+id = "customer"
+"""
+COMPUTES = {"matplotlib", "opacus", "scipy", "sklearn", "tenseal", "torch"}
+"""What a command that only describes must not load. Pandas it may: pyarrow looks for it, where it is installed."""
+
+
+@pytest.fixture(scope="module")
+def agreed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two parties' keys, tables, party files and cards, a proposal with noise, and a policy."""
+    folder = tmp_path_factory.mktemp("agreed")
+    for name, (head, row, columns) in PARTIES.items():
+        rows = "".join(row.format(k, k % 2) for k in range(40))
+        (folder / f"{name}.csv").write_text(head + rows, encoding="utf-8")
+        keys = f"signing = 'keys/{name}.key'\ncertificate = 'certs/{name}.crt'\nkey = 'certs/{name}.key'"
+        text = f"party = '{name}'\n[data]\nfile = '{name}.csv'\n{columns}\n[keys]\n{keys}\n"
+        (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+    (folder / "job.toml").write_text(JOB, encoding="utf-8")
+    (folder / "policy.toml").write_text("party = 'shop'\nmax_epsilon = 5.0\n", encoding="utf-8")
+    commands = [[*words, name] for name in PARTIES for words in (["keys"], ["certs", "new"])]
+    commands += [["card", f"{name}.toml"] for name in PARTIES]
+    commands += [["propose", "job.toml", "--card", "bank.card", "--card", "shop.card", "--purpose", "credit"]]
+    for command in commands:
+        subprocess.run([sys.executable, "-m", "securevfl", *command], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "card bank.toml",
+        "propose job.toml --card bank.card --card shop.card --purpose credit -o other.toml",
+        "approve agreement.toml --file bank.toml --yes",
+        "agreement show agreement.toml",
+        "agreement compare agreement.toml agreement.toml",
+        "policy check job.toml policy.toml",
+        "keys --show keys/bank.pub",
+    ],
+)
+def test_a_command_that_only_describes_loads_nothing_that_computes(
+    command: str, agreed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(agreed)
+    loaded, printed = _loaded(_command(*command.split()))
+    assert printed.strip()
+    assert not loaded & COMPUTES
+
+
+def test_an_audit_of_a_run_with_its_model_loads_nothing_that_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "protection = 'plain'\n[job]\nepochs = 1\nsteps = 1\n[data]\nname = 'breast_cancer'\n"
+    (tmp_path / "job.toml").write_text(text, encoding="utf-8")
+    _loaded(_command("run", "job.toml", "--out", "run"))
+    assert list((tmp_path / "run/model").glob("*.safetensors"))
+    loaded, printed = _loaded(_command("audit", "run"))
+    assert "ledgers verified" in printed
+    assert not loaded & COMPUTES
+
+
+def test_a_job_file_that_names_one_algorithm_loads_no_other() -> None:
+    code = """
+    import securevfl as sv
+    from securevfl.training import Algorithm
+    Algorithm.from_values("splitnn")
+    print(*(name for name in sys.modules if name.startswith("securevfl.algorithms.")))
+"""
+    _, printed = _loaded(code.strip())
+    assert {name.split(".")[2] for name in printed.split()} == {"splitnn"}
+
+
+@pytest.mark.parametrize(
+    "package", ["align", "algorithms", "cut", "experiments", "ledger", "party", "privacy", "run", "shares", "training"]
+)
+def test_a_package_that_loads_names_on_use_has_those_that_it_states(package: str) -> None:
+    """The names for type checkers, the table and `__all__` are the same; each comes from the module that has it."""
+    module = importlib.import_module(f"securevfl.{package}")
+    tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    stated = {
+        alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    table = {name: home for home, names in module._NAMES.items() for name in names.split()}
+    assert stated == table
+    assert set(table) <= set(module.__all__)
+    for name, home in table.items():
+        assert getattr(module, name) is getattr(importlib.import_module(home), name)
+    with pytest.raises(AttributeError, match=f"'securevfl.{package}' has no attribute 'nothing'"):
+        module.nothing  # noqa: B018
 
 
 def test_the_psi_command_runs_without_torch(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from msgspec import Meta
 from securevfl_net.session.frames import VERSIONS as SESSION
+from securevfl_net.version import VERSION as WIRE
 
 from securevfl.config import Config
 from securevfl.ledger.lines import VERSION as LEDGER
-from securevfl.transport.wire import VERSION as WIRE
 
 __all__ = ["Versions"]
 

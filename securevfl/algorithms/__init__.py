@@ -6,29 +6,55 @@ An algorithm is a configuration and its two roles. The toolkit finds it by its e
 compare with.
 """
 
-from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression, RandomMatch, ZeroImputation
-from securevfl.algorithms.best import Best
-from securevfl.algorithms.boosting import Boosting
-from securevfl.algorithms.entity_augmentation import EntityAugmentation
-from securevfl.algorithms.fedcvt import FedCVT
-from securevfl.algorithms.fedda import FedDA
-from securevfl.algorithms.field import (
-    APCVFL,
-    MFTL,
-    SFHTL,
-    Distilled,
-    FedHSSL,
-    FewShotVFL,
-    PartyDropout,
-    PlugVFL,
-    SelfSupervised,
-)
-from securevfl.algorithms.laser import LaserVFL
-from securevfl.algorithms.multivfl import MultiVFL
-from securevfl.algorithms.residual import ResidualAtTheCut
-from securevfl.algorithms.risa import RISA
-from securevfl.algorithms.scorecard import Scorecard
-from securevfl.algorithms.splitnn import SplitNN
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from securevfl.lazy import load_on_use
+
+if TYPE_CHECKING:  # the same names for type checkers and editors
+    from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression, RandomMatch, ZeroImputation
+    from securevfl.algorithms.best import Best
+    from securevfl.algorithms.boosting import Boosting
+    from securevfl.algorithms.entity_augmentation import EntityAugmentation
+    from securevfl.algorithms.fedcvt import FedCVT
+    from securevfl.algorithms.fedda import FedDA
+    from securevfl.algorithms.field import (
+        APCVFL,
+        MFTL,
+        SFHTL,
+        Distilled,
+        FedHSSL,
+        FewShotVFL,
+        PartyDropout,
+        PlugVFL,
+        SelfSupervised,
+    )
+    from securevfl.algorithms.laser import LaserVFL
+    from securevfl.algorithms.multivfl import MultiVFL
+    from securevfl.algorithms.residual import ResidualAtTheCut
+    from securevfl.algorithms.risa import RISA
+    from securevfl.algorithms.scorecard import Scorecard
+    from securevfl.algorithms.splitnn import SplitNN
+
+_NAMES = {
+    "securevfl.algorithms.baselines": "AllLabels Local LogisticRegression RandomMatch ZeroImputation",
+    "securevfl.algorithms.best": "Best",
+    "securevfl.algorithms.boosting": "Boosting",
+    "securevfl.algorithms.entity_augmentation": "EntityAugmentation",
+    "securevfl.algorithms.fedcvt": "FedCVT",
+    "securevfl.algorithms.fedda": "FedDA",
+    "securevfl.algorithms.field": (
+        "APCVFL MFTL SFHTL Distilled FedHSSL FewShotVFL PartyDropout PlugVFL SelfSupervised"
+    ),
+    "securevfl.algorithms.laser": "LaserVFL",
+    "securevfl.algorithms.multivfl": "MultiVFL",
+    "securevfl.algorithms.residual": "ResidualAtTheCut",
+    "securevfl.algorithms.risa": "RISA",
+    "securevfl.algorithms.scorecard": "Scorecard",
+    "securevfl.algorithms.splitnn": "SplitNN",
+}
+"""Module → the names that it gives to this package, loaded when one of them is first used."""
 
 __all__ = [
     "APCVFL",
@@ -57,3 +83,6 @@ __all__ = [
     "SplitNN",
     "ZeroImputation",
 ]
+
+if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one
+    __getattr__ = load_on_use(__name__, _NAMES)

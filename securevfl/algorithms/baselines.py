@@ -15,11 +15,13 @@ from securevfl.privacy import PrivateSteps
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import ReleaseCounts, Subsets
 from securevfl.training.bookkeeping import Bookkeeping
+from securevfl.training.bottoms import Architecture
 from securevfl.training.fits import Fits
-from securevfl.training.halves import ActiveHalf, Architecture
+from securevfl.training.halves import ActiveHalf
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.rows import NumberedRows, Plan
+from securevfl.training.plan import Plan
+from securevfl.training.rows import NumberedRows
 from securevfl.training.setting import Setting
 from securevfl.transport import Exchange
 

@@ -37,8 +37,9 @@ from securevfl.training.algorithm import Algorithm, Subsets, find_algorithm, reg
 from securevfl.training.fits import Fits
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.passive_role import PassiveRole
+from securevfl.training.plan import Plan
 from securevfl.training.program import Program
-from securevfl.training.rows import NumberedRows, Plan
+from securevfl.training.rows import NumberedRows
 from securevfl.training.setting import Setting
 from securevfl.training.split import Split
 from securevfl.training.state import as_dict

@@ -17,10 +17,11 @@ from securevfl.training.algorithm import Algorithm
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.outcome import constant_metrics, few_rows, went_nowhere
 from securevfl.training.passive_role import PassiveRole
+from securevfl.training.plan import FEWEST_TO_CHOOSE, Plan
 from securevfl.training.pooling import average_probabilities, fit_stacking_weights, log_loss
 from securevfl.training.program import Program
 from securevfl.training.role import Role
-from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, NumberedRows, Plan, Trained
+from securevfl.training.rows import Epoch, NumberedRows, Trained
 from securevfl.training.setting import Configuration, Setting
 from securevfl.training.state import State, as_dict, as_int
 from securevfl.training.submodels import SubModel, SubModelResult, submodel_context, sum_readings, train_submodels

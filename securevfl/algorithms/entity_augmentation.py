@@ -26,8 +26,9 @@ from securevfl.training.algorithm import ReleaseCounts
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
+from securevfl.training.plan import Plan
 from securevfl.training.role import Role
-from securevfl.training.rows import NumberedRows, Plan
+from securevfl.training.rows import NumberedRows
 from securevfl.training.setting import Setting
 
 __all__ = ["EntityAugmentation", "draw_places", "mixed_labels"]

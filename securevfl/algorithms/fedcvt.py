@@ -29,8 +29,9 @@ from securevfl.privacy import Noised, map_noised, strip_noise_mark
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Subsets
 from securevfl.training.bookkeeping import Bookkeeping
+from securevfl.training.bottoms import HANDED_OVER, Bottom, bottom_problems
 from securevfl.training.halves import Networks
-from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems, build_bottom
+from securevfl.training.networks import build_bottom
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pseudo_labels import SelfTraining

@@ -29,15 +29,16 @@ from securevfl.privacy import Noised, RowRelease, map_noised
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import ReleaseCounts
 from securevfl.training.bookkeeping import Bookkeeping
+from securevfl.training.bottoms import HANDED_OVER, Bottom
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf, PassiveHalf
-from securevfl.training.networks import HANDED_OVER, Bottom, build_mlp
+from securevfl.training.networks import build_mlp
 from securevfl.training.optimizers import Adam
 from securevfl.training.passive_role import PassiveRole
+from securevfl.training.plan import Plan
 from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
 from securevfl.training.received_tensors import checked_rows, read_tensor
 from securevfl.training.role import Role
-from securevfl.training.rows import Plan
 from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows

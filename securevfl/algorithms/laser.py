@@ -28,9 +28,9 @@ from securevfl.algorithms.subset_roles import OnSubsets, SubsetActive, SubsetPas
 from securevfl.cut import CutSpec
 from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.training.active_role import ActiveRole
+from securevfl.training.bottoms import Architecture
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
-from securevfl.training.halves import Architecture
 from securevfl.training.networks import build_mlp
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.setting import Setting

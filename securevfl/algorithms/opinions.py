@@ -15,7 +15,8 @@ from torch.nn import functional
 
 from securevfl.errors import UnknownNameError
 from securevfl.privacy.loss import CrossEntropy
-from securevfl.training.halves import ActiveHalf, Architecture
+from securevfl.training.bottoms import Architecture
+from securevfl.training.halves import ActiveHalf
 
 __all__ = [
     "EVIDENCE",

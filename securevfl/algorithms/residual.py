@@ -34,13 +34,14 @@ from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Subsets
 from securevfl.training.bookkeeping import Bookkeeping
+from securevfl.training.bottoms import Architecture
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
-from securevfl.training.halves import ActiveHalf, Architecture, Networks
+from securevfl.training.halves import ActiveHalf, Networks
 from securevfl.training.networks import build_active_block, build_bottom, build_mlp
 from securevfl.training.parallel_networks import ParallelNetworks
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.rows import FEWEST_TO_CHOOSE
+from securevfl.training.plan import FEWEST_TO_CHOOSE
 from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.training.split import epoch_batches, split_chunks

@@ -33,15 +33,16 @@ from securevfl.privacy import fan_out
 from securevfl.privacy.loss import Loss
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.bookkeeping import Bookkeeping
+from securevfl.training.bottoms import Architecture
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
 from securevfl.training.frozen import rows_to_pretrain
-from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
+from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.passive_role import PassiveRole
+from securevfl.training.plan import Plan
 from securevfl.training.pseudo_labels import Labelling, SelfTraining, answer_rows, give_labels, score_rows
 from securevfl.training.received_tensors import checked_rows
 from securevfl.training.role import Role
-from securevfl.training.rows import Plan
 from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows

@@ -16,9 +16,10 @@ from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, Protection
 from securevfl.privacy import Noised, map_noised
 from securevfl.training.bookkeeping import Bookkeeping
+from securevfl.training.bottoms import Architecture
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
-from securevfl.training.halves import Architecture, PassiveHalf
+from securevfl.training.halves import PassiveHalf
 from securevfl.training.role import Role
 from securevfl.training.subsets import Draw, SubsetHalf, Subsets, scatter_rows
 

@@ -7,13 +7,31 @@ This package alone uses the conversations of `securevfl_psi`; jobs and party pro
 all parties verified can be trained on.
 """
 
-from securevfl.align.clear_join import join_in_clear
-from securevfl.align.exchanges import EXCHANGES, alignment_exchanges, declarable_exchanges
-from securevfl.align.linkage import CodeField, DateField, Linkage, NumberField, TextField
-from securevfl.align.linking import LinkedRows, check_fields, link_exchanges, link_rows
-from securevfl.align.options import Align
-from securevfl.align.result import Alignment
-from securevfl.align.run import align, protocol_of
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from securevfl.lazy import load_on_use
+
+if TYPE_CHECKING:  # the same names for type checkers and editors
+    from securevfl.align.clear_join import join_in_clear
+    from securevfl.align.exchanges import EXCHANGES, alignment_exchanges, declarable_exchanges
+    from securevfl.align.linkage import CodeField, DateField, Linkage, NumberField, TextField
+    from securevfl.align.linking import LinkedRows, check_fields, link_exchanges, link_rows
+    from securevfl.align.options import Align
+    from securevfl.align.result import Alignment
+    from securevfl.align.run import align, protocol_of
+
+_NAMES = {
+    "securevfl.align.clear_join": "join_in_clear",
+    "securevfl.align.exchanges": "EXCHANGES alignment_exchanges declarable_exchanges",
+    "securevfl.align.linkage": "CodeField DateField Linkage NumberField TextField",
+    "securevfl.align.linking": "LinkedRows check_fields link_exchanges link_rows",
+    "securevfl.align.options": "Align",
+    "securevfl.align.result": "Alignment",
+    "securevfl.align.run": "align protocol_of",
+}
+"""Module → the names that it gives to this package, loaded when one of them is first used."""
 
 __all__ = [
     "EXCHANGES",
@@ -34,3 +52,6 @@ __all__ = [
     "link_rows",
     "protocol_of",
 ]
+
+if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one
+    __getattr__ = load_on_use(__name__, _NAMES)

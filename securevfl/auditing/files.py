@@ -10,7 +10,7 @@ from securevfl.ledger import Flaw
 from securevfl.privacy import LedgerChain
 from securevfl.run.model_parts import MODEL_PART, PART
 from securevfl.run.run_files import BOUND, LEDGER_FILE, LEDGERS, OWN_RESULT, RESULT_FILE, RESULTS, file_digest
-from securevfl.run.store import read_tree, tree_digest
+from securevfl.run.store import digest_stored_tree
 
 __all__ = ["changed_files", "missing_files"]
 
@@ -149,7 +149,7 @@ def _find_mixed(
     runs: dict[str, set[str]] = {}
     for party, path in there.items():
         try:
-            digest = tree_digest(read_tree(path))
+            digest = digest_stored_tree(path)
         except InputError:
             continue  # reported by the check of the part itself
         runs[party] = {chain.run for mark, (chain, _) in named.get(party, {}).items() if mark == digest}
@@ -164,7 +164,7 @@ def _find_mixed(
 
 def _check_part(path: Path, known: set[str]) -> str:
     try:
-        digest = tree_digest(read_tree(path))
+        digest = digest_stored_tree(path)
     except InputError as error:
         return str(error)
     return "" if digest in known else f"{path} was changed: its content has the digest {digest[:16]}…, no run left it"

@@ -21,7 +21,7 @@ from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.experiments.baselines import wrong_baselines
 from securevfl.experiments.sweep_file import read_sweep_sections
 from securevfl.jobfile.job_file import JobSections, PartySection, read_job_sections
-from securevfl.jobfile.job_roster import listed_roster, policy_refusals
+from securevfl.jobfile.job_roster import policy_refusals, roster_of
 from securevfl.jobfile.toml_text import read_toml
 from securevfl.party import Job, too_few_epochs, too_many_classes, with_default_protection, wrong_parties
 from securevfl.report import Card
@@ -29,7 +29,7 @@ from securevfl.run.id_spelling import find_spellings
 from securevfl.run.recording import job_card
 from securevfl.run.roster import Roster
 
-__all__ = ["JobCheck", "check_file", "roster_of"]
+__all__ = ["JobCheck", "check_file"]
 
 _COMPARED = 50_000
 """Rows of a table up to which its identifiers are compared with those of others."""
@@ -224,33 +224,6 @@ def _about_placeholders(parties: Sequence[PartySection], folder: Path) -> list[s
             continue
         hints += [f"{path}, {one}" for one in unknown_values(texts)]
     return hints
-
-
-def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "") -> tuple[Roster | None, list[str]]:
-    """The parties of a job file (None if they cannot be determined), and the problems found.
-
-    Args:
-        sections: of the file.
-        content: of the file, as TOML.
-        active: name of the active party, where no table has labels: to predict.
-    """
-    if isinstance(content.get("party"), list):
-        return listed_roster(content["party"], active)
-    if sections.data is None or sections.data_mistakes():
-        return None, []
-    try:
-        return _load_dataset(sections), []
-    except InputError as error:
-        return None, [f"data: {error}"]
-
-
-def _load_dataset(sections: JobSections) -> Roster:
-    """The parties of a named data set.
-
-    Raises:
-        InputError: it cannot be loaded.
-    """
-    return Roster.from_tables(sections.load_parties(Path(), ""))
 
 
 def _about_parties(sections: JobSections, broken: frozenset[str], roster: Roster) -> list[str]:

@@ -8,11 +8,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from securevfl.checks.job_check import roster_of
 from securevfl.cut import BFV, CKKS, Paillier
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.jobfile.job_file import read_job_sections
-from securevfl.jobfile.job_roster import policy_refusals
+from securevfl.jobfile.job_roster import policy_refusals, roster_of
 from securevfl.jobfile.policy_file import read_policy, with_policies
 from securevfl.jobfile.toml_text import raise_all, read_toml
 from securevfl.party import Job, with_default_protection

@@ -23,16 +23,17 @@ import securevfl_crypto as crypto
 import torch
 from securevfl_crypto.pools import kept_pool
 
-from securevfl.cut.base import CutSpec
 from securevfl.cut.blocks import block_sizes, check_errors
+from securevfl.cut.costs import Speed
 from securevfl.cut.handshake import check_shape, check_width
 from securevfl.cut.sealed import SealedActive, SealedPassive
+from securevfl.cut.spec import CutSpec
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, Noised, NoiseShare, fan_out
 from securevfl.transport import Kind
 
-__all__ = ["AutoActive", "AutoPassive", "Speed", "Timing", "predict_seconds", "time_step"]
+__all__ = ["AutoActive", "AutoPassive", "Timing", "predict_seconds", "time_step"]
 
 _PROBE = 1 << 20
 _MOST_COLUMNS = 1 << 10
@@ -53,19 +54,6 @@ class Timing:
     owner: float
     holder: float
     size: int
-
-
-@dataclass(frozen=True)
-class Speed:
-    """A link.
-
-    Attributes:
-        bandwidth: bytes a second.
-        latency: seconds from one end to the other.
-    """
-
-    bandwidth: float
-    latency: float
 
 
 @lru_cache(maxsize=64)

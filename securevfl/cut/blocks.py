@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import securevfl_crypto as crypto
 
-from securevfl.cut.base import CutSpec
+from securevfl.cut.spec import CutSpec
 
 __all__ = ["SIGMA", "block_sizes", "check_errors", "with_integer_shares"]
 

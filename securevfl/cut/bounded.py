@@ -20,8 +20,9 @@ import math
 import numpy as np
 import torch
 
-from securevfl.cut.base import ActiveCut, CutSpec
+from securevfl.cut.base import ActiveCut
 from securevfl.cut.observed_cut import WrappedCut
+from securevfl.cut.spec import CutSpec
 from securevfl.errors import InputError, RangeError
 from securevfl.privacy import Noised, map_noised
 from securevfl.privacy.joint import check_norms

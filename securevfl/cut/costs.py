@@ -15,10 +15,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["COSTS", "ROWS", "StepCost", "choose_fastest", "estimate_seconds"]
+__all__ = ["COSTS", "ROWS", "Speed", "StepCost", "choose_fastest", "estimate_seconds"]
 
 ROWS = 256
 """Rows of the steps that were measured: 32 columns in all, a cut and a top of 16 units."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A link.
+
+    Attributes:
+        bandwidth: bytes a second.
+        latency: seconds from one end to the other.
+    """
+
+    bandwidth: float
+    latency: float
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from securevfl.cut.base import CutUse
 from securevfl.cut.leakage import Revealed, describe_features, describe_labels, describe_others_columns
+from securevfl.cut.spec import CutUse
 from securevfl.privacy import DP
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, PartyRole, Severity, Sight
 

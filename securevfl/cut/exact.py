@@ -9,7 +9,7 @@ import numpy as np
 import securevfl_crypto as crypto
 import torch
 
-from securevfl.cut.base import CutSpec, check_block, initial_weights
+from securevfl.cut.base import check_block, initial_weights
 from securevfl.cut.handshake import announce_width, check_shape, read_snapshot, require_fed
 from securevfl.cut.integers import (
     fixed_activations,
@@ -20,6 +20,7 @@ from securevfl.cut.integers import (
     to_float,
 )
 from securevfl.cut.plain import FloatActive, split_by_party
+from securevfl.cut.spec import CutSpec
 from securevfl.errors import RangeError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, Noised, NoiseShare, fan_out, map_noised, strip_noise_mark

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from securevfl.cut.base import CutSpec
+from securevfl.cut.spec import CutSpec
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.transport import Array, Kind, Scalar

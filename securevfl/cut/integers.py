@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 
+from securevfl.cut.spec import FixedPoint
 from securevfl.errors import RangeError
 
 __all__ = [
-    "FixedPoint",
     "fixed_activations",
     "fixed_noise",
     "fixed_weights",
@@ -18,46 +16,6 @@ __all__ = [
     "scaled_gradient",
     "to_float",
 ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FixedPoint:
-    """Fractional bits of the integers at the cut.
-
-    The active party multiplies the learning rate into the gradient before it rounds: ``S = η ∂L/∂z``. Then the step
-    ``W ← W − aᵀS`` is exact in integers when W carries as many fractional bits as a and S together.
-
-    Attributes:
-        fx: fractional bits of activations; their magnitude stays below 2^x_int_bits.
-        fs: fractional bits of S; its integers stay below 2^s_bits.
-        lr: η.
-    """
-
-    fx: int
-    fs: int
-    x_int_bits: int
-    s_bits: int
-    lr: float
-
-    @property
-    def weight_fraction_bits(self) -> int:
-        """Fractional bits of the weights."""
-        return self.fx + self.fs
-
-    @property
-    def z_fraction_bits(self) -> int:
-        """Fractional bits of z."""
-        return self.fx + self.weight_fraction_bits
-
-    @property
-    def z_bits(self) -> int:
-        """Magnitude of z's integers: 10 bits before the point, or more where activations are large."""
-        return self.z_fraction_bits + 10 + max(self.x_int_bits - 3, 0)
-
-    @property
-    def back_bits(self) -> int:
-        """Magnitude of the integers of S Wᵀ: 4 bits more than steps have before the point."""
-        return self.s_bits + self.weight_fraction_bits + 4
 
 
 _MOST_BITS = 62

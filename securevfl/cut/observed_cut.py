@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from securevfl.cut.base import ActiveCut, CutSpec
+from securevfl.cut.base import ActiveCut
 from securevfl.cut.integers import scaled_gradient
 from securevfl.cut.opened_weights import HasShares
+from securevfl.cut.spec import CutSpec
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, strip_noise_mark
 

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from securevfl.cut.base import CutSpec, check_block, initial_weights
+from securevfl.cut.base import check_block, initial_weights
 from securevfl.cut.handshake import announce_width, check_shape, receive_widths, require_fed
+from securevfl.cut.spec import CutSpec
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, Noised, NoiseShare, fan_out, map_noised, send_all, strip_noise_mark
 from securevfl.transport import Array, Kind, to_device

@@ -23,7 +23,7 @@ import securevfl_crypto as crypto
 import torch
 from securevfl_crypto.pools import kept_pool
 
-from securevfl.cut.base import CutSpec, initial_weights
+from securevfl.cut.base import initial_weights
 from securevfl.cut.blocks import SIGMA, block_sizes, check_errors, with_integer_shares
 from securevfl.cut.handshake import announce_width, read_key, read_snapshot, receive_widths, require_fed
 from securevfl.cut.hiding_count import HidingCount
@@ -38,6 +38,7 @@ from securevfl.cut.integers import (
 from securevfl.cut.masking import agree_masks
 from securevfl.cut.plain import split_by_party
 from securevfl.cut.sealed_work import count_as_encryption
+from securevfl.cut.spec import CutSpec
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, Noised, NoiseShare, fan_out, map_noised, strip_noise_mark

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from securevfl_net.fields import suggest_nearest
 
+from securevfl.errors import InputError
+from securevfl.jobfile.job_file import JobSections
 from securevfl.party import Job, rule_against
 from securevfl.run.roster import Roster
 
-__all__ = ["listed_roster", "policy_refusals"]
+__all__ = ["listed_roster", "policy_refusals", "roster_of"]
 
 
 _PREDICT = "; to predict without them, name it with --active"
@@ -35,3 +39,30 @@ def policy_refusals(job: Job, roster: Roster) -> list[str]:
             rule = rule_against(job, name, active=owner, passive=roster.passive, pairwise=owner in roster.books)
             found += [f"{name!r} refuses the job: {rule}"] if rule else []
     return found
+
+
+def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "") -> tuple[Roster | None, list[str]]:
+    """The parties of a job file (None if they cannot be determined), and the problems found.
+
+    Args:
+        sections: of the file.
+        content: of the file, as TOML.
+        active: name of the active party, where no table has labels: to predict.
+    """
+    if isinstance(content.get("party"), list):
+        return listed_roster(content["party"], active)
+    if sections.data is None or sections.data_mistakes():
+        return None, []
+    try:
+        return _load_dataset(sections), []
+    except InputError as error:
+        return None, [f"data: {error}"]
+
+
+def _load_dataset(sections: JobSections) -> Roster:
+    """The parties of a named data set.
+
+    Raises:
+        InputError: it cannot be loaded.
+    """
+    return Roster.from_tables(sections.load_parties(Path(), ""))

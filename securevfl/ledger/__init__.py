@@ -10,26 +10,46 @@ What a ledger proves and what it does not: docs/howto/policy-and-ledger.md.
 
 from __future__ import annotations
 
-from securevfl.ledger.chain import MARK_EVERY, Ledger
-from securevfl.ledger.comparing import describe_missing, find_pin_mismatches, verify_chains, verify_files
-from securevfl.ledger.key_files import make_key, read_keys, read_private_key, read_public_key, read_public_keys
-from securevfl.ledger.keys import PrivateKey, PublicSigningKey
-from securevfl.ledger.ledgers import Ledgers, file_of
-from securevfl.ledger.lines import (
-    CONNECTIONS,
-    LINE_BYTES,
-    VERSION,
-    Closing,
-    Entry,
-    Line,
-    NoteLine,
-    OpeningLine,
-    decode_line,
-    hash_of,
-)
-from securevfl.ledger.own_ledger import OpensLedgers, OwnLedgers
-from securevfl.ledger.reading import Flaw, Located, raise_flaws, read_lines
-from securevfl.ledger.verifying import LedgerChain, chains_of
+from typing import TYPE_CHECKING
+
+from securevfl.lazy import load_on_use
+
+if TYPE_CHECKING:  # the same names for type checkers and editors
+    from securevfl.ledger.chain import MARK_EVERY, Ledger
+    from securevfl.ledger.comparing import describe_missing, find_pin_mismatches, verify_chains, verify_files
+    from securevfl.ledger.key_files import make_key, read_keys, read_private_key, read_public_key, read_public_keys
+    from securevfl.ledger.keys import PrivateKey, PublicSigningKey
+    from securevfl.ledger.ledgers import Ledgers, file_of
+    from securevfl.ledger.lines import (
+        CONNECTIONS,
+        LINE_BYTES,
+        VERSION,
+        Closing,
+        Entry,
+        Line,
+        NoteLine,
+        OpeningLine,
+        decode_line,
+        hash_of,
+    )
+    from securevfl.ledger.own_ledger import OpensLedgers, OwnLedgers
+    from securevfl.ledger.reading import Flaw, Located, raise_flaws, read_lines
+    from securevfl.ledger.verifying import LedgerChain, chains_of
+
+_NAMES = {
+    "securevfl.ledger.chain": "MARK_EVERY Ledger",
+    "securevfl.ledger.comparing": "describe_missing find_pin_mismatches verify_chains verify_files",
+    "securevfl.ledger.key_files": "make_key read_keys read_private_key read_public_key read_public_keys",
+    "securevfl.ledger.keys": "PrivateKey PublicSigningKey",
+    "securevfl.ledger.ledgers": "Ledgers file_of",
+    "securevfl.ledger.lines": (
+        "CONNECTIONS LINE_BYTES VERSION Closing Entry Line NoteLine OpeningLine decode_line hash_of"
+    ),
+    "securevfl.ledger.own_ledger": "OpensLedgers OwnLedgers",
+    "securevfl.ledger.reading": "Flaw Located raise_flaws read_lines",
+    "securevfl.ledger.verifying": "LedgerChain chains_of",
+}
+"""Module → the names that it gives to this package, loaded when one of them is first used."""
 
 __all__ = [
     "CONNECTIONS",
@@ -66,3 +86,6 @@ __all__ = [
     "verify_chains",
     "verify_files",
 ]
+
+if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one
+    __getattr__ = load_on_use(__name__, _NAMES)

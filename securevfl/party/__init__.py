@@ -14,23 +14,44 @@
 names no algorithm.
 """
 
-from securevfl.party.alone import Alone
-from securevfl.party.consent import Terms, rule_against, terms_of_job
-from securevfl.party.declarations import job_exchanges
-from securevfl.party.default_protection import choose_protection, possible_defaults, with_default_protection
-from securevfl.party.eligibility import too_few_epochs, too_many_classes, wrong_parties
-from securevfl.party.job import Job, JobOptions, JobTerms
-from securevfl.party.program import (
-    Alignments,
-    align_party,
-    consent_party,
-    helping_program,
-    note_spent,
-    predict_party,
-    run_party,
-    scoring_program,
-    train_party,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from securevfl.lazy import load_on_use
+
+if TYPE_CHECKING:  # the same names for type checkers and editors
+    from securevfl.party.alone import Alone
+    from securevfl.party.consent import Terms, rule_against, terms_of_job
+    from securevfl.party.declarations import job_exchanges
+    from securevfl.party.default_protection import choose_protection, possible_defaults, with_default_protection
+    from securevfl.party.eligibility import too_few_epochs, too_many_classes, wrong_parties
+    from securevfl.party.job import Job, JobOptions, JobTerms
+    from securevfl.party.program import (
+        Alignments,
+        align_party,
+        consent_party,
+        helping_program,
+        note_spent,
+        predict_party,
+        run_party,
+        scoring_program,
+        train_party,
+    )
+
+_NAMES = {
+    "securevfl.party.alone": "Alone",
+    "securevfl.party.consent": "Terms rule_against terms_of_job",
+    "securevfl.party.declarations": "job_exchanges",
+    "securevfl.party.default_protection": "choose_protection possible_defaults with_default_protection",
+    "securevfl.party.eligibility": "too_few_epochs too_many_classes wrong_parties",
+    "securevfl.party.job": "Job JobOptions JobTerms",
+    "securevfl.party.program": (
+        "Alignments align_party consent_party helping_program note_spent predict_party run_party "
+        "scoring_program train_party"
+    ),
+}
+"""Module → the names that it gives to this package, loaded when one of them is first used."""
 
 __all__ = [
     "Alignments",
@@ -57,3 +78,6 @@ __all__ = [
     "with_default_protection",
     "wrong_parties",
 ]
+
+if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one
+    __getattr__ = load_on_use(__name__, _NAMES)

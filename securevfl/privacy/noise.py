@@ -14,10 +14,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Generic, TypeVar, final
+from typing import TYPE_CHECKING, Generic, TypeVar, final
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "GRID",
@@ -48,6 +50,8 @@ Entropy = Callable[[int], bytes]
 
 def clip_rows(rows: torch.Tensor, bound: float) -> torch.Tensor:
     """Scale rows (n, d) that are longer than `bound` in L2 norm down to it; differentiable."""
+    import torch
+
     norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     return rows * torch.clamp(bound / norms.clamp_min(1e-12), max=1.0)
 
@@ -63,6 +67,8 @@ def draw_uniform(shape: tuple[int, ...], entropy: Entropy = os.urandom) -> np.nd
 
 def draw_gaussian(shape: tuple[int, ...], std: float, entropy: Entropy = os.urandom) -> torch.Tensor:
     """Independent N(0, std²), float64, from `entropy` (52 random bits a value, inverse distribution function)."""
+    import torch
+
     noise: torch.Tensor = torch.special.ndtri(torch.from_numpy(draw_uniform(shape, entropy))) * std
     return noise
 
@@ -179,6 +185,8 @@ def add_noise(
         sensitivity: Δ.
         entropy: source of random bytes.
     """
+    import torch
+
     noise = draw_gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)
     # Rounded after the noise is added: the grid must not depend on the value (Mironov 2012).
     grid = sensitivity * GRID
@@ -198,6 +206,8 @@ def noise_share(
         parties: k, how many shares add up to the whole noise.
         entropy: source of random bytes.
     """
+    import torch
+
     # Without the dither the sparse tails of the normal draws would reveal low bits of the part they are added to.
     dither = torch.from_numpy(draw_uniform(shape, entropy) - 0.5) * (GRID * sensitivity)
     noise = draw_gaussian(shape, sigma * sensitivity / math.sqrt(parties), entropy) + dither
@@ -236,6 +246,8 @@ class RememberedRows:
 
     def recall_rows(self, rows: np.ndarray) -> Noised[torch.Tensor]:
         """The remembered rows with these numbers, (n, d). Every one must be remembered."""
+        import torch
+
         value = torch.stack([self._rows[row] for row in rows.tolist()])
         return Noised(value, self._sigma, self._sensitivity, token=_MADE_HERE)
 

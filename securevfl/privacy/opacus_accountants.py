@@ -25,12 +25,10 @@ class Accountants(NamedTuple):
 
     Attributes:
         rdp: the module ``opacus.accountants.analysis.rdp``.
-        orders: ``RDPAccountant.DEFAULT_ALPHAS``.
         prv: the class ``PRVAccountant``.
     """
 
     rdp: Any
-    orders: list[float]
     prv: Any
 
 
@@ -48,10 +46,9 @@ def load_accountants() -> Accountants:
             base = ModuleType(f"{package}.accountants.accountant")
             vars(base)["IAccountant"] = _History
             sys.modules[base.__name__] = base
-    rdp = importlib.import_module(f"{package}.accountants.rdp")
     prv = importlib.import_module(f"{package}.accountants.prv")
     analysis = importlib.import_module(f"{package}.accountants.analysis.rdp")
-    return Accountants(analysis, rdp.RDPAccountant.DEFAULT_ALPHAS, prv.PRVAccountant)
+    return Accountants(analysis, prv.PRVAccountant)
 
 
 class _History:

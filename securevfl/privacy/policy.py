@@ -6,14 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
+import numpy as np
 from msgspec import Meta
 
 from securevfl.config import Config
 from securevfl.errors import FewCommonRows, PolicyError
-from securevfl.transport import NO_GUARD, Array, Guard, Kind, Message
+from securevfl.transport import NO_GUARD, Guard, Kind
+
+if TYPE_CHECKING:
+    from securevfl.transport import Array, Message
 
 __all__ = ["READABLE_KINDS", "SCHEMES", "SHARES", "Policy", "protection_of", "quote_names"]
 
@@ -338,15 +341,15 @@ def _describe_message(message: Message, peer: str, sent: bool) -> str:
 
 def _is_integral(array: Array) -> bool:
     """Return True if an array contains integers or booleans."""
-    if isinstance(array, torch.Tensor):
-        return not (array.is_floating_point() or array.is_complex())
-    return array.dtype.kind in "iub"
+    return _number_type(array).startswith(("int", "uint", "bool"))
 
 
 def _has_cipher_dtype(array: Array, cipher: str) -> bool:
     """Return True if an array's type matches its cipher: bytes for ciphertexts, integers for masked numbers."""
-    if isinstance(array, torch.Tensor):
-        if cipher in SCHEMES:
-            return array.dtype is torch.uint8
-        return not (array.is_floating_point() or array.is_complex() or array.dtype is torch.bool)
-    return array.dtype.char == "B" if cipher in SCHEMES else array.dtype.kind in "iu"
+    name = _number_type(array)
+    return name == "uint8" if cipher in SCHEMES else name.startswith(("int", "uint"))
+
+
+def _number_type(array: Array) -> str:
+    """Return the name of the type of an array's numbers; numpy and torch call them alike: ``"uint8"``."""
+    return array.dtype.name if isinstance(array, np.ndarray) else str(array.dtype).removeprefix("torch.")

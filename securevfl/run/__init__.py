@@ -10,10 +10,25 @@
 - `run_folder`, `run_files`, `signing`, `digests`: the files of a run and the keys that sign them.
 """
 
-from securevfl.run.model import Model, Prediction, predict
-from securevfl.run.result import Result
-from securevfl.run.run_files import write_ledgers
-from securevfl.run.simulation import Aligned, align_parties, join_parties
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from securevfl.lazy import load_on_use
+
+if TYPE_CHECKING:  # the same names for type checkers and editors
+    from securevfl.run.model import Model, Prediction, predict
+    from securevfl.run.result import Result
+    from securevfl.run.run_files import write_ledgers
+    from securevfl.run.simulation import Aligned, align_parties, join_parties
+
+_NAMES = {
+    "securevfl.run.model": "Model Prediction predict",
+    "securevfl.run.result": "Result",
+    "securevfl.run.run_files": "write_ledgers",
+    "securevfl.run.simulation": "Aligned align_parties join_parties",
+}
+"""Module → the names that it gives to this package, loaded when one of them is first used."""
 
 __all__ = [
     "Aligned",
@@ -25,3 +40,6 @@ __all__ = [
     "predict",
     "write_ledgers",
 ]
+
+if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one
+    __getattr__ = load_on_use(__name__, _NAMES)

@@ -10,22 +10,38 @@ import hashlib
 import hmac
 import json
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
+import safetensors.numpy
 from safetensors import SafetensorError
-from safetensors.torch import load, save
 from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.errors import InputError
 
-__all__ = ["read_tree", "tree_digest", "write_tree"]
+__all__ = ["digest_stored_tree", "read_tree", "tree_digest", "write_tree"]
 
 _FORMAT = "securevfl tree v2"
 _NO_DIGEST = "0" * 64
 _DEPTH = 64
+_NUMBERS = {"bool", "float16", "float32", "float64", "complex64"} | {
+    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+"""Types of numbers that arrays and tensors have alike, by name."""
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A tensor of a file whose tree is only compared: nothing computes with it, so torch is not needed."""
+
+    array: np.ndarray
+
+    def numpy(self) -> np.ndarray:
+        return self.array
 
 
 def write_tree(path: Path, tree: object) -> None:
@@ -35,9 +51,10 @@ def write_tree(path: Path, tree: object) -> None:
         TypeError: the tree contains something other than dicts, lists, tuples, None, truth values, numbers, texts,
             tensors and numpy arrays.
     """
-    tensors: dict[str, torch.Tensor] = {}
-    skeleton = json.dumps(_pack_value(tree, tensors), separators=(",", ":"))
-    data = _write_digest(save(tensors, metadata={"format": _FORMAT, "tree": skeleton, "sha256": _NO_DIGEST}))
+    arrays: dict[str, np.ndarray] = {}
+    skeleton = json.dumps(_pack_value(tree, arrays), separators=(",", ":"))
+    metadata = {"format": _FORMAT, "tree": skeleton, "sha256": _NO_DIGEST}
+    data = _write_digest(safetensors.numpy.save(arrays, metadata=metadata))
     make_folder(path.parent)
     write_atomic(path, data, private=True)
 
@@ -48,12 +65,11 @@ def tree_digest(tree: object) -> str:
     Raises:
         TypeError: see `write_tree`.
     """
-    tensors: dict[str, torch.Tensor] = {}
-    found = hashlib.sha256(json.dumps(_pack_value(tree, tensors), separators=(",", ":")).encode())
-    for name, tensor in tensors.items():
-        raw = np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data
-        found.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        found.update(raw)
+    arrays: dict[str, np.ndarray] = {}
+    found = hashlib.sha256(json.dumps(_pack_value(tree, arrays), separators=(",", ":")).encode())
+    for name, array in arrays.items():
+        found.update(f"\n{name} torch.{array.dtype.name} {list(array.shape)}\n".encode())
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()
 
 
@@ -63,6 +79,26 @@ def read_tree(path: Path) -> object:
     Raises:
         InputError: no such file, not of this format, or a bit of it changed.
     """
+    from safetensors.torch import load
+
+    return _read_with(path, load)
+
+
+def digest_stored_tree(path: Path) -> str:
+    """`tree_digest` of the tree in a file; loads no torch.
+
+    Raises:
+        InputError: see `read_tree`.
+    """
+    return tree_digest(_read_with(path, _load_stored))
+
+
+def _load_stored(data: bytes) -> dict[str, _Stored]:
+    return {name: _Stored(array) for name, array in safetensors.numpy.load(data).items()}
+
+
+def _read_with(path: Path, load: Callable[[bytes], Mapping[str, Any]]) -> object:
+    """The tree of a file, whose tensors `load` makes."""
     try:
         data = path.read_bytes()
         metadata = _read_metadata(data)
@@ -107,31 +143,38 @@ def _digest_field(digest: str) -> bytes:
     return f'"sha256":"{digest}"'.encode()
 
 
-def _pack_value(value: object, tensors: dict[str, torch.Tensor]) -> object:  # noqa: PLR0911 - one for each kind
+def _pack_value(value: object, arrays: dict[str, np.ndarray]) -> object:  # noqa: PLR0911 - one for each kind
     """JSON that describes the type of `value`: ``{"d": …}`` a dict, ``{"l": …}`` a list, and so on."""
     if value is None or isinstance(value, bool | int | str):
         return {"v": str(value), "i": 1} if isinstance(value, int) and abs(value) > 1 << 53 else {"v": value}
     if isinstance(value, float):
         return {"v": value} if math.isfinite(value) else {"f": str(value)}
     if isinstance(value, Mapping):
-        return {"d": [[_pack_value(key, tensors), _pack_value(item, tensors)] for key, item in value.items()]}
+        return {"d": [[_pack_value(key, arrays), _pack_value(item, arrays)] for key, item in value.items()]}
     if isinstance(value, list | tuple):
-        return {"l" if isinstance(value, list) else "t": [_pack_value(item, tensors) for item in value]}
+        return {"l" if isinstance(value, list) else "t": [_pack_value(item, arrays) for item in value]}
     if isinstance(value, np.generic):
-        return _pack_value(value.item(), tensors)
+        return _pack_value(value.item(), arrays)
     if isinstance(value, np.ndarray) and value.dtype == object:
         return {"b": [hex(int(item)) for item in value.ravel()], "s": list(value.shape)}
-    if isinstance(value, np.ndarray | torch.Tensor):
-        name = str(len(tensors))
-        if isinstance(value, np.ndarray):
-            tensors[name] = torch.from_numpy(np.array(value))
-            return {"a": name}
-        tensors[name] = value.detach().cpu().contiguous().clone()
-        return {"x": name}
+    if isinstance(value, np.ndarray) and value.dtype.name in _NUMBERS:
+        return {"a": _keep_array(np.array(value), arrays)}
+    torch = sys.modules.get("torch")  # where it was not imported, nothing is a tensor
+    if torch is not None and isinstance(value, torch.Tensor):
+        return {"x": _keep_array(value.detach().cpu().contiguous().clone().numpy(), arrays)}
+    if isinstance(value, _Stored):
+        return {"x": _keep_array(value.array, arrays)}
     raise TypeError(f"a {type(value).__name__} cannot be stored")
 
 
-def _unpack_value(value: object, tensors: Mapping[str, torch.Tensor], depth: int) -> object:  # noqa: PLR0911 - likewise
+def _keep_array(array: np.ndarray, arrays: dict[str, np.ndarray]) -> str:
+    """Add an array to those of a file, and return its name there."""
+    name = str(len(arrays))
+    arrays[name] = array
+    return name
+
+
+def _unpack_value(value: object, tensors: Mapping[str, Any], depth: int) -> object:  # noqa: PLR0911 - likewise
     if depth > _DEPTH or not isinstance(value, dict) or not value:
         raise ValueError("its skeleton is malformed")
     kind, content = next(iter(value.items()))

@@ -7,21 +7,40 @@
 It imports `training`, `cut`, `privacy` and `transport`. Jobs find it by its entry point; no room below it imports it.
 """
 
-from securevfl.shares.dp_steps import StepNoise, check_clipped, check_logits, clip_below, gradient_bound, row_bounds
-from securevfl.shares.epochs import SharedTraining, Words, check_judged, check_sizes
-from securevfl.shares.metrics import SharedMetrics, name_metrics
-from securevfl.shares.model_release import ModelRelease, WeightBlock, split_weights
-from securevfl.shares.network import Network
-from securevfl.shares.network_ranges import (
-    ERROR_BOUND,
-    INPUT_BOUND,
-    TARGET_BOUND,
-    Layer,
-    NetworkShape,
-    OptimiserConstants,
-)
-from securevfl.shares.protection import Shares
-from securevfl.shares.share_party import ShareParty, input_words
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from securevfl.lazy import load_on_use
+
+if TYPE_CHECKING:  # the same names for type checkers and editors
+    from securevfl.shares.dp_steps import StepNoise, check_clipped, check_logits, clip_below, gradient_bound, row_bounds
+    from securevfl.shares.epochs import SharedTraining, Words, check_judged, check_sizes
+    from securevfl.shares.metrics import SharedMetrics, name_metrics
+    from securevfl.shares.model_release import ModelRelease, WeightBlock, split_weights
+    from securevfl.shares.network import Network
+    from securevfl.shares.network_ranges import (
+        ERROR_BOUND,
+        INPUT_BOUND,
+        TARGET_BOUND,
+        Layer,
+        NetworkShape,
+        OptimiserConstants,
+    )
+    from securevfl.shares.protection import Shares
+    from securevfl.shares.share_party import ShareParty, input_words
+
+_NAMES = {
+    "securevfl.shares.dp_steps": "StepNoise check_clipped check_logits clip_below gradient_bound row_bounds",
+    "securevfl.shares.epochs": "SharedTraining Words check_judged check_sizes",
+    "securevfl.shares.metrics": "SharedMetrics name_metrics",
+    "securevfl.shares.model_release": "ModelRelease WeightBlock split_weights",
+    "securevfl.shares.network": "Network",
+    "securevfl.shares.network_ranges": "ERROR_BOUND INPUT_BOUND TARGET_BOUND Layer NetworkShape OptimiserConstants",
+    "securevfl.shares.protection": "Shares",
+    "securevfl.shares.share_party": "ShareParty input_words",
+}
+"""Module → the names that it gives to this package, loaded when one of them is first used."""
 
 __all__ = [
     "ERROR_BOUND",
@@ -50,3 +69,6 @@ __all__ = [
     "row_bounds",
     "split_weights",
 ]
+
+if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one
+    __getattr__ = load_on_use(__name__, _NAMES)

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 from securevfl_crypto.replicated import WIDEST
 
-from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
-from securevfl.cut.no_cut import NoActiveCut, NoPassiveCut
 from securevfl.cut.protections.base import Protection
+from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
-from securevfl.shares.coordinator import SharesCoordinator
 from securevfl.shares.exchanges import share_exchanges
 from securevfl.shares.network_ranges import ERROR_BOUND
-from securevfl.shares.programs import SharesActive, SharesPassive
-from securevfl.shares.sharing import Sharing
-from securevfl.training.algorithm import Algorithm
-from securevfl.training.rows import Plan
-from securevfl.training.setting import Setting
 from securevfl.transport import COORDINATOR, PASSIVE, Exchange
+
+if TYPE_CHECKING:
+    from securevfl.cut.base import ActiveCut, PassiveCut
+    from securevfl.shares.coordinator import SharesCoordinator
+    from securevfl.shares.programs import SharesActive, SharesPassive
+    from securevfl.training.algorithm import Algorithm
+    from securevfl.training.plan import Plan
+    from securevfl.training.setting import Setting
 
 __all__ = ["Shares"]
 
@@ -125,30 +126,48 @@ class Shares(Protection):
     def program(
         self, algorithm: Algorithm, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]
     ) -> SharesActive | SharesPassive | SharesCoordinator:
-        sharing = Sharing(algorithm=algorithm, protection=self, site=site, plan=plan)
         if site.role == COORDINATOR:
-            return SharesCoordinator(sharing)
+            return _coordinator_program(algorithm, self, site, plan)
         (setting,) = settings.values()
-        return _of_data_party(algorithm, setting, sharing)
+        return _data_program(algorithm, self, site, setting)
 
     def scorer(
         self, algorithm: Algorithm, site: PartyContext, setting: Setting, model: Mapping[str, Any]
     ) -> SharesActive | SharesPassive:
-        sharing = Sharing(algorithm=algorithm, protection=self, site=site, plan=setting.plan, trains=False)
-        return _of_data_party(algorithm, setting, sharing)
+        return _data_program(algorithm, self, site, setting, trains=False)
 
     def helper(self, algorithm: Algorithm, site: PartyContext, plan: Plan) -> SharesCoordinator:
-        return SharesCoordinator(Sharing(algorithm=algorithm, protection=self, site=site, plan=plan, trains=False))
+        return _coordinator_program(algorithm, self, site, plan, trains=False)
 
     def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
+        from securevfl.cut.no_cut import NoActiveCut
+
         return NoActiveCut()
 
     def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
+        from securevfl.cut.no_cut import NoPassiveCut
+
         return NoPassiveCut()
 
 
-def _of_data_party(algorithm: Algorithm, setting: Setting, sharing: Sharing) -> SharesActive | SharesPassive:
-    """The program of a party with a table."""
-    if sharing.site.role == PASSIVE:
+def _data_program(
+    algorithm: Algorithm, protection: Protection, site: PartyContext, setting: Setting, *, trains: bool = True
+) -> SharesActive | SharesPassive:
+    """The program of a party with a table; unless it `trains`, it scores rows by a trained model."""
+    from securevfl.shares.programs import SharesActive, SharesPassive
+    from securevfl.shares.sharing import Sharing
+
+    sharing = Sharing(algorithm=algorithm, protection=protection, site=site, plan=setting.plan, trains=trains)
+    if site.role == PASSIVE:
         return SharesPassive(algorithm.passive(setting), sharing)
     return SharesActive(algorithm.active(setting), sharing)
+
+
+def _coordinator_program(
+    algorithm: Algorithm, protection: Protection, site: PartyContext, plan: Plan, *, trains: bool = True
+) -> SharesCoordinator:
+    """The program of the party without data; unless it `trains`, it takes part in scoring rows."""
+    from securevfl.shares.coordinator import SharesCoordinator
+    from securevfl.shares.sharing import Sharing
+
+    return SharesCoordinator(Sharing(algorithm=algorithm, protection=protection, site=site, plan=plan, trains=trains))

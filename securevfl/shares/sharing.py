@@ -24,9 +24,9 @@ from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import NetworkShape, OptimiserConstants
 from securevfl.shares.share_party import ShareParty
 from securevfl.shares.shared_steps import SharedSteps
-from securevfl.training.halves import Architecture
+from securevfl.training.bottoms import Architecture
+from securevfl.training.plan import Plan
 from securevfl.training.role import Role
-from securevfl.training.rows import Plan
 from securevfl.training.state import as_int
 from securevfl.training.task import Task
 from securevfl.transport import Kind, Message

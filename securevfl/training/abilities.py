@@ -13,8 +13,8 @@ from securevfl.config import Config
 from securevfl.cut import Protection, sealing_protections
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import DP
+from securevfl.training.bottoms import Architecture
 from securevfl.training.fits import UNDECLARED, Fits, LearnsKind
-from securevfl.training.halves import Architecture
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.registry import algorithms_fit, load_registered, registered_algorithms
 

@@ -14,8 +14,9 @@ from securevfl.privacy import Link, fan_out
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.calibration import ALONE, WHOLE, apply_temperature, fit_temperatures, temperature_of
 from securevfl.training.outcome import check_labels, constant_metrics, few_labels, few_rows, went_nowhere
+from securevfl.training.plan import FEWEST_TO_CHOOSE
 from securevfl.training.program import RoleProgram
-from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, Trained
+from securevfl.training.rows import Epoch, Trained
 from securevfl.training.split import split_chunks
 from securevfl.training.state import State, as_dict, as_int, as_list
 from securevfl.transport import Kind

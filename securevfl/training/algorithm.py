@@ -1,4 +1,5 @@
-"""An algorithm's configuration, which makes each party's program.
+"""An algorithm's configuration, which makes each party's program. It is plain data: the methods that make something
+import what computes.
 
 Job files name algorithms; in Python a job takes any `Algorithm`, registered or not.
 """
@@ -8,26 +9,28 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from securevfl.config import Config
 from securevfl.cut import CutUse, Protection
 from securevfl.data import View
 from securevfl.errors import InputError
-from securevfl.party_context import PartyContext
 from securevfl.privacy import OTHER_OWNERS, Finding
-from securevfl.training import program as programs
+from securevfl.registry import FoundByName
 from securevfl.training.abilities import Abilities, Subsets
-from securevfl.training.active_program import ActiveProgram
-from securevfl.training.active_role import ActiveRole
 from securevfl.training.objectives import LossOfNumber
-from securevfl.training.passive_program import PassiveProgram
-from securevfl.training.passive_role import PassiveRole
-from securevfl.training.program import Program
+from securevfl.training.plan import EXCHANGES, Plan
 from securevfl.training.registry import load_registered, registered_algorithms
-from securevfl.training.rows import Plan
-from securevfl.training.setting import Setting
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
+
+if TYPE_CHECKING:
+    from securevfl.party_context import PartyContext
+    from securevfl.training.active_program import ActiveProgram
+    from securevfl.training.active_role import ActiveRole
+    from securevfl.training.passive_program import PassiveProgram
+    from securevfl.training.passive_role import PassiveRole
+    from securevfl.training.program import Program
+    from securevfl.training.setting import Setting
 
 __all__ = ["Algorithm", "ReleaseCounts", "Subsets", "find_algorithm", "registered_algorithms"]
 
@@ -70,8 +73,8 @@ class Algorithm(Abilities):
 
     @classmethod
     def known_types(cls) -> Mapping[str, type[Config]]:
-        """All installed algorithms, or a class itself where it has a name."""
-        return super().known_types() or {name: find_algorithm(name) for name in registered_algorithms()}
+        """All installed algorithms, each imported when it is asked for; or a class itself where it has a name."""
+        return super().known_types() or FoundByName(registered_algorithms(), find_algorithm)
 
     @abstractmethod
     def active(self, setting: Setting) -> ActiveRole:
@@ -107,7 +110,7 @@ class Algorithm(Abilities):
 
     def all_exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         """`exchanges`, and the messages of the programs around the roles."""
-        return (*self.exchanges(protection, passive), *programs.EXCHANGES)
+        return (*self.exchanges(protection, passive), *EXCHANGES)
 
     def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         """The program of the party at `site`. A protection that trains the model itself makes its own programs: jobs
@@ -119,6 +122,9 @@ class Algorithm(Abilities):
             settings: label owner → the party's setting in that owner's federation; one entry unless `many_owners`,
                 and none at a coordinator.
         """
+        from securevfl.training.active_program import ActiveProgram
+        from securevfl.training.passive_program import PassiveProgram
+
         setting = next(iter(settings.values()))
         if site.role == PASSIVE:
             return PassiveProgram(self.passive(setting))
@@ -132,6 +138,9 @@ class Algorithm(Abilities):
             setting: the party's, with the rows to score.
             model: the party's part of the model.
         """
+        from securevfl.training.active_program import ActiveProgram
+        from securevfl.training.passive_program import PassiveProgram
+
         if site.role == PASSIVE:
             return PassiveProgram(self.passive(setting))
         return ActiveProgram(self.active(setting))

@@ -16,7 +16,8 @@ import numpy as np
 from securevfl.cut import Protection
 from securevfl.party_context import PartyContext
 from securevfl.privacy.repeated import RepeatedNoise
-from securevfl.training.rows import Features, NumberedRows, Plan
+from securevfl.training.plan import Plan
+from securevfl.training.rows import Features, NumberedRows
 from securevfl.training.setting import Configuration, Part, Setting, Tally
 from securevfl.training.state import State, as_dict
 

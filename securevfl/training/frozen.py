@@ -16,22 +16,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
-from msgspec import Meta
 from torch import nn
 
-from securevfl.config import Config
 from securevfl.party_context import PartySecret
 from securevfl.privacy.noise import draw_gaussian, draw_uniform
 from securevfl.training.bookkeeping import BookedRole
+from securevfl.training.bottoms import FeatureKind, Frozen
 from securevfl.training.self_supervised import pretrain_bottom
 
-__all__ = ["Frozen", "FrozenBottom", "frozen_activations", "frozen_bottom", "rows_to_pretrain"]
-
-FeatureKind = Literal["relu", "fourier"]
+__all__ = ["FrozenBottom", "frozen_activations", "frozen_bottom", "rows_to_pretrain"]
 
 _CEILING = 6.0
 """Bound of ReLU6, as in all other bottoms: the sealed cut needs bounded activations."""
@@ -41,34 +37,6 @@ _SHIFT = 0.5
 
 _BATCH = 256
 """Rows per step of `learned`."""
-
-
-class Frozen(Config, kw_only=False):
-    """A bottom of fixed features, drawn from each party's secret: ``bottom=sv.Frozen(64)``, in files
-    ``bottom = {width = 64, kind = "fourier"}``.
-
-    Only the passive parties' bottoms are frozen. The active party discloses nothing by training its bottom, so it
-    trains a perceptron of the same width instead.
-
-    Attributes:
-        width: how many features.
-        kind: ``"relu"``, between 0 and 6; or ``"fourier"``, between −√2 and √2.
-        learned: ``"own rows"`` to train the layer first on all of the party's rows, aligned or not, without labels and
-            without a message; None for the features as drawn.
-        steps: number of steps of that training.
-    """
-
-    name: ClassVar[str] = "frozen"
-    leading: ClassVar[int] = 2
-    width: Annotated[int, Meta(ge=1, le=1 << 16)]
-    kind: FeatureKind = "relu"
-    learned: Literal["own rows"] | None = None
-    steps: Annotated[int, Meta(ge=1, le=100_000)] = 600
-
-    @property
-    def title(self) -> str:
-        """For tables and reports."""
-        return f"frozen {self.kind} {self.width}{', learned on own rows' if self.learned else ''}"
 
 
 class FrozenBottom(nn.Module):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -17,31 +16,13 @@ from securevfl.cut import ActiveCut, CutSpec, Protection
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, strip_noise_mark
 from securevfl.privacy.noise import NoiseShare
-from securevfl.training.frozen import Frozen, frozen_bottom
-from securevfl.training.networks import Bottom, build_active_block, build_bottom, build_mlp
+from securevfl.training.bottoms import Architecture, Frozen
+from securevfl.training.frozen import frozen_bottom
+from securevfl.training.networks import build_active_block, build_bottom, build_mlp
 from securevfl.training.optimizers import Adam, forget_gradients
 from securevfl.training.state import State, as_dict, as_pair
 
-__all__ = ["ActiveHalf", "Architecture", "Networks", "PassiveHalf"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Architecture:
-    """Shapes and learning rates of a split network.
-
-    Attributes:
-        hidden: width h of the cut.
-        top: widths of the top model's hidden layers; None for no top model: z is the logits.
-        bottom: each party's bottom.
-        lr: Adam's learning rate, for bottoms, top and the active party's own block.
-        weight_decay: L2 penalty of Adam's parameters.
-    """
-
-    hidden: int
-    top: Sequence[int] | None
-    bottom: Bottom
-    lr: float
-    weight_decay: float = 0.0
+__all__ = ["ActiveHalf", "Networks", "PassiveHalf"]
 
 
 class ActiveHalf:

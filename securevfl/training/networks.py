@@ -9,34 +9,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Annotated
 
 import torch
-from msgspec import Meta
 from torch import nn
 
-from securevfl.errors import InputError, UnknownNameError
-from securevfl.training.frozen import Frozen
+from securevfl.errors import InputError
+from securevfl.training.bottoms import Bottom, Frozen
 
 __all__ = [
-    "BOTTOMS",
-    "HANDED_OVER",
-    "Bottom",
-    "bottom_problems",
     "build_active_block",
     "build_bottom",
     "build_mlp",
     "resnet18_stem",
     "resnet56_stem",
 ]
-
-Bottom = tuple[Annotated[int, Meta(ge=1, le=1 << 16)], ...] | str | Frozen
-"""Widths of a perceptron (``()`` for the identity), a name from `BOTTOMS`, or features that passive parties draw and
-never train."""
-
-
-HANDED_OVER = "the representations that it sends are trained by gradients that come back"
-"""Why bottoms cannot be frozen in algorithms that exchange representations."""
 
 
 def build_mlp(widths: Sequence[int], *, last: nn.Module | None = None) -> nn.Sequential:
@@ -127,30 +113,14 @@ def resnet56_stem(channels: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
-BOTTOMS = {
+_CONVOLUTIONS = {
     "cnn": (_build_small, 64),
     "cnn-fedcvt": (_build_fedcvt, 64),
     "cnn-multivfl": (_build_multivfl, 0),
     "resnet18": (resnet18_stem, 0),
     "resnet56": (resnet56_stem, 0),
 }
-"""Name → convolutional layers, and the width of a linear layer after them (0 for none)."""
-
-
-def bottom_problems(bottom: Bottom, where: str, *, not_frozen: str = "") -> list[str]:
-    """Sentences about what is wrong with a bottom: a name that is not in `BOTTOMS`, or a frozen bottom that passive
-    parties cannot have. The type of widths checks their bounds.
-
-    Args:
-        bottom: widths, a name or frozen.
-        where: path of the field.
-        not_frozen: why passive parties cannot have frozen bottoms here; empty if they can.
-    """
-    if isinstance(bottom, Frozen) and not_frozen:
-        return [f"{where} is frozen, and {not_frozen}: give widths, such as [{bottom.width}]"]
-    if isinstance(bottom, str) and bottom not in BOTTOMS:
-        return [str(UnknownNameError(where, bottom, BOTTOMS))]
-    return []
+"""Name in `BOTTOMS` → convolutional layers, and the width of a linear layer after them (0 for none)."""
 
 
 def build_bottom(bottom: Bottom, shape: Sequence[int], *, width: int = 0) -> tuple[nn.Module, int]:
@@ -170,7 +140,7 @@ def build_bottom(bottom: Bottom, shape: Sequence[int], *, width: int = 0) -> tup
     if isinstance(bottom, str):
         if len(shape) != 3:
             raise InputError(f"bottom {bottom!r} takes images; the features have shape {tuple(shape)}: give widths")
-        make, default = BOTTOMS[bottom]
+        make, default = _CONVOLUTIONS[bottom]
         body = make(shape[0])
         with torch.no_grad():
             try:

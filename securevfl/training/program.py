@@ -17,16 +17,9 @@ from securevfl.training.passive_role import PassiveRole
 from securevfl.training.role import Role
 from securevfl.training.rows import Trained
 from securevfl.training.state import State
-from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, wait_for_device
+from securevfl.transport import wait_for_device
 
-__all__ = ["EXCHANGES", "HelperProgram", "Program", "RoleProgram"]
-
-EXCHANGES = (
-    Exchange("train/epoch", Kind.CONTROL, ACTIVE, PASSIVE, "whether to keep, whether to stop"),
-    Exchange("train/epoch", Kind.CONTROL, ACTIVE, COORDINATOR, "whether to keep, whether to stop"),
-    Exchange("train/epoch", Kind.CONTROL, COORDINATOR, ACTIVE, "whether to keep, whether to stop"),
-)
-"""The messages that programs send, beside those of their roles."""
+__all__ = ["HelperProgram", "Program", "RoleProgram"]
 
 R = TypeVar("R", bound=Role)
 

@@ -1,67 +1,23 @@
-"""The inputs and results of a role: the plan, the party's numbered rows, the history of a run."""
+"""The inputs and results of a role beside its plan: the party's numbered rows, the history of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, overload
+from typing import overload
 
 import numpy as np
 import torch
 
 from securevfl.data import FeatureEncoder, PreparedLine
 from securevfl.privacy import Reading, Spent
-from securevfl.training.calibration import FEWEST_TO_CHOOSE, Calibration
-from securevfl.training.objectives import LossOfNumber
+from securevfl.training.calibration import Calibration
 from securevfl.training.split import Split
 from securevfl.training.state import State, as_list
 from securevfl.transport import fits_device, to_device
 
-__all__ = ["FEWEST_TO_CHOOSE", "Epoch", "Features", "Keep", "NumberedRows", "Numbers", "Plan", "Trained"]
-
-Keep = Literal["best", "last", "auto"]
-"""Which epoch's weights a run keeps; see `Plan.keep`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How training runs, the same at every party.
-
-    Attributes:
-        epochs: the maximum number of epochs.
-        batch_size: nominal rows in a batch; the loss of a batch is the sum over its rows divided by this.
-        patience: epochs without a gain on the validation rows after which training stops, or None for never.
-        steps: batches in an epoch; None for one pass over the rows. When the rows are used up, they are shuffled again.
-        keep: which epoch's weights are kept: ``"best"`` on the validation rows, ``"last"``, or ``"auto"``: the best if
-            there are at least `FEWEST_TO_CHOOSE` validation rows, else the last.
-        valid_every: epochs between two validations; the last epoch always validates.
-        eval_rows: rows scored at a time outside training.
-        device: where unencrypted tensors are, ``"cpu"`` or ``"cuda"``.
-        number: how a numeric target is learned; None for classes.
-        several: whether a row can have several labels.
-        heaviest: the largest class weight that the job sets; 1 if it sets none.
-    """
-
-    epochs: int
-    batch_size: int
-    patience: int | None
-    steps: int | None = None
-    keep: Keep = "best"
-    valid_every: int = 1
-    eval_rows: int = 2048
-    device: str = "cpu"
-    number: LossOfNumber | None = None
-    several: bool = False
-    heaviest: float = 1.0
-
-    def validates_after(self, epoch: int) -> bool:
-        """Whether the validation rows are scored after `epoch`, from 1."""
-        return epoch % self.valid_every == 0 or epoch == self.epochs
-
-    def chooses_best_epoch(self, valid: int) -> bool:
-        """Return True if a run with `valid` validation rows keeps its best epoch, False if it keeps the last."""
-        return self.keep == "best" or (self.keep == "auto" and valid >= FEWEST_TO_CHOOSE)
+__all__ = ["Epoch", "Features", "NumberedRows", "Numbers", "Trained"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ from typing import Protocol
 from securevfl.cut import Protection
 from securevfl.party_context import PartyContext
 from securevfl.privacy.repeated import RepeatedNoise
-from securevfl.training.rows import NumberedRows, Plan
+from securevfl.training.plan import Plan
+from securevfl.training.rows import NumberedRows
 from securevfl.training.state import State
 
 __all__ = ["Configuration", "Part", "Setting", "Tally"]

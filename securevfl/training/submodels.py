@@ -16,8 +16,9 @@ import torch
 from securevfl.party_context import Keeper, PartyContext, PartySecret, derive_seed
 from securevfl.privacy import Journal, Reading
 from securevfl.training.algorithm import Algorithm
+from securevfl.training.plan import Plan
 from securevfl.training.program import Program
-from securevfl.training.rows import Epoch, Plan, Trained
+from securevfl.training.rows import Epoch, Trained
 from securevfl.training.setting import Setting
 from securevfl.training.split import Split
 from securevfl.training.state import State, as_dict, as_int, as_list, as_tensor

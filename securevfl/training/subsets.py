@@ -21,7 +21,8 @@ import torch
 
 from securevfl.cut import ActiveCut, CutSpec
 from securevfl.party_context import derive_seed
-from securevfl.training.halves import ActiveHalf, Architecture
+from securevfl.training.bottoms import Architecture
+from securevfl.training.halves import ActiveHalf
 
 __all__ = [
     "Draw",

@@ -5,8 +5,9 @@ A name loads its module when it is first used: a gate process imports from here 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from securevfl.lazy import load_on_use
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.transport.channel import WINDOW, Channel
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Sight,
     )
     from securevfl.transport.hub import MemoryHub, MemoryMesh
+    from securevfl.transport.kinds import NO_GUARD, Guard, Kind, Scalar
     from securevfl.transport.memory import MemoryChannel, memory_pair
     from securevfl.transport.mesh import (
         CertificateReplaced,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         NoteReceived,
         PeerLeft,
     )
-    from securevfl.transport.message import NO_GUARD, Array, Guard, Kind, Message, Scalar
+    from securevfl.transport.message import Array, Message
     from securevfl.transport.parts import PART, Assembler, in_parts
     from securevfl.transport.wire import (
         DEFAULT_LIMITS,
@@ -50,21 +52,23 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
 
 _NAMES = {
-    "channel": "WINDOW Channel",
-    "devices": "HostCopy wait_for_device fits_device on_host to_device",
-    "exchange": "ACTIVE COORDINATOR PASSIVE Exchange Exchanges PartyRole Severity Sight",
-    "hub": "MemoryHub MemoryMesh",
-    "memory": "MemoryChannel memory_pair",
-    "mesh": "CertificateReplaced Connected ConnectionRefused Disconnected JobAborted Mesh MeshEvent NoteReceived "
-    "PeerLeft",
-    "message": "NO_GUARD Array Guard Kind Message Scalar",
-    "parts": "PART Assembler in_parts",
-    "wire": "DEFAULT_LIMITS MessageLimits begin_copies decode_message encode_message encode_parts encoded_size "
-    "measure_message move_to_host wire_arrays",
+    "securevfl.transport.channel": "WINDOW Channel",
+    "securevfl.transport.devices": "HostCopy wait_for_device fits_device on_host to_device",
+    "securevfl.transport.exchange": "ACTIVE COORDINATOR PASSIVE Exchange Exchanges PartyRole Severity Sight",
+    "securevfl.transport.hub": "MemoryHub MemoryMesh",
+    "securevfl.transport.kinds": "NO_GUARD Guard Kind Scalar",
+    "securevfl.transport.memory": "MemoryChannel memory_pair",
+    "securevfl.transport.mesh": (
+        "CertificateReplaced Connected ConnectionRefused Disconnected JobAborted Mesh MeshEvent NoteReceived PeerLeft"
+    ),
+    "securevfl.transport.message": "Array Message",
+    "securevfl.transport.parts": "PART Assembler in_parts",
+    "securevfl.transport.wire": (
+        "DEFAULT_LIMITS MessageLimits begin_copies decode_message encode_message encode_parts encoded_size "
+        "measure_message move_to_host wire_arrays"
+    ),
 }
 """Module → its public names."""
-
-_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "ACTIVE",
@@ -117,10 +121,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one
-
-    def __getattr__(name: str) -> object:
-        """Load a name on first use (PEP 562)."""
-        if name in _MODULES:
-            value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-            return value
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = load_on_use(__name__, _NAMES)

@@ -8,8 +8,12 @@ and "Use pinned memory buffers", describe both.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["HostCopy", "fits_device", "on_host", "to_device", "wait_for_device"]
 
@@ -19,7 +23,7 @@ _SHARE = 0.5
 
 def on_host(array: np.ndarray | torch.Tensor) -> bool:
     """Whether an array is in this machine's main memory."""
-    return not isinstance(array, torch.Tensor) or array.device.type == "cpu"
+    return isinstance(array, np.ndarray | np.generic) or array.device.type == "cpu"
 
 
 class HostCopy:
@@ -30,6 +34,8 @@ class HostCopy:
     """
 
     def __init__(self, tensor: torch.Tensor) -> None:
+        import torch
+
         detached = tensor.detach()
         self._event: torch.cuda.Event | None = None
         if tensor.device.type != "cuda":
@@ -52,6 +58,8 @@ class HostCopy:
 def to_device(array: np.ndarray | torch.Tensor, device: str | torch.device) -> torch.Tensor:
     """An array of the host on a device, without waiting for the copy; by reference where it is there already and can be
     written to."""
+    import torch
+
     if isinstance(array, np.ndarray):
         host = torch.from_numpy(array if array.flags.writeable else array.copy())  # torch has no tensors to read only
     else:
@@ -65,6 +73,8 @@ def to_device(array: np.ndarray | torch.Tensor, device: str | torch.device) -> t
 
 def fits_device(tensor: torch.Tensor, device: str | torch.device) -> bool:
     """Whether a whole table may stay on a device; otherwise its batches are copied one at a time."""
+    import torch
+
     if torch.device(device).type != "cuda":
         return True
     free, _ = torch.cuda.mem_get_info(device)
@@ -73,5 +83,7 @@ def fits_device(tensor: torch.Tensor, device: str | torch.device) -> bool:
 
 def wait_for_device(device: str | torch.device) -> None:
     """Return when the device has done all that it was asked for: before a clock is read."""
+    import torch
+
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)

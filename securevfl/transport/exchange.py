@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from securevfl.errors import ProtocolError
-from securevfl.transport.message import Kind
+from securevfl.transport.kinds import Kind
 
 __all__ = ["ACTIVE", "COORDINATOR", "PASSIVE", "Exchange", "Exchanges", "PartyRole", "Severity", "Sight"]
 

@@ -29,12 +29,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import torch
 from securevfl_net.version import VERSION
 
 from securevfl.errors import WireError
 from securevfl.transport.devices import HostCopy, on_host
-from securevfl.transport.message import Array, Guard, Kind, Message, Scalar
+from securevfl.transport.kinds import Guard, Kind, Scalar
+from securevfl.transport.message import Array, Message
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -61,14 +61,15 @@ _LITTLE = sys.byteorder == "little"
 _DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(name) for name in ("|b1", "|u1", "<i4", "<i8", "<u4", "<u8", "<f2", "<f4", "<f8")
 }
-_TORCH = {
-    torch.bool: "|b1",
-    torch.uint8: "|u1",
-    torch.int32: "<i4",
-    torch.int64: "<i8",
-    torch.float16: "<f2",
-    torch.float32: "<f4",
-    torch.float64: "<f8",
+_NUMPY = (np.ndarray, np.generic)
+_TENSORS = {
+    "torch.bool": "|b1",
+    "torch.uint8": "|u1",
+    "torch.int32": "<i4",
+    "torch.int64": "<i8",
+    "torch.float16": "<f2",
+    "torch.float32": "<f4",
+    "torch.float64": "<f8",
 }
 
 
@@ -102,7 +103,7 @@ def _count_padding(length: int) -> int:
 
 
 def _dtype_code(name: str, array: Array) -> str:
-    code = _TORCH.get(array.dtype) if isinstance(array, torch.Tensor) else array.dtype.newbyteorder("<").str
+    code = array.dtype.newbyteorder("<").str if isinstance(array, _NUMPY) else _TENSORS.get(str(array.dtype))
     if code not in _DTYPES:
         raise WireError(
             f"array {name!r} has element type {array.dtype}; the wire carries {', '.join(_DTYPES)}: cast it"
@@ -124,7 +125,7 @@ def _encode_header(message: Message) -> bytes:
 
 
 def _count_bytes(array: Array) -> int:
-    return array.numel() * array.element_size() if isinstance(array, torch.Tensor) else array.nbytes
+    return array.nbytes
 
 
 def measure_message(message: Message) -> tuple[int, str]:
@@ -169,7 +170,7 @@ def begin_copies(message: Message) -> None:
     """Begin to copy arrays on a device to the host, so that `measure` finds them there; once for each message."""
     away = {name: array for name, array in message.arrays.items() if not on_host(array)}
     if away and not message.copies:
-        copies = {name: HostCopy(array) for name, array in away.items() if isinstance(array, torch.Tensor)}
+        copies = {name: HostCopy(array) for name, array in away.items() if not isinstance(array, np.ndarray)}
         object.__setattr__(message, "copies", copies)
 
 
@@ -186,7 +187,7 @@ def move_to_host(message: Message) -> Message:
 
 def _raw_array(array: Array) -> np.ndarray:
     """The array in C order, little-endian, on the host; without a copy where it is so already."""
-    host = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
+    host = array if isinstance(array, _NUMPY) else array.detach().cpu().numpy()
     if _LITTLE and host.dtype.isnative:
         return host if host.flags.c_contiguous else np.ascontiguousarray(host)
     return np.ascontiguousarray(host, dtype=host.dtype.newbyteorder("<"))

@@ -53,6 +53,7 @@ from securevfl_crypto.ring.base import MODULUS, RingLoops
 from securevfl_crypto.ring.compiled import CompiledRingLoops
 from securevfl_crypto.ring.paths import ring_loops
 from securevfl_crypto.ring.portable import PortableRingLoops
+from support.hardened import REFUSES, run_filtered
 
 HERE = paths_of_this_cpu()
 BUILT = read_manifest(FOLDER) is not None
@@ -454,13 +455,16 @@ def _run(code: str, **settings: str) -> str:
     return done.stdout.strip()
 
 
-HARDENED = """
-import ctypes, errno, mmap, sys
+SWITCH = """
+import ctypes, sys
 libc = ctypes.CDLL(None, use_errno=True)
 PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN = 65, 1
 if libc.prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) != 0:
     print("unsupported")  # before Linux 6.3
     sys.exit()
+"""
+HARDENED = """
+import mmap, sys
 try:
     mmap.mmap(-1, 4096, prot=mmap.PROT_WRITE | mmap.PROT_EXEC)
     raise SystemExit("memory was executable")
@@ -489,7 +493,52 @@ print(choose_engine().name, bit_loops().name, ring_loops().name, modular_arithme
 @runs_kernels
 def test_a_process_that_may_not_make_memory_executable_computes_with_kernels() -> None:
     """Under Linux's PR_SET_MDWE, and without llvmlite: an intersection, and every group of kernels."""
-    said = _run(HARDENED)
+    said = _run(SWITCH + HARDENED)
     if said == "unsupported":
         pytest.skip("this kernel has no PR_SET_MDWE")
     assert said.split() == [HERE[0].name] * 4
+
+
+SHARES = """
+import sys
+import securevfl as sv
+computing = ("clinic", "lab", "helper")
+job = sv.Job(algorithm=sv.SplitNN(hidden=4, top=()), protection=sv.Shares(computing=computing), epochs=1, steps=1)
+assert sv.simulate(job, sv.datasets.breast_cancer()).record.runs[0].test["auc"] > 0
+assert "llvmlite" not in sys.modules
+print("trained")
+"""
+PSI = """
+import pathlib
+from securevfl_psi_cli import main
+for name in ("a", "b"):
+    rows = "".join(f"id {k}\\n" for k in range(0, 90, 2 if name == "a" else 3))
+    pathlib.Path(f"{name}.csv").write_text("id\\n" + rows)
+main(["compare", "a.csv", "b.csv", "--id", "id"])
+"""
+
+
+def _run_filtered(code: str, folder: Path) -> str:
+    kept = {name: value for name, value in os.environ.items() if name != "SECUREVFL_ENGINE"}
+    done = run_filtered(["-c", code], env={**kept, "PYTHONPATH": os.pathsep.join(sys.path)}, cwd=folder, timeout=300)
+    if done.stdout.startswith("unsupported"):
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    return done.stdout.strip()
+
+
+def test_the_filter_refuses_every_way_to_executable_memory(tmp_path: Path) -> None:
+    """Without it, each of them is there: the test of the filter can fail."""
+    assert _run_filtered(REFUSES, tmp_path) == ""
+    assert len(_run(REFUSES).split(";")) == 3
+
+
+@runs_kernels
+def test_kernels_compute_where_no_memory_was_executable_from_the_first_instruction(tmp_path: Path) -> None:
+    """Under a seccomp filter that was there before Python was, as systemd's MemoryDenyWriteExecute=yes makes one."""
+    assert _run_filtered(HARDENED, tmp_path).split() == [HERE[0].name] * 4
+
+
+@pytest.mark.parametrize(("code", "said"), [(SHARES, "trained"), (PSI, "15")], ids=["a job on shares", "securevfl-psi"])
+def test_a_whole_process_runs_where_no_memory_may_become_executable(code: str, said: str, tmp_path: Path) -> None:
+    assert said in _run_filtered(code, tmp_path)

@@ -11,7 +11,7 @@ import torch
 from support.cuts import KITS, SEALED, Kit, link_in_memory
 
 import securevfl as sv
-from securevfl.cut.base import CutSpec
+from securevfl.cut.spec import CutSpec
 from securevfl.party_context import PartyContext
 from securevfl.transport import Kind
 

@@ -13,8 +13,9 @@ from support.cuts import KITS, link_in_memory
 
 import securevfl as sv
 from securevfl.cut import auto
-from securevfl.cut.auto import AutoActive, AutoPassive, Speed, Timing, predict_seconds
-from securevfl.cut.base import CutSpec
+from securevfl.cut.auto import AutoActive, AutoPassive, Timing, predict_seconds
+from securevfl.cut.costs import Speed
+from securevfl.cut.spec import CutSpec
 from securevfl.transport import Kind
 
 SPEC = CutSpec(width=3, lr=0.5, batch_size=8)

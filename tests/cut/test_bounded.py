@@ -13,10 +13,11 @@ from support.cuts import KITS, Kit, link_in_memory
 
 import securevfl as sv
 from securevfl.cut import ActiveCut, BoundedCut
-from securevfl.cut.base import CutSpec, check_block, initial_weights
+from securevfl.cut.base import check_block, initial_weights
 from securevfl.cut.bounded import _SWING
 from securevfl.cut.plain import FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
+from securevfl.cut.spec import CutSpec
 from securevfl.errors import InputError, RangeError
 from securevfl.run.simulation import join_parties, run_parties
 from securevfl.testing.parties import make_parties

@@ -13,9 +13,10 @@ import torch
 from support.clear_scheme import Clear
 from support.cuts import KITS, SEALED, Kit, link_in_memory
 
-from securevfl.cut.base import CutSpec, initial_weights
+from securevfl.cut.base import initial_weights
 from securevfl.cut.plain import FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
+from securevfl.cut.spec import CutSpec
 from securevfl.errors import PolicyError, RangeError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import NoiseShare, Policy

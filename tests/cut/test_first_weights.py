@@ -17,8 +17,9 @@ from scipy.stats import chi2
 from support.cuts import KITS, Kit, link_in_memory
 
 import securevfl as sv
-from securevfl.cut.base import CutSpec, initial_weights
+from securevfl.cut.base import initial_weights
 from securevfl.cut.sealed import SealedActive, SealedPassive
+from securevfl.cut.spec import CutSpec
 from securevfl.errors import InputError
 from securevfl.party_context import Keeper, Observer, PartyContext, PartySecret, derive_seed
 from securevfl.privacy import Noised, NoiseShare, strip_noise_mark

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from securevfl.cut.base import CutSpec
 from securevfl.cut.integers import fixed_noise
+from securevfl.cut.spec import CutSpec
 from securevfl.errors import InputError, RangeError
 
 

@@ -21,9 +21,9 @@ from scipy import stats
 from securevfl_crypto.rlwe.seal import seal_context
 from support.cuts import KITS, SEALED, Kit, link_in_memory
 
-from securevfl.cut.base import CutSpec
 from securevfl.cut.masking import agree_masks
 from securevfl.cut.sealed import SealedActive, SealedPassive
+from securevfl.cut.spec import CutSpec
 from securevfl.privacy import Link, strip_noise_mark
 
 WIDTHS = {"p1": 40, "p2": 25}

@@ -9,8 +9,8 @@ import pytest
 import securevfl_crypto as crypto
 from support.cuts import link_in_memory, sealed
 
-from securevfl.cut.base import CutSpec
 from securevfl.cut.handshake import announce_width, read_key, receive_widths
+from securevfl.cut.spec import CutSpec
 from securevfl.errors import ProtocolError
 from securevfl.transport import Kind
 

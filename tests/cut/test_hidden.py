@@ -9,9 +9,9 @@ import torch
 from support.cuts import SEALED, Kit, link_in_memory
 
 import securevfl as sv
-from securevfl.cut.base import CutSpec, CutUse
 from securevfl.cut.hiding_count import HidingCount
 from securevfl.cut.protections import Sealed
+from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.transport import ACTIVE, Kind
 
 # one passive party, d = 4, h = 3; two training steps of 8 rows, one look at 5

@@ -11,8 +11,8 @@ import securevfl_crypto as crypto
 from support.cuts import link_in_memory, sealed
 
 from securevfl.cut.auto import time_step
-from securevfl.cut.base import CutSpec
 from securevfl.cut.blocks import block_sizes, check_errors
+from securevfl.cut.spec import CutSpec
 from securevfl.errors import RangeError
 
 SPEC = CutSpec(width=3, lr=0.5, batch_size=8)

@@ -14,7 +14,7 @@ from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.integers import uniform_masks
 from support.cuts import Kit, link_in_memory, sealed
 
-from securevfl.cut.base import CutSpec
+from securevfl.cut.spec import CutSpec
 from securevfl.errors import ProtocolError
 
 SPEC = CutSpec(width=3, lr=0.5, batch_size=8)

@@ -25,7 +25,7 @@ from securevfl.shares import SharedTraining
 from securevfl.shares.epochs import MOST_OPENED
 from securevfl.shares.shared_model import SharedModel
 from securevfl.shares.sharing import Sharing
-from securevfl.training.rows import Plan
+from securevfl.training.plan import Plan
 from securevfl.transport import Message
 
 EPOCHS = 3

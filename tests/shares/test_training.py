@@ -28,7 +28,7 @@ from securevfl.shares.programs import SharesActive
 from securevfl.shares.sharing import receive_epoch, receive_plan
 from securevfl.testing.trial import Trial
 from securevfl.training import ActiveProgram, ActiveRole, Fits, Setting
-from securevfl.training.rows import Plan
+from securevfl.training.plan import Plan
 from securevfl.transport import Kind
 
 EPOCHS = 2

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import securevfl_crypto as crypto
 
-from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut
+from securevfl.cut.base import ActiveCut, PassiveCut
 from securevfl.cut.exact import FixedActive, FixedPassive
 from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
+from securevfl.cut.spec import CutSpec
 from securevfl.party_context import PartyContext
 from securevfl.testing import link_in_memory
 from support.clear_scheme import Clear

@@ -29,15 +29,16 @@ from securevfl.privacy import Finding, map_noised
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, ReleaseCounts, Subsets
 from securevfl.training.bookkeeping import Bookkeeping
+from securevfl.training.bottoms import Bottom, bottom_problems
 from securevfl.training.halves import Networks
-from securevfl.training.networks import Bottom, bottom_problems, build_bottom, build_mlp
+from securevfl.training.networks import build_bottom, build_mlp
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.optimizers import Adam
 from securevfl.training.passive_role import PassiveRole
+from securevfl.training.plan import Plan
 from securevfl.training.received_tensors import read_tensor
 from securevfl.training.representations import representation_exchange
 from securevfl.training.role import Role
-from securevfl.training.rows import Plan
 from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.transport import Exchange, Kind

@@ -24,14 +24,15 @@ from securevfl.party_context import derive_seed
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import ReleaseCounts, Subsets
 from securevfl.training.bookkeeping import Bookkeeping
+from securevfl.training.bottoms import Architecture
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
 from securevfl.training.frozen import rows_to_pretrain
-from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
+from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
+from securevfl.training.plan import Plan
 from securevfl.training.role import Role
-from securevfl.training.rows import Plan
 from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.training.split import epoch_batches, split_chunks

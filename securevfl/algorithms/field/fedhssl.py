@@ -39,15 +39,16 @@ from securevfl.privacy import Link, Noised, RowRelease, fan_out
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import ReleaseCounts
 from securevfl.training.bookkeeping import Bookkeeping
+from securevfl.training.bottoms import Architecture, Bottom
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
-from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
-from securevfl.training.networks import Bottom, build_bottom
+from securevfl.training.halves import ActiveHalf, PassiveHalf
+from securevfl.training.networks import build_bottom
 from securevfl.training.optimizers import Adam
 from securevfl.training.passive_role import PassiveRole
+from securevfl.training.plan import Plan
 from securevfl.training.received_tensors import read_tensor
 from securevfl.training.role import Role
-from securevfl.training.rows import Plan
 from securevfl.training.seeding import seed_torch
 from securevfl.training.self_supervised import augment_rows
 from securevfl.training.setting import Setting

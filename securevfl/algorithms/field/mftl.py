@@ -34,14 +34,15 @@ from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Noised, map_noised, strip_noise_mark
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, ReleaseCounts
+from securevfl.training.bottoms import HANDED_OVER, Bottom, bottom_problems
 from securevfl.training.halves import Networks
-from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems, build_active_block, build_bottom
+from securevfl.training.networks import build_active_block, build_bottom
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.passive_role import PassiveRole
+from securevfl.training.plan import Plan
 from securevfl.training.received_tensors import read_tensor
 from securevfl.training.representations import handing_over
 from securevfl.training.role import Role
-from securevfl.training.rows import Plan
 from securevfl.training.seeding import seed_torch
 from securevfl.training.setting import Setting
 from securevfl.training.split import epoch_batches

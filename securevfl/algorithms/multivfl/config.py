@@ -24,8 +24,8 @@ from securevfl.privacy import OTHER_OWNERS, Finding
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
+from securevfl.training.plan import Plan
 from securevfl.training.program import Program
-from securevfl.training.rows import Plan
 from securevfl.training.setting import Setting
 from securevfl.transport import COORDINATOR, PASSIVE, Exchange
 

@@ -11,9 +11,10 @@ from torch import nn
 from securevfl.algorithms.splitnn import Active, SplitNN, Width
 from securevfl.cut import ActiveCut, CutSpec
 from securevfl.training.active_role import ActiveRole
+from securevfl.training.bottoms import Architecture
 from securevfl.training.cut_noise import active_side
 from securevfl.training.fits import Fits
-from securevfl.training.halves import ActiveHalf, Architecture
+from securevfl.training.halves import ActiveHalf
 from securevfl.training.setting import Setting
 
 __all__ = ["ConvolvedActive", "ConvolvedSplitNN"]

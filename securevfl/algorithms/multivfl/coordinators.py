@@ -17,8 +17,9 @@ from securevfl.cut.handshake import read_key
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out
+from securevfl.training.plan import Plan
 from securevfl.training.program import Program
-from securevfl.training.rows import Plan, Trained
+from securevfl.training.rows import Trained
 from securevfl.training.state import State, as_dict, as_flag, as_int
 from securevfl.transport import Guard, Kind
 

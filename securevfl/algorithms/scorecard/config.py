@@ -18,8 +18,8 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
 from securevfl.training.fits import Fits
+from securevfl.training.plan import Plan
 from securevfl.training.program import Program
-from securevfl.training.rows import Plan
 from securevfl.training.setting import Setting
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 

@@ -15,8 +15,9 @@ from securevfl.algorithms.splitnn import Active, Passive
 from securevfl.cut import HasShares, OpensWeights, read_share, share_bytes
 from securevfl.errors import InputError
 from securevfl.training.active_program import ActiveProgram
+from securevfl.training.bottoms import Architecture
 from securevfl.training.cut_noise import active_side
-from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
+from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.role import Role
 from securevfl.training.state import State

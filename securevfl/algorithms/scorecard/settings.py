@@ -10,8 +10,8 @@ from msgspec import Meta
 from securevfl.algorithms.baselines import LogisticRegression
 from securevfl.algorithms.splitnn import Rate
 from securevfl.cut import KeyBits
+from securevfl.training.bottoms import Architecture
 from securevfl.training.fits import Fits
-from securevfl.training.halves import Architecture
 
 __all__ = ["CardArchitecture", "ScorecardSettings"]
 

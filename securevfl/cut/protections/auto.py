@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import securevfl_crypto as crypto
 from msgspec import Meta
 from securevfl_net.fields import suggest_nearest
 
-from securevfl.cut.auto import AutoActive, AutoPassive, Speed
-from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
-from securevfl.cut.costs import choose_fastest
+from securevfl.cut.costs import Speed, choose_fastest
 from securevfl.cut.declared_exchanges import measuring_exchanges
 from securevfl.cut.protections.base import Protection, find_protection
 from securevfl.cut.protections.sealed import BFV, CKKS, KeyBits, Paillier, Sealed, key_problems
+from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Policy
 from securevfl.transport import Exchange
+
+if TYPE_CHECKING:
+    from securevfl.cut.base import ActiveCut, PassiveCut
 
 __all__ = ["Auto"]
 
@@ -104,8 +106,12 @@ class Auto(Sealed):
         return measuring_exchanges(passive, probes=self.stated_links is None) + super().exchanges(use, passive)
 
     def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
+        from securevfl.cut.auto import AutoActive
+
         self.refuse_alone(site)
         return AutoActive(site, spec, self.schemes(), link=self.stated_links)
 
     def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
+        from securevfl.cut.auto import AutoPassive
+
         return AutoPassive(site, spec, self.schemes(), link=self.stated_links)

@@ -6,15 +6,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import EntryPoint
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from securevfl.config import Config
-from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
+from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import DP, Policy
-from securevfl.registry import Registry
+from securevfl.registry import FoundByName, Registry
 from securevfl.transport import Exchange, Kind
+
+if TYPE_CHECKING:
+    from securevfl.cut.base import ActiveCut, PassiveCut
 
 __all__ = ["Protection", "find_protection", "protections", "with_dp"]
 
@@ -42,8 +45,8 @@ class Protection(Config):
 
     @classmethod
     def known_types(cls) -> Mapping[str, type[Config]]:
-        """All installed protections, or a class itself where it has a name."""
-        return super().known_types() or {name: find_protection(name) for name in protections()}
+        """All installed protections, each imported when it is asked for; or a class itself where it has a name."""
+        return super().known_types() or FoundByName(protections(), find_protection)
 
     @property
     @abstractmethod

@@ -1,16 +1,20 @@
-"""No encryption; and no protection named."""
+"""No encryption; and no protection named.
+
+A protection is plain data; the methods that make a side of its cut import what computes.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.declared_exchanges import plain_exchanges
-from securevfl.cut.exact import FixedActive, FixedPassive
-from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.cut.protections.base import Protection, with_dp
+from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.party_context import PartyContext
 from securevfl.transport import Exchange
+
+if TYPE_CHECKING:
+    from securevfl.cut.base import ActiveCut, PassiveCut
 
 __all__ = ["Plain", "Unnamed"]
 
@@ -40,9 +44,15 @@ class Plain(Protection):
         return plain_exchanges(self.dp, use, passive)
 
     def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
+        from securevfl.cut.exact import FixedActive
+        from securevfl.cut.plain import FloatActive
+
         return (FixedActive if self.fixed_point else FloatActive)(site, spec)
 
     def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
+        from securevfl.cut.exact import FixedPassive
+        from securevfl.cut.plain import FloatPassive
+
         return (FixedPassive if self.fixed_point else FloatPassive)(site, spec)
 
 

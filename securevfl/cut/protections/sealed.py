@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import securevfl_crypto as crypto
 from msgspec import Meta
 
-from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.declared_exchanges import Ciphers, sealed_exchanges
 from securevfl.cut.protections.base import Protection, find_protection, protections, with_dp
-from securevfl.cut.sealed import SealedActive, SealedPassive
+from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.errors import ProtectionInactive
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Policy
 from securevfl.transport import Exchange
+
+if TYPE_CHECKING:
+    from securevfl.cut.base import ActiveCut, PassiveCut
 
 __all__ = ["BFV", "CKKS", "KeyBits", "Paillier", "Sealed", "key_problems", "sealing_protections"]
 
@@ -57,11 +59,15 @@ class Sealed(Protection):
         return sealed_exchanges(self.dp, ciphers, use, passive)
 
     def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
+        from securevfl.cut.sealed import SealedActive
+
         self.refuse_alone(site)
         (scheme,) = self.schemes().values()
         return SealedActive(site, spec, scheme)
 
     def passive_cut(self, site: PartyContext, spec: CutSpec) -> PassiveCut:
+        from securevfl.cut.sealed import SealedPassive
+
         (scheme,) = self.schemes().values()
         return SealedPassive(site, spec, scheme)
 

@@ -83,7 +83,7 @@ BREAKS = (
     ),
     Break(
         name="lattice moduli up to 881 bits",
-        file="securevfl/transport/message.py",
+        file="securevfl/transport/kinds.py",
         old="_WIDEST_MODULI[_DEGREE]",
         new="_WIDEST_MODULI[32768]",
         tests=("tests/transport/test_guard.py",),

@@ -12,10 +12,10 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, ReleaseCounts, Subsets
-from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems
+from securevfl.training.bottoms import HANDED_OVER, Bottom, bottom_problems
 from securevfl.training.passive_role import PassiveRole
+from securevfl.training.plan import Plan
 from securevfl.training.representations import handing_over
-from securevfl.training.rows import Plan
 from securevfl.training.setting import Setting
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 

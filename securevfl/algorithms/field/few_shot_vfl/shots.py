@@ -8,8 +8,8 @@ import numpy as np
 from torch import nn
 
 from securevfl.training.bookkeeping import Bookkeeping
+from securevfl.training.bottoms import Bottom
 from securevfl.training.halves import Networks
-from securevfl.training.networks import Bottom
 from securevfl.training.role import Role
 from securevfl.training.setting import Configuration
 

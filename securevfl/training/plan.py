@@ -1,0 +1,64 @@
+"""How training runs, the same at every party, and the messages of the programs that run it: plain data, which a job is
+proposed and checked from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from securevfl.training.calibration import FEWEST_TO_CHOOSE
+from securevfl.training.objectives import LossOfNumber
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind
+
+__all__ = ["EXCHANGES", "FEWEST_TO_CHOOSE", "Keep", "Plan"]
+
+EXCHANGES = (
+    Exchange("train/epoch", Kind.CONTROL, ACTIVE, PASSIVE, "whether to keep, whether to stop"),
+    Exchange("train/epoch", Kind.CONTROL, ACTIVE, COORDINATOR, "whether to keep, whether to stop"),
+    Exchange("train/epoch", Kind.CONTROL, COORDINATOR, ACTIVE, "whether to keep, whether to stop"),
+)
+"""The messages that programs send, beside those of their roles."""
+
+Keep = Literal["best", "last", "auto"]
+"""Which epoch's weights a run keeps; see `Plan.keep`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How training runs, the same at every party.
+
+    Attributes:
+        epochs: the maximum number of epochs.
+        batch_size: nominal rows in a batch; the loss of a batch is the sum over its rows divided by this.
+        patience: epochs without a gain on the validation rows after which training stops, or None for never.
+        steps: batches in an epoch; None for one pass over the rows. When the rows are used up, they are shuffled again.
+        keep: which epoch's weights are kept: ``"best"`` on the validation rows, ``"last"``, or ``"auto"``: the best if
+            there are at least `FEWEST_TO_CHOOSE` validation rows, else the last.
+        valid_every: epochs between two validations; the last epoch always validates.
+        eval_rows: rows scored at a time outside training.
+        device: where unencrypted tensors are, ``"cpu"`` or ``"cuda"``.
+        number: how a numeric target is learned; None for classes.
+        several: whether a row can have several labels.
+        heaviest: the largest class weight that the job sets; 1 if it sets none.
+    """
+
+    epochs: int
+    batch_size: int
+    patience: int | None
+    steps: int | None = None
+    keep: Keep = "best"
+    valid_every: int = 1
+    eval_rows: int = 2048
+    device: str = "cpu"
+    number: LossOfNumber | None = None
+    several: bool = False
+    heaviest: float = 1.0
+
+    def validates_after(self, epoch: int) -> bool:
+        """Whether the validation rows are scored after `epoch`, from 1."""
+        return epoch % self.valid_every == 0 or epoch == self.epochs
+
+    def chooses_best_epoch(self, valid: int) -> bool:
+        """Return True if a run with `valid` validation rows keeps its best epoch, False if it keeps the last."""
+        return self.keep == "best" or (self.keep == "auto" and valid >= FEWEST_TO_CHOOSE)
