@@ -106,7 +106,10 @@ def long_text(limbs: Limbs, lanes: int, *, squares: bool = False) -> str:
 
 
 def limb_widths(path: VectorPath) -> list[Limbs]:
-    """The limb widths of a path: one for numbers up to some length, and perhaps a narrower one for longer numbers."""
+    """The limb widths of a path: one for numbers up to some length, and perhaps a narrower one for longer numbers; none
+    where GMP computes with them."""
+    if not path.has_long_numbers:
+        return []
     found = {limbs.bits: limbs for limbs in (limbs_for(path, 1024), limbs_for(path, MOST_BITS))}
     return list(found.values())
 
