@@ -41,7 +41,7 @@ def use_process(path: cpu.VectorPath, process: KernelProcess) -> None:
     """Let this Python process take the kernels of a path from another process, whatever its own CPU is."""
     cpu.host_features = lambda: frozenset(path.needs)
     for module in (compiled, compiled_bits, compiled_ring):
-        module.load_part = lambda part, path: emulated_part(process, part, path)
+        vars(module)["load_part"] = lambda part, path: emulated_part(process, part, path)
 
 
 def run_vectors(path: str, *, most: int | None = None) -> tuple[dict[str, int], list[str]]:

@@ -61,13 +61,13 @@ def emit_object(part: Part, path: VectorPath) -> bytes:
     return emitted
 
 
-def compile_in_memory(part: Part, path: VectorPath) -> LoadedPart:
-    """The kernels of a part, compiled in this process.
+def compile_in_memory(part: Part, path: VectorPath, *, level: int = 3) -> LoadedPart:
+    """The kernels of a part, compiled in this process; `level` is how much LLVM optimises, 0 to 3.
 
     Raises:
         EngineError: LLVM rejects the text.
     """
-    machine = target_machine(path, in_memory=True)
+    machine = target_machine(path, level=level, in_memory=True)
     try:
         engine = binding.create_mcjit_compiler(_parse(part.text(), machine), machine)
         engine.finalize_object()
