@@ -1,7 +1,7 @@
 """AVX-512's instructions in plain LLVM IR, so that a CPU with AVX2 computes what the emitters wrote for longer vectors.
 
-Each intrinsic that the kernels of `avx512` and `ifma` call becomes a function of the module, by its definition in Intel's
-manual. This tests the emitted arithmetic. LLVM's code for AVX-512 runs on a CPU that has it, in the other tests.
+Each intrinsic that the kernels of `avx512` and `ifma` call becomes a function of the module, as Intel's manual defines
+it. This tests the emitted arithmetic. LLVM's code for AVX-512 runs on a CPU that has it, in the other tests.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +23,7 @@ from securevfl_crypto.engine.peeling import AHEAD as QUEUE_AHEAD
 
 from emulated.machine import KernelProcess
 
-__all__ = ["emulated_part", "parameter_names"]
+__all__ = ["array_sizes", "emulated_part", "parameter_names"]
 
 _ROW, _TABLE = 64, 256 * 64
 _Given = SimpleNamespace
@@ -113,6 +113,15 @@ _SIZES: dict[str, Callable[[_Given], dict[str, int]]] = {
 }
 
 
+def _field_limbs(path: VectorPath) -> int:
+    return field_of(path, Function("none", "", path.lanes)).count
+
+
+def array_sizes(path: VectorPath, kernel: str, numbers: Mapping[str, int]) -> dict[str, int]:
+    """The bytes of a kernel's arrays, which follow from its other parameters alone."""
+    return _SIZES[kernel](SimpleNamespace(**numbers, lanes=path.lanes, limbs=_field_limbs(path)))
+
+
 class _Peeling:
     """The three kernels that solve a system. The sizes of their arrays are those that `counted` was called with."""
 
@@ -132,7 +141,7 @@ class _Peeling:
 
 def emulated_part(process: KernelProcess, part: Part, path: VectorPath) -> LoadedPart:
     """The kernels of a part, of which each call is one of the process. Long numbers have no contract here."""
-    text, limbs, peeling = part.text(), field_of(path, Function("none", "", path.lanes)).count, _Peeling()
+    text, limbs, peeling = part.text(), _field_limbs(path), _Peeling()
 
     def function(name: str) -> Callable[..., None]:
         names, sizes = parameter_names(text, name), _SIZES.get(name)
