@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from emulated.contracts import emulated_part
-from emulated.machine import KernelProcess, build_driver, missing_tool
+from emulated.machine import EMULATORS, KernelProcess, build_driver, missing_tool
 from make_vectors import COMPUTE, FOLDER, as_json
 from securevfl_crypto.bits import bit_loops
 from securevfl_crypto.engine import choose_engine, compiled, compiled_bits, compiled_ring, cpu
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="without the 1,000 iterations of X25519")
     given = parser.parse_args(arguments)
     path = next(one for one in cpu.VECTOR_PATHS if one.name == given.path)
-    command = [] if given.native else [f"qemu-{path.machine}", "-cpu", "max"]
+    command = [] if given.native else EMULATORS[path.machine]
     reason = missing_tool(*command[:1])
     if reason is not None:
         print(f"skipped: {reason}", file=sys.stderr)

@@ -20,10 +20,12 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
-__all__ = ["BASE", "Image", "KernelProcess", "build_driver", "missing_tool"]
+__all__ = ["BASE", "EMULATORS", "Image", "KernelProcess", "build_driver", "missing_tool"]
 
 BASE = 0x1000000000
 """Where the driver maps the library."""
+EMULATORS = {"x86_64": ("qemu-x86_64", "-cpu", "max"), "aarch64": ("qemu-aarch64", "-cpu", "cortex-a53")}
+"""What runs the driver for an architecture: with all that qemu knows of x86-64, and as one of the first 64-bit Arms."""
 _NUMBER, _ARRAY, _SECRET = range(3)
 _END = 1 << 63
 _LEFT_ITS_ARRAY = 3

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from emulated.machine import BASE, Image, KernelProcess
+from emulated.machine import BASE, EMULATORS, Image, KernelProcess
 
 __all__ = ["PLANTS", "Reports", "block_trace", "count_reports", "plant"]
 
@@ -46,8 +46,8 @@ def block_trace(machine: str, driver: Path, library: bytes, kernel: str, argumen
     size = len(Image(library).content)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        options = ["-cpu", "max", "-d", "exec,nochain", "-dfilter", f"{BASE:#x}+{size:#x}", "-D", log]
-        with KernelProcess(library, [f"qemu-{machine}", *options, driver]) as process:
+        options = ["-d", "exec,nochain", "-dfilter", f"{BASE:#x}+{size:#x}", "-D", log]
+        with KernelProcess(library, [*EMULATORS[machine], *options, driver]) as process:
             process.call(kernel, arguments)
         places = _BLOCK.findall(log.read_bytes())
     return len(places), hashlib.sha256(b"\n".join(places)).hexdigest()
