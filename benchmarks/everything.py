@@ -59,6 +59,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.pools", ("--again",), quick=("--quick",)),
     Benchmark("benchmarks.shares_step", quick=("--quick",)),
     Benchmark("benchmarks.residues", quick=("--quick",)),
+    Benchmark("benchmarks.timing", quick=("--quick",)),
     Benchmark("benchmarks.shares_parity", quick=("--quick", "--data", "credit")),
     Benchmark("benchmarks.overhead", quick=("--quick",)),
     Benchmark("benchmarks.plain_path", quick=("--epochs", "6", "--threads", "1", "--most", "1e5")),

@@ -31,7 +31,7 @@ P = 2**255 - 19
 BITS = 51
 MOST = 1 << 51
 """The most of a factor's size: a product of two such, 2^102, is the last one that is split at 2^51."""
-IN_DOUBLES = [path for path in VECTOR_PATHS if path.radix == BITS]
+IN_DOUBLES = [path for path in VECTOR_PATHS if path.radix == BITS and path.machine == "x86_64"]
 
 
 def _function() -> Function:

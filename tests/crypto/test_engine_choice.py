@@ -44,7 +44,7 @@ def _need_vector() -> str:
 
 
 def test_paths_in_their_order() -> None:
-    assert PATHS == ("ifma", "avx512", "avx2", "libsodium", "cryptography")
+    assert PATHS == ("ifma", "avx512", "avx2", "neon", "libsodium", "cryptography")
     found = available_paths()
     assert found == runnable()  # none fails its self-test
     assert "cryptography" in found
@@ -74,7 +74,7 @@ def test_the_environment_demands_a_path(fresh: pytest.MonkeyPatch, path: str) ->
 
 @pytest.mark.parametrize("name", ["sse2", "IFMA!", "ifma,avx2", "none"])
 def test_unknown_paths_are_refused(fresh: pytest.MonkeyPatch, name: str) -> None:
-    with pytest.raises(EngineError, match="one of ifma, avx512, avx2, libsodium, cryptography is possible"):
+    with pytest.raises(EngineError, match="one of ifma, avx512, avx2, neon, libsodium, cryptography is possible"):
         choose_engine(name)
     fresh.setenv("SECUREVFL_ENGINE", name)
     with pytest.raises(EngineError, match=r"SECUREVFL_ENGINE=.*one of auto, ifma"):
@@ -93,7 +93,7 @@ def test_a_demanded_path_needs_its_cpu(fresh: pytest.MonkeyPatch, path: cpu.Vect
 
 def test_a_lesser_cpu_takes_a_lesser_path_without_a_word(fresh: pytest.MonkeyPatch) -> None:
     scalar = next(path for path in available_paths() if path not in VECTORS)
-    avx2 = set(cpu.VECTOR_PATHS[-1].needs)
+    avx2 = set(next(path for path in cpu.VECTOR_PATHS if path.name == "avx2").needs)
     for features in ((), ("avx",), ("avx512f",), ("avx512f", "avx512ifma"), avx2 - {"bmi2"}):
         choice._fastest_engine.cache_clear()
         fresh.setattr(cpu, "host_features", lambda features=features: frozenset(features))

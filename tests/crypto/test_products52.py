@@ -36,6 +36,7 @@ from securevfl_crypto.engine.products52 import (
 from securevfl_crypto.modular import modular_arithmetic
 from securevfl_crypto.modular.vector import VectorModulus
 
+BY_DOUBLES = [path for path in VECTOR_PATHS if path.has_long_numbers and limbs_for(path).by_doubles]
 PATHS = [path for path in paths_of_this_cpu() if limbs_for(path).by_doubles]
 WORD = 1 << 64
 SCALE = -77
@@ -185,7 +186,11 @@ def test_kernels_set_their_mode_and_restore_the_callers(path: VectorPath, mode: 
     assert found == right
 
 
-@pytest.mark.parametrize("path", [path for path in VECTOR_PATHS if limbs_for(path).by_doubles], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path",
+    BY_DOUBLES,
+    ids=lambda p: p.name,
+)
 @pytest.mark.parametrize("squares", [False, True])
 def test_the_mode_is_set_around_kernels_and_arithmetic_is_within(path: VectorPath, squares: bool) -> None:
     """In machine code: functions that set MXCSR compute nothing, and those that compute do not set it."""

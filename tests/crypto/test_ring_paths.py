@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto.engine import BoundError, cpu
 from securevfl_crypto.engine.comparison import emit_residues
-from securevfl_crypto.engine.compiled_ring import RingKernels, ring_kernels, ring_text
+from securevfl_crypto.engine.compiled_ring import RingKernels, ring_kernels, ring_part, ring_text
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.llvm import target_machine
 from securevfl_crypto.engine.octets import OctetRows, Octets
@@ -254,6 +254,7 @@ def test_kernels_are_emitted_for_every_width() -> None:
     for lanes in (4, 8):
         assert ring_text(lanes).count("define void") == 10
     assert ring_text(8, ifma=True).count("define void") == 9
+    assert ring_text(2, pext=False).count("define void") == 8
 
 
 @pytest.mark.skipif(not COMPILED, reason="this machine runs no compiled path")
@@ -264,12 +265,12 @@ def test_compiled_kernels_branch_on_counters_only() -> None:
 
     for path in cpu.VECTOR_PATHS:
         machine = target_machine(path)  # sets LLVM up, too
-        text = ring_text(path.lanes, ifma=path.radix == 52)
+        text = ring_part(path).text()
         emitted = machine.emit_assembly(binding.parse_assembly(text))
         loops = {name: body.count("br i1") for name, body in re.findall(r"define void @(\w+)\((.*?)\n}", text, re.S)}
-        bodies = re.split(r"^(\w+):$", re.sub(r"\s*#.*$", "", emitted, flags=re.M), flags=re.M)
+        bodies = re.split(r"^(\w+):$", re.sub(r"\s*(#|//).*$", "", emitted, flags=re.M), flags=re.M)
         found = {
-            name: len(re.findall(r"^\s+j(?!mp)\w+\s", body, re.M))
+            name: len(re.findall(r"^\s+(?:j(?!mp)\w+|b\.\w+|[ct]bn?z)\s", body, re.M))
             for name, body in zip(bodies[1::2], bodies[2::2], strict=True)
         }
         assert {name: found[name] for name in loops} == loops

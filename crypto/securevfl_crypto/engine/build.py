@@ -2,6 +2,7 @@
 
     python -m securevfl_crypto.engine.build            # into the package's own folder, where it is not up to date
     python -m securevfl_crypto.engine.build --to OUT   # somewhere else, for example to compare hashes
+    python -m securevfl_crypto.engine.build --for aarch64 --to OUT   # for machines of another architecture
 
 LLVM (llvmlite) compiles what the emitters emit, and lld (ziglang) links it. Both are needed for building only, and no
 compiler or library of the system is used. Equal sources and equal versions of the two give equal bytes.
@@ -33,26 +34,45 @@ from securevfl_crypto.engine.library import FOLDER, MANIFEST, library_file, read
 from securevfl_crypto.engine.parts import Part, symbol
 from securevfl_crypto.errors import EngineError
 
-__all__ = ["build", "build_library", "check_shared_object", "is_current", "list_parts", "main", "reason_not_to_build"]
+__all__ = [
+    "MACHINES",
+    "build",
+    "build_library",
+    "check_shared_object",
+    "is_current",
+    "list_parts",
+    "main",
+    "paths_for",
+    "reason_not_to_build",
+]
 
 _TOOLS = ("llvmlite", "ziglang")
+MACHINES = tuple(dict.fromkeys(path.machine for path in VECTOR_PATHS))
+"""The architectures that there are kernels for; each has a wheel of its own."""
 
 
 def list_parts(path: VectorPath) -> list[Part]:
     """All parts of a path's library, in the order in which they are linked."""
-    return [curve_part(path), ring_part(path), bits_part(), long_part(path), long_part(path, squares=True)]
+    long = [long_part(path, squares=squares) for squares in (False, True) if path.has_long_numbers]
+    return [curve_part(path), ring_part(path), bits_part(), *long]
+
+
+def paths_for(machine: str) -> tuple[VectorPath, ...]:
+    """The paths of an architecture: what is built for it."""
+    return tuple(path for path in VECTOR_PATHS if path.machine == machine)
 
 
 def reason_not_to_build() -> str | None:
     """Why nothing can be built here; None where it can."""
-    if sys.platform != "linux" or platform.machine() != "x86_64":
-        return f"kernels exist for Linux on x86-64, not for {platform.system()} on {platform.machine()}"
+    if sys.platform != "linux" or platform.machine() not in MACHINES:
+        return f"kernels exist for Linux on x86-64 and aarch64, not for {platform.system()} on {platform.machine()}"
     missing = [name for name in _TOOLS if _version(name) is None]
     return f"not installed: {', '.join(missing)}" if missing else None
 
 
-def is_current(folder: Path, paths: Sequence[VectorPath] = VECTOR_PATHS) -> bool:
+def is_current(folder: Path, paths: Sequence[VectorPath] | None = None) -> bool:
     """Whether a folder has what `build` would write there: newer than all sources, and made by the installed tools."""
+    paths = paths_for(platform.machine()) if paths is None else paths
     try:
         manifest = read_manifest(folder)
         if manifest is None:
@@ -69,12 +89,13 @@ def is_current(folder: Path, paths: Sequence[VectorPath] = VECTOR_PATHS) -> bool
     )
 
 
-def build(folder: Path, paths: Sequence[VectorPath] = VECTOR_PATHS) -> None:
+def build(folder: Path, paths: Sequence[VectorPath] | None = None) -> None:
     """Write the libraries of some paths into a folder, and their manifest last.
 
     Raises:
         EngineError: the linker failed, or made a library that is not as it must be.
     """
+    paths = paths_for(platform.machine()) if paths is None else paths
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)  # what is interrupted leaves no manifest of other libraries
     libraries = []
@@ -167,13 +188,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Build where the folder is not up to date, and print what is there."""
     parser = argparse.ArgumentParser(description="Compile the kernels ahead of time.")
     parser.add_argument("--to", type=Path, default=FOLDER, help="the folder; the default is where the engine looks")
-    folder = parser.parse_args(arguments).to
+    parser.add_argument(
+        "--for", dest="machine", choices=MACHINES, help="the architecture; the default is this machine's"
+    )
+    given = parser.parse_args(arguments)
+    folder, machine = given.to, given.machine or platform.machine()
     reason = reason_not_to_build()
     if reason is not None:
         print(f"No kernels are compiled ({reason}). Everything works without them, slower.", file=sys.stderr)
         return
-    if not is_current(folder):
-        build(folder)
+    if machine != platform.machine() and folder == FOLDER:
+        parser.error(f"the engine of this {platform.machine()} machine looks in {folder}: name another folder by --to")
+    paths = paths_for(machine)
+    if not is_current(folder, paths):
+        build(folder, paths)
     manifest = read_manifest(folder)
     for library in manifest.libraries if manifest else ():
         print(f"{library.sha256}  {folder / library.file}")

@@ -38,25 +38,26 @@ _PEXT: dict[str, tuple[str, Callable[[Function], None]]] = {
 }
 
 
-def ring_text(lanes: int, *, ifma: bool = False) -> str:
+def ring_text(lanes: int, *, ifma: bool = False, pext: bool | None = None) -> str:
     """All kernels in LLVM IR.
 
     Args:
         lanes: 64-bit lanes of a vector.
         ifma: whether the CPU is of the class with AVX-512 IFMA, and VBMI2, which compresses rows in one instruction.
-            Then there is a product of 52 bits at a time; else residues by ``pext``.
+            Then there is a product of 52 bits at a time.
+        pext: whether there are residues by ``pext``, for CPUs without VBMI2 that have BMI2; None: without IFMA.
 
     Raises:
         BoundError: an octet could overflow. This does not depend on data, so tests find it.
     """
-    out = list(DECLARATIONS)
+    out, pext = list(DECLARATIONS), not ifma if pext is None else pext
     if ifma:
         vector = f"<{lanes} x i64>"
         out += ring_products52.DECLARATIONS
         out += [f"declare {vector} @llvm.x86.avx512.vpmadd52{half}.uq.512({', '.join([vector] * 3)})" for half in "lh"]
-    else:
+    if pext:
         out += PEXT_DECLARATIONS
-    for name, (parameters, emit) in _select_kernels(ifma=ifma).items():
+    for name, (parameters, emit) in _select_kernels(ifma=ifma, pext=pext).items():
         function = Function(name, parameters, lanes)
         emit(function)
         out.append(function.to_text())
@@ -66,12 +67,12 @@ def ring_text(lanes: int, *, ifma: bool = False) -> str:
 def ring_part(path: VectorPath) -> Part:
     """The kernels of the ring on a path."""
     ifma = path.radix == 52
-    parameters = {name: parameters for name, (parameters, _) in _select_kernels(ifma=ifma).items()}
-    return Part("ring", lambda: ring_text(path.lanes, ifma=ifma), argument_types(parameters))
+    parameters = {name: one for name, (one, _) in _select_kernels(ifma=ifma, pext=path.has_pext).items()}
+    return Part("ring", lambda: ring_text(path.lanes, ifma=ifma, pext=path.has_pext), argument_types(parameters))
 
 
-def _select_kernels(*, ifma: bool) -> dict[str, tuple[str, Callable[[Function], None]]]:
-    return _KERNELS | (_PRODUCT52 if ifma else _PEXT)
+def _select_kernels(*, ifma: bool, pext: bool) -> dict[str, tuple[str, Callable[[Function], None]]]:
+    return _KERNELS | (_PRODUCT52 if ifma else {}) | (_PEXT if pext else {})
 
 
 class RingKernels(KernelTable):
@@ -79,12 +80,13 @@ class RingKernels(KernelTable):
 
     Attributes:
         path: the path.
-        ifma: whether there is the kernel ``product_52``; else there are ``residues_66_pext`` and ``residues_67_pext``.
+        ifma: whether there is the kernel ``product_52``.
+        pext: whether there are the kernels ``residues_66_pext`` and ``residues_67_pext``.
     """
 
     def __init__(self, path: VectorPath, loaded: LoadedPart) -> None:
         super().__init__(path, loaded)
-        self.ifma = path.radix == 52
+        self.ifma, self.pext = path.radix == 52, path.has_pext
 
 
 @lru_cache(maxsize=len(VECTOR_PATHS))

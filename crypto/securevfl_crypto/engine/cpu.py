@@ -7,6 +7,7 @@ how many threads a batch may use.
 from __future__ import annotations
 
 import os
+import platform
 import time
 from dataclasses import dataclass
 from functools import lru_cache
@@ -57,11 +58,12 @@ _IFMA = {
     "avx512vnni": "avx512_vnni",
     "avx512vpopcntdq": "avx512_vpopcntdq",
 }
-FEATURES = _V3 | _V4 | _IFMA
+_NEON = {"neon": "asimd"}
+FEATURES = _V3 | _V4 | _IFMA | _NEON
 """The CPU features that compiled code may use: LLVM's name, and Linux's in ``/proc/cpuinfo``.
 
 The x86-64 psABI defines the levels v3 and v4 by the first two groups. The third is what the kernels gain from beside
-IFMA; Ice Lake, Zen 4 and later CPUs have all of it.
+IFMA; Ice Lake, Zen 4 and later CPUs have all of it. Every CPU of 64-bit Arm that runs Linux has the last.
 """
 
 
@@ -74,9 +76,11 @@ class VectorPath:
         lanes: 64-bit lanes of a vector.
         radix: bits of a limb of the curve's coordinates: 52 with IFMA's products, or 51 with products in doubles.
         cpu_class: the name of the class, and of its library's file.
-        llvm_cpu: the psABI level in LLVM's spelling. Never the host's CPU: a path has the same code on every machine.
+        llvm_cpu: the psABI level in LLVM's spelling, or ``generic``. Never the host's CPU: a path has the same code on
+            every machine.
         needs: the CPU features that the path needs, in LLVM's names. This one tuple feeds the compiler and the check of
             the CPU, so LLVM cannot emit an instruction that the check does not cover.
+        machine: what the system calls the architecture: ``x86_64`` or ``aarch64``.
     """
 
     name: str
@@ -85,20 +89,33 @@ class VectorPath:
     cpu_class: str
     llvm_cpu: str
     needs: tuple[str, ...]
+    machine: str = "x86_64"
 
     @property
     def llvm_features(self) -> str:
         """What LLVM may use, in its syntax; vectors keep 512 bits, which level v4's tuning would halve."""
-        return ",".join([*(f"+{name}" for name in self.needs), "-prefer-256-bit"])
+        tuning = ["-prefer-256-bit"] if self.machine == "x86_64" else []
+        return ",".join([*(f"+{name}" for name in self.needs), *tuning])
+
+    @property
+    def has_pext(self) -> bool:
+        """Whether residues have kernels with BMI2's ``pext``: without VBMI2, which does the same for whole rows."""
+        return "bmi2" in self.needs and "avx512vbmi2" not in self.needs
+
+    @property
+    def has_long_numbers(self) -> bool:
+        """Whether there are kernels of long numbers; two lanes are not known to be faster than GMP."""
+        return self.lanes > 2
 
 
 VECTOR_PATHS = (
     VectorPath("ifma", 8, 52, "x86_64_v4_ifma", "x86-64-v4", (*_V3, *_V4, *_IFMA)),
     VectorPath("avx512", 8, 51, "x86_64_v4", "x86-64-v4", (*_V3, *_V4)),
     VectorPath("avx2", 4, 51, "x86_64_v3", "x86-64-v3", tuple(_V3)),
+    VectorPath("neon", 2, 51, "aarch64", "generic", tuple(_NEON), "aarch64"),
 )
 PATHS = (*(path.name for path in VECTOR_PATHS), "libsodium", "cryptography")
-"""The names of all paths, from the fastest to the slowest; all give the same bytes."""
+"""The names of all paths, from the fastest to the slowest; all give the same bytes. No machine runs all of them."""
 JIT = "jit"
 """The setting that compiles the kernels of the CPU's best path in memory. Nothing but the setting chooses it."""
 _VARIABLE = "SECUREVFL_ENGINE"
@@ -134,8 +151,11 @@ def host_features() -> frozenset[str]:
     """Which of `FEATURES` this machine has, in LLVM's names.
 
     Linux lists in ``/proc/cpuinfo`` what the CPU has and the system enabled: without saved registers of 256 or 512 bits
-    it drops AVX and AVX-512 from the list. Empty where there is no such list, on other systems and CPUs too.
+    it drops AVX and AVX-512 from the list. Empty where there is no such list, on other systems and CPUs too. On 64-bit
+    Arm nothing is read: NEON belongs to the architecture.
     """
+    if platform.machine() == "aarch64":
+        return frozenset(_NEON)
     flags = _read_cpuinfo().flags
     return frozenset(name for name, flag in FEATURES.items() if flag in flags)
 

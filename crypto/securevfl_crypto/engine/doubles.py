@@ -28,18 +28,18 @@ _EXACT = 1 << 53
 """Up to here every integer is a double."""
 _BIAS = 3 << 51
 """Doubles from 2^52 to 2^53 are integers; this is the middle."""
+_ARM_LANES = 2
 _DEFAULT_MXCSR = 0x1F80
 """Round to nearest, all exceptions masked, denormals as IEEE 754 has them: what a process starts with."""
 
 
 def declarations(lanes: int) -> list[str]:
-    """What LLVM must know of the functions that are called."""
+    """What LLVM must know of the functions that are called. Vectors of two lanes are 64-bit Arm's."""
     vector = f"<{lanes} x double>"
-    return [
-        f"declare {vector} @llvm.fma.v{lanes}f64({vector}, {vector}, {vector})",
-        "declare void @llvm.x86.sse.stmxcsr(ptr)",
-        "declare void @llvm.x86.sse.ldmxcsr(ptr)",
-    ]
+    x86 = ["declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"]
+    arm = ["declare i64 @llvm.aarch64.get.fpcr()", "declare void @llvm.aarch64.set.fpcr(i64)"]
+    fma = f"declare {vector} @llvm.fma.v{lanes}f64({vector}, {vector}, {vector})"
+    return [fma, *(arm if lanes == _ARM_LANES else x86)]
 
 
 def _bits(value: int) -> int:
@@ -185,11 +185,18 @@ class Doubles:
         return self.f.emit_scalar(f"bitcast {self._type} {name} to {self.f.type}")
 
     def to_nearest(self, emit: Callable[[], None]) -> None:
-        """What `emit` emits, between instructions that set MXCSR to its default and back to what the caller had.
+        """What `emit` emits, between instructions that set MXCSR to its default and back to what the caller had; on
+        64-bit Arm FPCR, whose default is 0.
 
         Another library may have set another rounding for the thread. LLVM moves no instruction across: all that is
         computed with doubles starts from loads that follow the first one, and ends in stores before the last.
         """
+        if self.f.lanes == _ARM_LANES:
+            control = self.f.emit_scalar("call i64 @llvm.aarch64.get.fpcr()")
+            self.f.emit("call void @llvm.aarch64.set.fpcr(i64 0)")
+            emit()
+            self.f.emit(f"call void @llvm.aarch64.set.fpcr(i64 {control})")
+            return
         before, default = self.f.allocate(1), self.f.allocate(1)
         self.f.emit(f"call void @llvm.x86.sse.stmxcsr(ptr {before})")
         self.f.emit(f"store i32 {_DEFAULT_MXCSR}, ptr {default}")

@@ -35,7 +35,7 @@ __all__ = [
 
 FOLDER = Path(__file__).parent / "ahead"
 MANIFEST = "manifest.json"
-_INSTALL = "install the wheel of securevfl-crypto for x86-64 Linux, or in a clone run `make kernels`"
+_INSTALL = "install the wheel of securevfl-crypto for Linux on x86-64 or aarch64, or in a clone run `make kernels`"
 _CURE = (
     "install securevfl-crypto again, or in a clone run `make kernels`; "
     "SECUREVFL_ENGINE=cryptography computes without kernels"

@@ -16,9 +16,10 @@ from securevfl_crypto.engine.cpu import VectorPath
 from securevfl_crypto.engine.parts import LoadedPart, Part, symbol
 from securevfl_crypto.errors import EngineError
 
-__all__ = ["TRIPLE", "VERSION", "compile_in_memory", "emit_object", "target_machine"]
+__all__ = ["TRIPLES", "VERSION", "compile_in_memory", "emit_object", "target_machine"]
 
-TRIPLE = "x86_64-unknown-linux-gnu"
+TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+"""What LLVM compiles for, by the architecture of a path."""
 VERSION: str = llvmlite.__version__
 
 
@@ -36,7 +37,7 @@ def target_machine(path: VectorPath, *, level: int = 3, in_memory: bool = False)
     # that the loader would have to write into code. In memory, LLVM may place code and constants more than 2 GiB apart,
     # beyond the reach of `small`: a large process then crashes in a kernel.
     places = {} if in_memory else {"reloc": "pic", "codemodel": "small"}
-    return binding.Target.from_triple(TRIPLE).create_target_machine(
+    return binding.Target.from_triple(TRIPLES[path.machine]).create_target_machine(
         cpu=path.llvm_cpu, features=path.llvm_features, opt=level, **places
     )
 
@@ -60,13 +61,13 @@ def emit_object(part: Part, path: VectorPath) -> bytes:
     return emitted
 
 
-def compile_in_memory(part: Part, path: VectorPath) -> LoadedPart:
-    """The kernels of a part, compiled in this process.
+def compile_in_memory(part: Part, path: VectorPath, *, level: int = 3) -> LoadedPart:
+    """The kernels of a part, compiled in this process; `level` is how much LLVM optimises, 0 to 3.
 
     Raises:
         EngineError: LLVM rejects the text.
     """
-    machine = target_machine(path, in_memory=True)
+    machine = target_machine(path, level=level, in_memory=True)
     try:
         engine = binding.create_mcjit_compiler(_parse(part.text(), machine), machine)
         engine.finalize_object()
@@ -84,6 +85,6 @@ def compile_in_memory(part: Part, path: VectorPath) -> LoadedPart:
 def _parse(text: str, machine: Any) -> Any:
     module = binding.parse_assembly(text)
     module.verify()
-    module.triple = TRIPLE
+    module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     return module

@@ -30,7 +30,7 @@ def modular_arithmetic(
     Args:
         m: odd, from 1024 to 16384 bits.
         path: one of `engine.PATHS`. None: the path that ``SECUREVFL_ENGINE`` names, or the fastest. Paths without
-            kernels compute with GMP.
+            kernels, and ``neon``, compute with GMP.
         secret: whether m is secret: then only the caller keeps it. Otherwise equal calls return one object.
         root: the square root of m if the caller knows it; vector paths then compute 1.6 times as fast.
 
@@ -65,6 +65,8 @@ def _make_modulus(m: mpz, name: str | None, root: mpz | None) -> Modulus:
 
 def _modulus_on_path(path: VectorPath, m: mpz, root: mpz | None) -> Modulus:
     check_cpu(path)
+    if not path.has_long_numbers:
+        return GmpModulus(m)
     from securevfl_crypto.engine.compiled_long import long_kernels
     from securevfl_crypto.modular.vector import VectorModulus
 

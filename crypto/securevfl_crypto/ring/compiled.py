@@ -36,7 +36,7 @@ class CompiledRingLoops(RingLoops):
 
     def __init__(self, kernels: RingKernels, *, pext: bool | None = None) -> None:
         self._kernels = kernels
-        self._pext = not kernels.ifma and (has_fast_pext() if pext is None else pext)
+        self._pext = kernels.pext and (has_fast_pext() if pext is None else pext)
         self._portable = PortableRingLoops()
         self.name = kernels.path.name
 

@@ -145,6 +145,7 @@ def check_ring_loops(candidate: RingLoops) -> None:
                 path.product(b.T, a.T),
                 path.product(a, b[:, :8]),
                 path.product(wide, wide.T),
+                path.product(wide, wide.T[:, :2]),  # one vector of columns, on every path
             ],
             "residues": [_take_residues(path, octets, modulus) for modulus in (MODULUS, MODULUS - 1)],
             "the shares of bits": [path.deal_bits(words[:n], bits)],
