@@ -1,7 +1,8 @@
 """Products of 52-bit numbers by fused multiply-adds in double precision, with rounding toward zero.
 
 Emmart, Zheng and Weems (Faster modular exponentiation using double precision floating point arithmetic on the GPU,
-ARITH 2018) get both halves of a product from two of them. With a, b < 2^52, and all doubles scaled by 2^s,
+ARITH 2018) get both halves of a product from two of them, and add them up as the integers of their bits. With
+a, b < 2^52, and all doubles scaled by 2^s,
 
     h = 2^104 + a b, rounded toward zero        = 2^104 + 2^52 ⌊a b / 2^52⌋
     l = a b + ((2^104 + 2^52) − h)              = 2^52 + (a b mod 2^52)
@@ -32,8 +33,9 @@ __all__ = [
     "with_rounding",
 ]
 
-_MODE = 0x7F80
-"""MXCSR (Intel's manual, volume 1, 10.2.3): rounding toward zero, no exception traps, denormals as in IEEE 754."""
+_MODE = 0x7FBF
+"""MXCSR (Intel's manual, volume 1, 10.2.3): rounding toward zero; no exception traps, and the flags of all are set
+beforehand, so that data sets none; denormals as in IEEE 754."""
 
 
 def _bits_of_power(exponent: int) -> int:
