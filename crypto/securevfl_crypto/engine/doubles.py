@@ -29,8 +29,9 @@ _EXACT = 1 << 53
 _BIAS = 3 << 51
 """Doubles from 2^52 to 2^53 are integers; this is the middle."""
 _ARM_LANES = 2
-_DEFAULT_MXCSR = 0x1F80
-"""Round to nearest, all exceptions masked, denormals as IEEE 754 has them: what a process starts with."""
+_NEAREST = 0x1FBF
+"""MXCSR: rounding to nearest, no exception traps, denormals as IEEE 754 has them, which is what a process starts with;
+and the flags of all exceptions are set beforehand, so that data sets none."""
 
 
 def declarations(lanes: int) -> list[str]:
@@ -185,7 +186,7 @@ class Doubles:
         return self.f.emit_scalar(f"bitcast {self._type} {name} to {self.f.type}")
 
     def to_nearest(self, emit: Callable[[], None]) -> None:
-        """What `emit` emits, between instructions that set MXCSR to its default and back to what the caller had; on
+        """What `emit` emits, between instructions that set MXCSR for them and back to what the caller had; on
         64-bit Arm FPCR, whose default is 0.
 
         Another library may have set another rounding for the thread. LLVM moves no instruction across: all that is
@@ -199,7 +200,7 @@ class Doubles:
             return
         before, default = self.f.allocate(1), self.f.allocate(1)
         self.f.emit(f"call void @llvm.x86.sse.stmxcsr(ptr {before})")
-        self.f.emit(f"store i32 {_DEFAULT_MXCSR}, ptr {default}")
+        self.f.emit(f"store i32 {_NEAREST}, ptr {default}")
         self.f.emit(f"call void @llvm.x86.sse.ldmxcsr(ptr {default})")
         emit()
         self.f.emit(f"call void @llvm.x86.sse.ldmxcsr(ptr {before})")

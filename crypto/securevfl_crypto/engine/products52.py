@@ -31,8 +31,9 @@ __all__ = [
     "with_rounding",
 ]
 
-_MODE = 0x7F80
-"""MXCSR (Intel's manual, volume 1, 10.2.3): rounding toward zero, no exception traps, denormals as in IEEE 754."""
+_MODE = 0x7FBF
+"""MXCSR (Intel's manual, volume 1, 10.2.3): rounding toward zero; no exception traps, and the flags of all are set
+beforehand, so that data sets none; denormals as in IEEE 754."""
 
 
 def _bits_of_power(exponent: int) -> int:
