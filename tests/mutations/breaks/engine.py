@@ -5,8 +5,8 @@ from mutations.base import Break
 __all__ = ["BREAKS"]
 
 _ENGINE = "crypto/securevfl_crypto/engine/"
-_AHEAD = "tests/crypto/test_ahead.py::"
-_PRODUCTS52 = "tests/crypto/test_products52.py::"
+_AHEAD = "tests/engine/test_ahead.py::"
+_PRODUCTS52 = "tests/engine/test_products52.py::"
 
 BREAKS = (
     Break(
@@ -70,35 +70,35 @@ BREAKS = (
         file=_ENGINE + "field51.py",
         old="_NARROW = _HALF + (1 << 7)",
         new="_NARROW = _HALF + 82",
-        tests=("tests/crypto/test_doubles.py::test_one_more_than_a_limb_may_be_is_refused",),
+        tests=("tests/engine/test_doubles.py::test_one_more_than_a_limb_may_be_is_refused",),
     ),
     Break(
         name="products in doubles under the caller's rounding",
         file=_ENGINE + "doubles.py",
         old='        self.f.emit(f"call void @llvm.x86.sse.ldmxcsr(ptr {default})")\n',
         new="",
-        tests=("tests/crypto/test_doubles.py::test_the_callers_rounding_neither_matters_nor_changes",),
+        tests=("tests/engine/test_doubles.py::test_the_callers_rounding_neither_matters_nor_changes",),
     ),
     Break(
         name="a caller whose rounding is not given back",
         file=_ENGINE + "doubles.py",
         old='        self.f.emit(f"call void @llvm.x86.sse.ldmxcsr(ptr {before})")\n',
         new="",
-        tests=("tests/crypto/test_doubles.py::test_the_callers_rounding_neither_matters_nor_changes",),
+        tests=("tests/engine/test_doubles.py::test_the_callers_rounding_neither_matters_nor_changes",),
     ),
     Break(
         name="bits of a double less a wrong bias",
         file=_ENGINE + "doubles.py",
         old="Vec(self._bits_of(less), -half, half, offset=_bits(_BIAS)),",
         new="Vec(self._bits_of(less), -half, half, offset=_bits(_BIAS) + 1),",
-        tests=("tests/crypto/test_doubles.py::test_a_product_is_exact_up_to_its_bounds",),
+        tests=("tests/engine/test_doubles.py::test_a_product_is_exact_up_to_its_bounds",),
     ),
     Break(
         name="a sum of products that may leave its binade by one",
         file=_ENGINE + "doubles.py",
         old="if not first <= low <= top <= 2 * first:",
         new="if not first <= low <= top <= 2 * first + unit:",
-        tests=("tests/crypto/test_doubles.py::test_what_could_be_inexact_is_refused",),
+        tests=("tests/engine/test_doubles.py::test_what_could_be_inexact_is_refused",),
     ),
     Break(
         name="pext where it is microcode",
@@ -140,7 +140,7 @@ BREAKS = (
         file=_ENGINE + "limbs.py",
         old="(gone + 1) * high_bias(self._SCALE)",
         new="gone * high_bias(self._SCALE)",
-        tests=("tests/crypto/test_columns.py::test_all_kernels_can_be_emitted",),
+        tests=("tests/engine/test_columns.py::test_all_kernels_can_be_emitted",),
     ),
     Break(
         name="an upper half with the bias of a lower one",
@@ -175,7 +175,7 @@ BREAKS = (
         file=_ENGINE + "ring_products52.py",
         old="_LOW = 0xFFF",
         new="_LOW = 0x7FF",
-        tests=("tests/crypto/test_plain_ir.py::test_the_ring_of_longer_vectors",),
+        tests=("tests/engine/test_plain_ir.py::test_the_ring_of_longer_vectors",),
     ),
     Break(
         name="the library of another architecture in the place of this machine's",
@@ -183,7 +183,7 @@ BREAKS = (
         old="paths = paths_for(machine)\n",
         new="paths = paths_for(platform.machine())\n",
         tests=(
-            "tests/crypto/test_emulated.py::test_a_library_of_another_architecture_is_built_into_a_folder_of_its_own",
+            "tests/engine/test_emulated.py::test_a_library_of_another_architecture_is_built_into_a_folder_of_its_own",
         ),
     ),
     Break(
@@ -191,13 +191,13 @@ BREAKS = (
         file="tools/emulated/traces.py",
         old="_BLOCK.findall(log.read_bytes())",
         new="_BLOCK.findall(log.read_bytes()[:0])",
-        tests=("tests/crypto/test_traces.py",),
+        tests=("tests/engine/test_traces.py",),
     ),
     Break(
         name="secrets that memcheck is not told of",
         file="tools/emulated/machine.py",
         old="_SECRET if name in self._secrets else _ARRAY",
         new="_ARRAY",
-        tests=("tests/crypto/test_traces.py",),
+        tests=("tests/engine/test_traces.py",),
     ),
 )
