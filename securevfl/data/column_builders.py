@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.data.arrow_numbers import null_flags, plain_numbers, text_array
 from securevfl.data.categories import Categories
 from securevfl.data.labels import Coded
 from securevfl.data.limits import TEXT, TableLimits
@@ -82,11 +83,9 @@ class IdentifierColumn:
             )
         texts = values.cast(kind).cast(pa.large_string()) if packed else values.cast(pa.large_string(), safe=False)
         check_text(texts, self._column, self._where)
-        absent = pc.or_kleene(
-            pc.is_null(texts), pc.is_in(texts, value_set=pa.array(_missing_texts(), pa.large_string()))
-        )
+        absent = pc.or_kleene(pc.is_null(texts), pc.is_in(texts, value_set=text_array(_missing_texts())))
         if pc.any(absent).as_py():
-            self._missing.add(absent.to_numpy(zero_copy_only=False), self._rows)
+            self._missing.add(plain_numbers(absent), self._rows)
         self._rows += len(texts)
         self._parts.append(texts)
 
@@ -133,7 +132,6 @@ class NumberColumn:
             InputError: not numbers.
         """
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         kind = values.type
         if pa.types.is_decimal(kind):
@@ -146,12 +144,11 @@ class NumberColumn:
         ):
             raise InputError(self._no_number(values))
         missing = None
+        numbers = np.zeros(len(values), np.float32) if pa.types.is_null(kind) else plain_numbers(values)
         if values.null_count:
-            missing = pc.is_null(values).to_numpy(zero_copy_only=False)
+            missing = null_flags(values)
             self._nulls += values.null_count
-            values = pa.nulls(len(values), pa.float32()) if pa.types.is_null(kind) else values
-            values = pc.fill_null(values, pa.scalar(0).cast(values.type))
-        numbers = values.to_numpy(zero_copy_only=False)
+            numbers = np.where(missing, numbers.dtype.type(0), numbers)
         if numbers.dtype.kind == "f" and np.isnan(numbers).any():
             missing = np.isnan(numbers) | (False if missing is None else missing)
         if missing is not None:
@@ -361,11 +358,12 @@ def _encode_dictionary(values: Any, column: str, where: str, cure: str, what: st
 def _dictionary_indexes(coded: Any) -> np.ndarray:
     """Return the dictionary indices, int64 (n,); -1 for nulls."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    at: np.ndarray = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+    at = plain_numbers(coded.indices.cast(pa.int64()))
+    if coded.indices.null_count:
+        at = np.where(null_flags(coded.indices), -1, at)
     if coded.dictionary.null_count:
-        null = np.append(coded.dictionary.is_null().to_numpy(zero_copy_only=False), False)
+        null = np.append(null_flags(coded.dictionary), False)
         at = np.where(null[at], -1, at)
     return at
 
