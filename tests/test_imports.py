@@ -123,8 +123,8 @@ name = "shop"
 file = "shop.csv"
 id = "customer"
 """
-COMPUTES = {"matplotlib", "opacus", "scipy", "sklearn", "tenseal", "torch"}
-"""What a command that only describes must not load. Pandas it may: pyarrow looks for it, where it is installed."""
+COMPUTES = {"matplotlib", "opacus", "pandas", "scipy", "sklearn", "tenseal", "torch"}
+"""What a command that only describes must not load."""
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,13 @@ count, mistakes of a whole column immediately.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from securevfl.data.arrow_numbers import null_flags, plain_numbers, text_array
 from securevfl.data.categories import Categories
 from securevfl.data.labels import Coded
 from securevfl.data.limits import TEXT, TableLimits
@@ -18,7 +20,7 @@ from securevfl.data.names import Names
 from securevfl.data.storage import DEFAULT_STORAGE, Storage
 from securevfl.errors import InputError
 
-__all__ = ["CategoryColumn", "IdentifierColumn", "LabelColumn", "NumberColumn"]
+__all__ = ["CategoryColumn", "IdentifierColumn", "LabelColumn", "NumberColumn", "add_columns"]
 
 _NEAR = 32
 """Largest distance of a column's mean from 0, in standard deviations, for storing it as float32. Half a unit in the
@@ -30,9 +32,11 @@ _PART = 1 << 20
 _MOST_LABELS = 1 << 20
 _FLOATS = " (pandas converts whole numbers to these if some are missing: drop those rows, then .astype('int64'))"
 _SHOWN = 3
+_TOGETHER = frozenset({"float", "double", "int32", "int64", "uint32", "uint64"})
+"""Types whose columns are added some at a time."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Missing:
     """Counts the rows without a value and keeps the first few."""
 
@@ -82,11 +86,9 @@ class IdentifierColumn:
             )
         texts = values.cast(kind).cast(pa.large_string()) if packed else values.cast(pa.large_string(), safe=False)
         check_text(texts, self._column, self._where)
-        absent = pc.or_kleene(
-            pc.is_null(texts), pc.is_in(texts, value_set=pa.array(_missing_texts(), pa.large_string()))
-        )
+        absent = pc.or_kleene(pc.is_null(texts), pc.is_in(texts, value_set=text_array(_missing_texts())))
         if pc.any(absent).as_py():
-            self._missing.add(absent.to_numpy(zero_copy_only=False), self._rows)
+            self._missing.add(plain_numbers(absent), self._rows)
         self._rows += len(texts)
         self._parts.append(texts)
 
@@ -116,6 +118,20 @@ class NumberColumn:
         gaps: whether values may be missing; they become NaN.
     """
 
+    __slots__ = (
+        "_column",
+        "_count",
+        "_gaps",
+        "_mean",
+        "_missing",
+        "_nulls",
+        "_out",
+        "_rows",
+        "_squares",
+        "_storage",
+        "_where",
+    )
+
     def __init__(
         self, column: str, where: str, out: np.ndarray, storage: Storage = DEFAULT_STORAGE, *, gaps: bool = False
     ) -> None:
@@ -133,7 +149,6 @@ class NumberColumn:
             InputError: not numbers.
         """
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         kind = values.type
         if pa.types.is_decimal(kind):
@@ -146,12 +161,11 @@ class NumberColumn:
         ):
             raise InputError(self._no_number(values))
         missing = None
+        numbers = np.zeros(len(values), np.float32) if pa.types.is_null(kind) else plain_numbers(values)
         if values.null_count:
-            missing = pc.is_null(values).to_numpy(zero_copy_only=False)
+            missing = null_flags(values)
             self._nulls += values.null_count
-            values = pa.nulls(len(values), pa.float32()) if pa.types.is_null(kind) else values
-            values = pc.fill_null(values, pa.scalar(0).cast(values.type))
-        numbers = values.to_numpy(zero_copy_only=False)
+            numbers = np.where(missing, numbers.dtype.type(0), numbers)
         if numbers.dtype.kind == "f" and np.isnan(numbers).any():
             missing = np.isnan(numbers) | (False if missing is None else missing)
         if missing is not None:
@@ -164,6 +178,29 @@ class NumberColumn:
         if self._gaps and missing is not None:
             self._out[self._rows : end][missing] = np.nan
         self._rows = end
+
+    def take_plain(self, kept: np.ndarray, moments: tuple[np.float64, np.float64] | None) -> bool:
+        """Take a batch whose numbers float32 holds well enough; return False, and take nothing, if that is not known.
+
+        Args:
+            kept: the numbers as float32, all finite.
+            moments: mean of the numbers themselves, and the sum of their squared distances from it; None where they
+                were float32.
+        """
+        if self._out.dtype != np.float32:
+            return False
+        count, end = len(kept), self._rows + len(kept)
+        if moments is not None:
+            shift, total = moments[0] - self._mean, self._count + count
+            squares = self._squares + moments[1] + shift * shift * self._count * count / total
+            mean = self._mean + shift * count / total
+            deviation = (squares / total) ** 0.5
+            if not (abs(mean) <= _NEAR * deviation and deviation > _TINY):
+                return False
+            self._count, self._mean, self._squares = total, mean, squares
+        self._out[self._rows : end] = kept
+        self._rows = end
+        return True
 
     def _update_moments(self, numbers: np.ndarray, kept: np.ndarray, missing: np.ndarray | None) -> None:
         """Update the running mean and deviation, and switch to float64 if float32 is not enough."""
@@ -331,6 +368,55 @@ class LabelColumn:
         return Coded(np.concatenate(self._parts), tuple(self._places))
 
 
+def add_columns(builders: Mapping[str, Any], batch: Any) -> None:
+    """Add a batch to the builders of its columns; numbers of one type some columns at a time.
+
+    Args:
+        builders: column → its builder. Columns of the batch without one are left out.
+        batch: a `pyarrow.RecordBatch`.
+
+    Raises:
+        InputError: see the builders.
+    """
+    alike: dict[str, tuple[list[NumberColumn], list[Any]]] = {}
+    for place, (name, kind) in enumerate(zip(batch.schema.names, map(str, batch.schema.types), strict=True)):
+        builder = builders.get(name)
+        if builder is None:
+            continue
+        values = batch.column(place)
+        if kind not in _TOGETHER or type(builder) is not NumberColumn or values.null_count:
+            builder.add(values)
+            continue
+        columns, arrays = alike.setdefault(kind, ([], []))
+        columns.append(builder)
+        arrays.append(values)
+        if len(columns) * len(values) >= _PART:
+            _add_alike(columns, arrays)
+            del alike[kind]
+    for columns, arrays in alike.values():
+        _add_alike(columns, arrays)
+
+
+def _add_alike(columns: Sequence[NumberColumn], arrays: Sequence[Any]) -> None:
+    """Add to columns arrays of one type without nulls. What may need float64, or holds no number, goes the long way."""
+    rows = len(arrays[0])
+    if len(columns) < 2 or rows == 0 or rows > _PART // 2:
+        for column, values in zip(columns, arrays, strict=True):
+            column.add(values)
+        return
+    matrix = np.stack([plain_numbers(values) for values in arrays])
+    with np.errstate(over="ignore", invalid="ignore"):
+        kept = matrix.astype(np.float32, copy=False)
+        exact = matrix.astype(np.float64, copy=False)
+        means = exact.mean(axis=1)
+        squares = np.square(exact - means[:, None]).sum(axis=1)
+        finite = np.isfinite(means) & np.isfinite(kept.max(axis=1)) & np.isfinite(kept.min(axis=1))
+    for place, column in enumerate(columns):
+        moments = None if matrix.dtype == np.float32 else (means[place], squares[place])
+        if not (finite[place] and column.take_plain(kept[place], moments)):
+            column.add(arrays[place])
+
+
 def check_text(values: Any, column: str, where: str) -> None:
     """Check that a column of texts is UTF-8.
 
@@ -361,11 +447,12 @@ def _encode_dictionary(values: Any, column: str, where: str, cure: str, what: st
 def _dictionary_indexes(coded: Any) -> np.ndarray:
     """Return the dictionary indices, int64 (n,); -1 for nulls."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    at: np.ndarray = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+    at = plain_numbers(coded.indices.cast(pa.int64()))
+    if coded.indices.null_count:
+        at = np.where(null_flags(coded.indices), -1, at)
     if coded.dictionary.null_count:
-        null = np.append(coded.dictionary.is_null().to_numpy(zero_copy_only=False), False)
+        null = np.append(null_flags(coded.dictionary), False)
         at = np.where(null[at], -1, at)
     return at
 

@@ -20,6 +20,8 @@ from securevfl.errors import InputError
 __all__ = ["CsvRows", "NotConverted"]
 
 _BLOCK = 1 << 23  # bytes that are converted at a time
+_WIDE_BLOCK, _WIDE_ROWS = 1 << 25, 128
+"""The same for a wide table: up to so many bytes, for so many rows."""
 _LONGEST = 60
 _FIELDS = re.compile(
     r"(?:Row #(?P<row>[0-9]+): )?Expected (?P<expected>[0-9]+) columns, got (?P<got>[0-9]+): ?(?P<line>.*)", re.DOTALL
@@ -92,12 +94,19 @@ class CsvRows(RowSource):
         with _translate_errors(self.location), self.place.open_stream() as stream:
             return dialect_of(stream.read(HEAD), self.location, self.form)
 
-    def _read_options(self) -> dict[str, Any]:
+    @cached_property
+    def _seen(self) -> dict[str, Any]:
+        """What earlier passes over the file found: ``"kinds"``, column → the type of its first values; ``"row"``, mean
+        bytes of a row.
+        """
+        return {}
+
+    def _read_options(self, block: int = 0) -> dict[str, Any]:
         import pyarrow.csv as pa_csv
 
         return {
             "read_options": pa_csv.ReadOptions(
-                block_size=_BLOCK, encoding=self.dialect.encoding, skip_rows=self.dialect.skip
+                block_size=block or _BLOCK, encoding=self.dialect.encoding, skip_rows=self.dialect.skip
             ),
             "parse_options": pa_csv.ParseOptions(delimiter=self.dialect.delimiter),
         }
@@ -119,13 +128,17 @@ class CsvRows(RowSource):
         with _translate_errors(self.location), self._open_counted(limits, 0) as stream:
             import pyarrow.csv as pa_csv
 
-            with pa_csv.open_csv(stream, **self._read_options()) as reader:
-                return column_names(reader.schema, self.location)
+            options = self._convert_options({}, None)
+            with pa_csv.open_csv(stream, convert_options=options, **self._read_options()) as reader:
+                names = column_names(reader.schema, self.location)
+                self._seen["kinds"] = dict(zip(names, reader.schema.types, strict=True))
+                return names
 
     def most_rows(self, columns: Sequence[str], use: ColumnUse, limits: TableLimits) -> int:
         with _translate_errors(self.location), self._open_counted(limits, len(use.text_columns)) as stream:
             while stream.read():
                 pass
+            self._seen["row"] = stream.bytes_read // stream.lines_read
             return stream.lines_read
 
     def iter_batches(
@@ -134,20 +147,18 @@ class CsvRows(RowSource):
         import pyarrow as pa
         import pyarrow.csv as pa_csv
 
-        options = self._read_options()
+        # A row of a wide table takes much of a block, and each column of a block has a fixed cost.
+        options = self._read_options(max(_BLOCK, min(_WIDE_BLOCK, _WIDE_ROWS * self._seen.get("row", 0))))
         types = dict.fromkeys(use.text_columns, pa.string())
         with _translate_errors(self.location):
-            with (
-                self._open_counted(limits, len(use.text_columns)) as stream,
-                pa_csv.open_csv(stream, convert_options=self._convert_options(types, columns), **options) as reader,
-            ):
-                for name, kind in zip(reader.schema.names, reader.schema.types, strict=True):
-                    if (
-                        name not in types
-                        and name not in use.inferred_columns
-                        and (pa.types.is_integer(kind) or pa.types.is_null(kind))
-                    ):
-                        types[name] = pa.float64()
+            if "kinds" not in self._seen:
+                self.column_names(limits)
+            wanted = None if columns is None else set(columns)
+            for name, kind in self._seen.get("kinds", {}).items():
+                if name in types or (wanted is not None and name not in wanted):
+                    continue
+                number = pa.types.is_integer(kind) or pa.types.is_null(kind)
+                types[name] = pa.float64() if number and name not in use.inferred_columns else kind
             with (
                 self._open_counted(limits, len(use.text_columns)) as stream,
                 pa_csv.open_csv(stream, convert_options=self._convert_options(types, columns), **options) as reader,
@@ -189,6 +200,11 @@ class _Counted(io.RawIOBase):
         self._columns = 1
         self._in_header = True
         self._rows = self._size = self._returns = 0
+
+    @property
+    def bytes_read(self) -> int:
+        """Number of bytes read so far."""
+        return self._size
 
     @property
     def lines_read(self) -> int:

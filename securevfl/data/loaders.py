@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.column_builders import LabelColumn
+from securevfl.data.column_builders import LabelColumn, add_columns
 from securevfl.data.columns import ColumnUse, Target, column_names, doubled_names
 from securevfl.data.compound_ids import identifier_of
 from securevfl.data.csv_rows import NotConverted
@@ -19,7 +19,7 @@ from securevfl.data.lake import BATCH, source_of
 from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
 from securevfl.data.prepare import Preparation
 from securevfl.data.roles import column_builders, name_labels, several_labels
-from securevfl.data.row_source import OF, refuse_extension
+from securevfl.data.row_source import OF, RowSource, refuse_extension
 from securevfl.data.storage import DEFAULT_STORAGE, Storage, release_memory
 from securevfl.data.table import PartyTable, run_all
 from securevfl.errors import InputError
@@ -27,6 +27,8 @@ from securevfl.errors import InputError
 __all__ = ["from_arrow", "from_pandas", "read_csv", "read_parquet", "read_table"]
 
 _FULL = BATCH // 2
+_MOST_HELD = 1 << 22
+"""Values of small batches that are merged, where a table is wide."""
 
 
 def read_table(
@@ -104,9 +106,12 @@ def read_table(
         rows = source.most_rows(columns, use, limits)
         if rows < 0:
             raise InputError(f"{source.location} announces {rows} rows: the file is damaged")
-        batches = source.iter_batches(columns, use, limits)
+        groups = _number_groups(source, columns, use, rows)
+        apart = {name for group in groups for name in group}
+        batches = source.iter_batches([name for name in columns if name not in apart], use, limits)
+        wide = source.iter_groups(groups, limits)
         try:
-            return _build_table(batches, columns, rows, name, use, source.location, limits, storage)
+            return _build_table(batches, columns, rows, name, use, source.location, limits, storage, wide)
         except NotConverted as error:  # numbers at the top of a file, and a text further down
             if use.preparation is None or error.column in use.text_columns or error.column not in columns:
                 raise
@@ -187,6 +192,7 @@ def _build_table(
     source: str,
     limits: TableLimits,
     storage: Storage,
+    wide: Iterable[Any] = (),
 ) -> PartyTable:
     where = source or f"the table of {name!r}"
     chosen = use.select_features(columns)
@@ -205,11 +211,13 @@ def _build_table(
             labels.add(batch.column(use.label))
         for column, role in roles.values():
             role.add(batch.column(column))
-        for column, gathered in features.items():
-            gathered.add(batch.column(column))
+        add_columns(features, batch)
         release_memory(area)
     if not rows:
         raise InputError(f"{where} has no rows")
+    for batch in wide:
+        add_columns(features, batch)
+        release_memory(area)
     indexes, known = (None, ()) if labels is None else encode_labels(labels.finish(), use.classes, where)
     own = {role: gathered.finish() for role, (_, gathered) in roles.items()}
     if use.labels:
@@ -233,6 +241,14 @@ def _build_table(
     )
 
 
+def _number_groups(source: RowSource, columns: Sequence[str], use: ColumnUse, rows: int) -> list[list[str]]:
+    """Return the features that are numbers of a wide table, in groups; see `RowSource.number_groups`."""
+    if use.preparation is not None:  # a column's first batch decides what the column is
+        return []
+    features = set(use.select_features(columns)) - use.categorical
+    return source.number_groups([name for name in columns if name in features], rows)
+
+
 def _merge_batches(batches: Iterator[Any]) -> Iterator[Any]:
     """Merge small batches, because the work per batch has a fixed cost."""
     held: list[Any] = []
@@ -241,7 +257,8 @@ def _merge_batches(batches: Iterator[Any]) -> Iterator[Any]:
             yield from _join_batches(held)
             held = []
         held.append(batch)
-        if sum(map(len, held)) >= _FULL:
+        rows = sum(map(len, held))
+        if rows >= _FULL or rows * batch.num_columns >= _MOST_HELD:
             yield from _join_batches(held)
             held = []
     yield from _join_batches(held)

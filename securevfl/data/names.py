@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.data.arrow_numbers import plain_numbers
+
 __all__ = ["Names"]
 
 _PART = 1 << 16
@@ -85,9 +87,9 @@ class Names(Sequence[str]):
 
         for start in range(0, len(self), _PART):
             part = self._array.slice(start, _PART)
-            empty = pc.equal(pc.binary_length(pc.utf8_trim(part, characters=_SPACES)), 0)
-            if pc.any(empty).as_py():
-                return start + int(pc.index(empty, True).as_py())
+            empty = plain_numbers(pc.binary_length(pc.utf8_trim(part, characters=_SPACES))) == 0
+            if empty.any():
+                return start + int(empty.argmax())
         return None
 
     def all_differ(self) -> bool:

@@ -70,6 +70,25 @@ class RowSource(Protocol):
             InputError: it cannot be read, or exceeds a limit.
         """
 
+    def number_groups(self, columns: Sequence[str], rows: int) -> list[list[str]]:
+        """Return the columns of numbers of a wide table in groups for `iter_groups`; none for other tables.
+
+        A source that has columns one by one decodes some at a time, so that memory stays near that of the result.
+
+        Args:
+            columns: to choose from, in table order.
+            rows: of the table, at most.
+        """
+        return []
+
+    def iter_groups(self, groups: Sequence[Sequence[str]], limits: TableLimits) -> Generator[Any]:
+        """Yield the rows of each group of columns in order, as `pyarrow.RecordBatch`.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        yield from ()
+
 
 @contextmanager
 def translate_arrow_errors(where: str, kind: str) -> Iterator[None]:
