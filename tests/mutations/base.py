@@ -105,7 +105,9 @@ def attempt(one: Break, folder: Path, *, limit: float = 300.0) -> Outcome:
         if one.file.startswith(_ENGINE):  # the next break's tests run with right kernels
             _compile_kernels(folder, environment)
     lines = said.splitlines()
-    first = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), lines[-1] if lines else "")
+    first = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), lines[-1] if lines else "nothing")
+    if code not in (0, 1):
+        first = f"pytest ended with {code}, so that nothing is known: {first}"
     return Outcome(caught=code == 1, by=first.split(" - ")[0], seconds=time.perf_counter() - start)
 
 
