@@ -306,9 +306,15 @@ def test_what_is_no_manifest_is_an_error(folder: Path, change: Callable[[Any], A
 
 
 @runs_kernels
-def test_reports_name_the_class_and_the_manifests_hash(folder: Path) -> None:
+def test_reports_name_the_class_and_the_manifests_hash(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+    monkeypatch.delenv("SECUREVFL_ENGINE", raising=False)
     assert library.describe_kernels() == {"cpu class": HERE[0].cpu_class, "kernels": f"manifest {digest}"}
+    for path in HERE:
+        monkeypatch.setenv("SECUREVFL_ENGINE", path.name)
+        assert library.describe_kernels()["cpu class"] == path.cpu_class
+    monkeypatch.setenv("SECUREVFL_ENGINE", "cryptography")
+    assert library.describe_kernels()["cpu class"] == "none"
     (folder / MANIFEST).write_bytes(b"{")
     assert library.describe_kernels()["kernels"] == "unreadable manifest"
     (folder / MANIFEST).unlink()

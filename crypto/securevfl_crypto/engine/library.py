@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from securevfl_crypto.engine.cpu import VectorPath, check_cpu, compiles_in_memory, paths_of_this_cpu
+from securevfl_crypto.engine.cpu import VectorPath, check_cpu, compiles_in_memory, forced_path, paths_of_this_cpu
 from securevfl_crypto.engine.parts import LoadedPart, Part, symbol
 from securevfl_crypto.errors import EngineError, WrongLibraryError
 
@@ -113,13 +113,18 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def describe_kernels() -> dict[str, str]:
-    """The class of this CPU and the manifest's SHA-256, for reports. No library is opened."""
+    """The class of CPUs whose kernels compute here and the manifest's SHA-256, for reports. No library is opened.
+
+    The class is this CPU's best, or that of the path that ``SECUREVFL_ENGINE`` names; "none" without kernels.
+    """
     try:
         manifest = read_manifest(FOLDER)
         digest = "none" if manifest is None else f"manifest {manifest.sha256}"
     except WrongLibraryError:  # whoever uses a kernel gets the error; a report of something else is still written
         digest = "unreadable manifest"
-    return {"cpu class": next((path.cpu_class for path in paths_of_this_cpu()), "none"), "kernels": digest}
+    forced = forced_path()
+    taken = [path for path in paths_of_this_cpu() if forced in (None, path.name)]
+    return {"cpu class": taken[0].cpu_class if taken else "none", "kernels": digest}
 
 
 def load_part(part: Part, path: VectorPath) -> LoadedPart:
