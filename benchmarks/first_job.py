@@ -1,10 +1,12 @@
-"""What a first job in a fresh process costs beside torch's own import, and beside another version.
+"""What a first job in a fresh process costs beside torch's own import, and what agreeing on one costs.
 
     python -m benchmarks.first_job [--old TREE] [--quick]
 
 CPU-seconds of whole processes: importing torch; a simulation of SplitNN over 569 rows, two epochs, in the clear; the
-same with Gaussian noise, whose ε two accountants count; and the command ``securevfl check`` of the job. The ways take
-turns; of each figure the least counts, because other work on the machine only adds. Byte code is written before.
+same with Gaussian noise, whose ε two accountants count; the command ``securevfl check`` of the job; and of an agreement
+of two parties with noise ``card``, ``propose``, ``approve`` and ``policy check``. The ways take turns; of each figure
+the least counts, because other work on the machine only adds. Byte code is written before. ``--old`` measures a
+checkout of another version, too.
 """
 
 from __future__ import annotations
@@ -27,9 +29,44 @@ PROGRAMS = {
     "import torch": "import torch",
     "a first simulation": _JOB.format(""),
     "the same with noise": _JOB.format("dp=sv.DP(features=sv.Gaussian(epsilon=4.0))"),
-    "securevfl check": "from securevfl.cli import main; main(['check', 'job.toml'])",
+}
+COMMANDS = (
+    "check job.toml",
+    "--help",
+    "card bank.toml",
+    "propose own.toml --card bank.card --card shop.card --purpose credit --out PID.toml",
+    "approve agreement.toml --file bank.toml --yes",
+    "policy check own.toml policy.toml",
+)
+_COMMAND = "import os; from securevfl.cli import main; main({!r}.replace('PID', str(os.getpid())).split())"
+PROGRAMS |= {
+    f"securevfl {'policy check' if words.startswith('policy') else words.split()[0]}": _COMMAND.format(words)
+    for words in COMMANDS
 }
 TOML = 'name = "first"\nprotection = "plain"\n[job]\nepochs = 2\n[data]\nname = "breast_cancer"\n'
+TABLES = {"bank": ("ref,age,late", "id = 'ref'\nlabel = 'late'"), "shop": ("ref,basket,visits", "id = 'ref'")}
+OWN = "protection = {name = 'plain', dp = {features = {mechanism = 'gaussian', epsilon = 4.0}}}\n"
+
+
+def prepare_agreement(folder: Path) -> None:
+    """Make two parties' tables, keys, party files and cards, a proposal with noise, and a policy."""
+    job = OWN
+    for name, (head, columns) in TABLES.items():
+        rows = "".join(f"r{k},{k}.5,{k % 2}\n" for k in range(60))
+        (folder / f"{name}.csv").write_text(f"{head}\n{rows}", encoding="utf-8")
+        keys = f"signing = 'keys/{name}.key'\ncertificate = 'certs/{name}.crt'\nkey = 'certs/{name}.key'"
+        text = f"party = '{name}'\n[data]\nfile = '{name}.csv'\n{columns}\n[keys]\n{keys}\n"
+        (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+        job += f"[[party]]\nname = '{name}'\nfile = '{name}.csv'\n{columns}\n"
+    (folder / "own.toml").write_text(job, encoding="utf-8")
+    (folder / "policy.toml").write_text("party = 'shop'\nmax_epsilon = 5.0\n", encoding="utf-8")
+    commands = [[*words, name] for name in TABLES for words in (["keys"], ["certs", "new"])]
+    commands += [["card", f"{name}.toml"] for name in TABLES]
+    commands += [["propose", "own.toml", "--card", "bank.card", "--card", "shop.card", "--purpose", "credit"]]
+    kept = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in FOLDERS)}
+    for command in commands:
+        words = [sys.executable, "-m", "securevfl", *command]
+        subprocess.run(words, env=kept, cwd=folder, stdout=subprocess.DEVNULL, check=True)
 
 
 def measure_program(tree: Path, code: str, folder: Path) -> float:
@@ -52,6 +89,7 @@ def main() -> None:
     best: dict[str, dict[str, float]] = {name: {} for name in trees}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "job.toml").write_text(TOML, encoding="utf-8")
+        prepare_agreement(Path(folder))
         for turn in range(2 if options.quick else 4):  # the first one writes byte code
             for name, tree in trees.items():
                 for what, code in PROGRAMS.items():

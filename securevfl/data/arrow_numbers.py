@@ -6,14 +6,14 @@ command that reads a small table. Buffers need no library, and tables of 30,000 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 __all__ = ["TYPES", "null_flags", "plain_numbers", "text_array"]
 
-TYPES = {
+TYPES: Mapping[str, np.dtype[Any]] = {
     "halffloat": np.dtype(np.float16),
     "float": np.dtype(np.float32),
     "double": np.dtype(np.float64),

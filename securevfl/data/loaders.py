@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.column_builders import LabelColumn, add_columns
+from securevfl.data.column_builders import LabelColumn
 from securevfl.data.columns import ColumnUse, Target, column_names, doubled_names
 from securevfl.data.compound_ids import identifier_of
 from securevfl.data.csv_rows import NotConverted
@@ -22,6 +22,7 @@ from securevfl.data.roles import column_builders, name_labels, several_labels
 from securevfl.data.row_source import OF, RowSource, refuse_extension
 from securevfl.data.storage import DEFAULT_STORAGE, Storage, release_memory
 from securevfl.data.table import PartyTable, run_all
+from securevfl.data.wide_batches import add_columns
 from securevfl.errors import InputError
 
 __all__ = ["from_arrow", "from_pandas", "read_csv", "read_parquet", "read_table"]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pa_parquet
 import pytest
 
 import securevfl as sv
-from securevfl.data import arrow_rows, column_builders
+from securevfl.data import arrow_rows, wide_batches
 from securevfl.data.arrow_numbers import null_flags, plain_numbers, text_array
 
 ROWS = 60
@@ -38,7 +38,7 @@ def _read(path: Path, **options: Any) -> sv.PartyTable:
 
 
 def _one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_builders, "_TOGETHER", frozenset())
+    monkeypatch.setattr(wide_batches, "_TOGETHER", frozenset())
 
 
 def _same(one: sv.PartyTable, other: sv.PartyTable) -> None:
