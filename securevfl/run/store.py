@@ -12,7 +12,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ _NUMBERS = {"bool", "float16", "float32", "float64", "complex64"} | {
 class _Stored:
     """A tensor of a file whose tree is only compared: nothing computes with it, so torch is not needed."""
 
-    array: np.ndarray
+    array: np.ndarray = field(repr=False)
 
     def numpy(self) -> np.ndarray:
         return self.array
