@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-WORKERS ?= 2
+# Of the tests: one more than two cores, since an eighth of the time tests wait for processes and lines.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup kernels demo demo-parties test check gate lint types contracts docs bench clean

@@ -36,21 +36,23 @@ class Row:
         file: the benchmark's result.
         keys: the way to it; ``{path}`` stands for the path of the class.
         form: how it is written.
+        over: the way to what the figure is divided by, if anything.
     """
 
     words: str
     file: str
     keys: tuple[str, ...]
     form: str
+    over: tuple[str, ...] = ()
 
 
-_OURS = ("two processes", "ours / spu, CPU")
 _ENCRYPTION = ("Paillier", "python-paillier / ours", "encryption, public key, a ciphertext")
+_PRODUCT = ("products modulo 2^64", "512 x 512 x 512", "milliseconds")
+_COMPARISON = ("comparison of 4096 values", "all three parties, randomness included", "milliseconds")
 ROWS = (
     Row("X25519, over OpenSSL", "psi", ("engine", "ratio to openssl, median of rounds", "{path}"), "{:.1f} ×"),
     Row("X25519, products a second", "psi", ("engine", "scalar products a second", "{path}"), "{:,.0f}"),
     Row("hashes to the curve a second", "psi", ("engine", "hashes to the curve a second", "{path}"), "{:,.0f}"),
-    Row("CPU time of `dh`, 2²⁰ a side, over SPU's ECDH", "psi", (*_OURS, "ecdh"), "{:.2f}"),
     Row("CPU time of `ot`, 2¹⁸ a side, over SPU's RR22", "psi", ("transfers", "2^18", "median, CPU"), "{:.2f}"),
     Row("CPU time of `ot`, 2²⁰ a side, over SPU's RR22", "psi", ("transfers", "2^20", "median, CPU"), "{:.2f}"),
     Row(
@@ -64,14 +66,16 @@ ROWS = (
     Row(
         "512 × 512 × 512 modulo 2⁶⁴, over numpy",
         "ring",
-        ("products modulo 2^64", "512 x 512 x 512", "numpy uint64 @ / ours"),
+        (*_PRODUCT, "numpy uint64 @"),
         "{:.0f} ×",
+        over=(*_PRODUCT, "{path}"),
     ),
     Row(
         "4,096 comparisons on shares, over numpy",
         "ring",
-        ("comparison of 4096 values", "all three parties, randomness included", "numpy / ours"),
+        (*_COMPARISON, "numpy"),
         "{:.0f} ×",
+        over=(*_COMPARISON, "{path}"),
     ),
     Row("a step on shares, CPU", "shares_step", ("B=256 d=32 h=16 top=16", "shares", "CPU milliseconds"), "{:.1f} ms"),
     Row(
@@ -88,12 +92,16 @@ def _figure(row: Row, cpu_class: str) -> str:
     file = folder_of_class(cpu_class) / f"{row.file}.json"
     if not file.is_file():
         return NOT_MEASURED
-    found: Any = json.loads(file.read_text(encoding="utf-8"))
-    for key in row.keys:
-        found = found.get(key.format(path=CLASSES[cpu_class])) if isinstance(found, dict) else None
-        if found is None:
-            return NOT_MEASURED
-    return row.form.format(found)
+    content = json.loads(file.read_text(encoding="utf-8"))
+    found = _find(content, row.keys, cpu_class)
+    divisor = _find(content, row.over, cpu_class) if row.over else 1.0
+    return NOT_MEASURED if found is None or divisor is None else row.form.format(found / divisor)
+
+
+def _find(content: Any, keys: tuple[str, ...], cpu_class: str) -> float | None:
+    for key in keys:
+        content = content.get(key.format(path=CLASSES[cpu_class])) if isinstance(content, dict) else None
+    return None if content is None else float(content)
 
 
 def block() -> str:
