@@ -15,6 +15,7 @@ from securevfl.privacy import Journal
 from securevfl.privacy.rows import RowRelease
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
+from securevfl.run.store import read_tree
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=3, batch_size=32)
 NOISY = JOB.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=30.0))))
@@ -117,6 +118,18 @@ def test_what_would_make_epsilon_wrong_is_refused(name: str, copied: Path) -> No
 def test_another_table_is_refused(people: Callable[[], sv.Parties], words: str, copied: Path) -> None:
     with pytest.raises(sv.InputError, match=words):
         _resumed(copied, people())
+
+
+@pytest.mark.parametrize("other", ["job", "party"])
+def test_a_checkpoint_of_another_job_or_party_is_refused(other: str, copied: Path) -> None:
+    """Before its journal or its tables are looked at, which may be the same."""
+    path = copied / "shop1.epoch-2.safetensors"
+    keeper = FolderKeeper(copied, "shop1", "0" * 64)
+    if other == "party":
+        shutil.copy(path, copied / "bank.epoch-2.safetensors")
+        keeper = FolderKeeper(copied, "bank", str(read_tree(path)["job"]))
+    with pytest.raises(sv.InputError, match="is of another job or party: use another folder for checkpoints"):
+        keeper.read_state(2)
 
 
 def test_two_runs_do_not_share_a_folder(copied: Path) -> None:
