@@ -52,7 +52,8 @@ if file.endswith(".csv"):
     table = pyarrow.csv.read_csv(file, read_options=options)
 else:
     table = pyarrow.parquet.read_table(file, use_threads=False)
-assert table.num_columns == columns + 1
+if table.num_columns != columns + 1:
+    raise SystemExit(f"{table.num_columns} columns of {columns + 1}")
 """
     + END
 )
@@ -65,7 +66,8 @@ sv.read_table, sv.TableLimits
     + BEGIN
     + """
 table = sv.read_table(file, name="lab", id="id", limits=sv.TableLimits(max_columns=1 << 16))
-assert len(table.columns) == columns
+if len(table.columns) != columns:
+    raise SystemExit(f"{len(table.columns)} columns of {columns}")
 """
     + END
 )

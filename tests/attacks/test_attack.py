@@ -61,7 +61,7 @@ def test_what_a_seal_hides_is_not_attacked(parties: sv.Parties) -> None:
     """With identity bottoms under a seal no passive party is given a gradient: there is nothing to attack."""
     result = sv.attack(_job(sv.BFV()), sv.datasets.default_credit(overlap=0.85, seed=0, rows=500), quick=True)
     assert not [one for one in result.record.measured if one.attack.startswith(("labels", "others'"))]
-    assert _best(result, "bank", "features") > 0.7  # 15 runs: 0.79 to 0.90, as the records that it knows are drawn anew
+    assert _best(result, "bank", "features") > 0.7  # each run draws other known records: 0.79 to 0.90 in 15
     assert result.contradictions == []
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants import PRVAccountant, RDPAccountant
+from opacus.accountants.analysis import rdp
 from scipy import stats
 
 from securevfl.errors import InputError
@@ -41,6 +42,25 @@ def test_epsilon_equals_that_of_opacus_for_the_same_releases(history: list[tuple
         assert mine.epsilon_rdp("features") == pytest.approx(rdp.get_epsilon(DELTA), rel=1e-9)
         assert mine.epsilon_prv("features") == pytest.approx(prv.get_epsilon(DELTA), rel=1e-9)
     assert mine.epsilon_prv() <= mine.epsilon_rdp()
+
+
+@given(
+    history=st.dictionaries(st.floats(0.3, 50.0), st.integers(1, 500), min_size=1, max_size=4),
+    delta=st.sampled_from([1e-9, 1e-5, 0.01]),
+)
+def test_the_formula_for_releases_of_every_row_is_that_of_opacus_to_the_last_bit(
+    history: dict[float, int], delta: float
+) -> None:
+    """It stands in for `compute_rdp` and `get_privacy_spent`, so that a proposal need not load them."""
+    orders = np.array([*RDPAccountant.DEFAULT_ALPHAS, *range(64, 2048, 32)])
+    curve = np.zeros(len(orders))
+    for sigma, times in sorted(history.items()):
+        curve = curve + rdp.compute_rdp(q=1.0, noise_multiplier=sigma, steps=times, orders=orders)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "optimal order is the largest alpha"
+        expected, _ = rdp.get_privacy_spent(orders=orders, rdp=curve, delta=delta)
+    found = epsilon_rdp([GaussianRelease(sigma, times) for sigma, times in history.items()], delta)
+    assert found == max(float(expected), 0.0)
 
 
 def test_stepping_opacus_one_release_after_the_other_gives_the_same() -> None:
