@@ -122,11 +122,23 @@ class ParquetRows(RowSource):
         return [numbers[at : at + width] for at in range(0, len(numbers), width)]
 
     def iter_groups(self, groups: Sequence[Sequence[str]], limits: TableLimits) -> Generator[Any]:
+        # `most_rows` has checked the announced memory of all columns; here each group must have the announced rows.
         for place, keys in self._list_files():
             with translate_arrow_errors(place.where, "Parquet"), self._open(place) as file:
-                kinds_of(self._read_schema(place), [name for group in groups for name in group], keys, place.where)
+                announced = file.metadata.num_rows
+                _require_numbers(self._read_schema(place), [name for group in groups for name in group], keys, place)
                 for group in groups:
-                    yield from file.iter_batches(BATCH, columns=list(group), use_threads=False)
+                    rows = 0
+                    for batch in file.iter_batches(BATCH, columns=list(group), use_threads=False):
+                        rows += len(batch)
+                        if rows > announced:
+                            break
+                        yield batch
+                    if rows != announced:
+                        raise InputError(
+                            f"{place.where} announces {announced:,} rows, and column {group[0]!r} has "
+                            f"{'more' if rows > announced else f'{rows:,}'}: the file is damaged; write it again"
+                        )
 
     def _read_batches(
         self, place: FileLocation, keys: dict[str, Any], columns: Sequence[str] | None, count: Count, rows: int
@@ -151,6 +163,23 @@ class ParquetRows(RowSource):
                 found = {name: batch.column(batch.schema.get_field_index(name)) for name in own}
                 found |= {name: pa.repeat(pa.scalar(keys[name]), len(batch)) for name in outside}
                 yield pa.RecordBatch.from_arrays([found[name] for name in wanted], names=wanted)
+
+
+def _require_numbers(schema: Any, columns: Sequence[str], keys: dict[str, Any], place: FileLocation) -> None:
+    """Refuse texts where the first file has numbers, before they are decoded: a small file could expand beyond memory.
+
+    Raises:
+        InputError: a column holds something else than numbers, truth values or nothing; or is not there.
+    """
+    import pyarrow as pa
+
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null, pa.types.is_decimal)
+    for name, kind in kinds_of(schema, columns, keys, place.where).items():
+        if not any(is_one(kind) for is_one in kinds):
+            raise InputError(
+                f"{place.where}: column {name!r} holds {kind}, and numbers in the first file: write all files alike, "
+                "or leave the column out with features=…"
+            )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import pytest
 import securevfl as sv
 from securevfl.data import arrow_rows, wide_batches
 from securevfl.data.arrow_numbers import null_flags, plain_numbers, text_array
+from securevfl.data.file_locations import place_of
 
 ROWS = 60
 RNG = np.random.default_rng(5)
@@ -110,6 +111,48 @@ def test_texts_in_a_wide_table_are_refused(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(arrow_rows, "_AT_A_TIME", 1)
     with pytest.raises(sv.InputError, match="column 'kind' holds text"):
         _read(path, categorical=[])
+
+
+def test_texts_in_a_later_file_are_refused_before_they_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = _columns()
+    folder = _write(tmp_path, columns, 3)
+    pa_parquet.write_table(pa.table(columns | {"plain 3": ["x"] * ROWS}), folder / "2.parquet")
+    monkeypatch.setattr(arrow_rows, "_FEWEST", 7)
+    monkeypatch.setattr(arrow_rows, "_AT_A_TIME", 1)
+    with pytest.raises(
+        sv.InputError, match=r"2\.parquet: column 'plain 3' holds string, and numbers in the first file"
+    ):
+        _read(folder)
+
+
+@pytest.mark.parametrize(("more", "words"), [(1, "has more"), (-1, "has 59")])
+def test_a_column_with_other_rows_than_its_file_announces_is_refused(
+    more: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the rows of the next file would be taken for this one's."""
+    path = _write(tmp_path, _columns())
+    whole = pa_parquet.ParquetFile.iter_batches
+
+    def iter_batches(file: Any, *given: Any, columns: Any = None, **options: Any) -> Any:
+        for batch in whole(file, *given, columns=columns, **options):
+            if columns == damaged:
+                yield batch.slice(1) if more < 0 else batch
+                if more > 0:
+                    yield batch.slice(0, 1)
+            else:
+                yield batch
+
+    monkeypatch.setattr(arrow_rows, "_FEWEST", 7)
+    monkeypatch.setattr(arrow_rows, "_AT_A_TIME", 1)
+    source = arrow_rows.ParquetRows(place_of(path, None))
+    damaged = source.number_groups([name for name in _columns() if name not in ("id", "kind")], ROWS)[1]
+    monkeypatch.setattr(pa_parquet.ParquetFile, "iter_batches", iter_batches)
+    with pytest.raises(
+        sv.InputError, match=f"announces 60 rows, and column {damaged[0]!r} {words}: the file is damaged"
+    ):
+        _read(path)
 
 
 @pytest.mark.parametrize("values", [[1.5, None, 3.0, 4.0], [1, 2, None, None], [True, None, False, True], [None] * 4])
