@@ -238,5 +238,6 @@ class ArrowRows(RowSource):
             kinds = {} if columns is None else kinds_of(schema, columns, {}, self.location)
             for batch in batches:
                 chosen = batch if columns is None else batch.select(columns)
+                chosen.validate()  # the reader does not: buffers may be shorter than the rows that are announced
                 count.add(chosen, bytes_each(kinds))
                 yield from (chosen.slice(at, rows) for at in range(0, len(chosen), rows))

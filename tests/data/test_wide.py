@@ -168,3 +168,17 @@ def test_numbers_by_their_buffers_are_those_of_arrow(values: list[Any]) -> None:
 def test_texts_become_an_arrow_array_without_pandas() -> None:
     assert text_array(["", "é", "long text"]).to_pylist() == ["", "é", "long text"]
     assert text_array([]).to_pylist() == []
+
+
+def test_a_buffer_that_is_shorter_than_the_announced_rows_is_refused(tmp_path: Path) -> None:
+    """Numbers are read from buffers, and Arrow's reader takes their lengths from the file."""
+    path, count = tmp_path / "table.arrow", 100
+    batch = pa.record_batch([pa.array([f"s{k}" for k in range(count)]), pa.array([1.5] * count)], names=["id", "x"])
+    with pa.ipc.new_file(str(path), batch.schema) as writer:
+        writer.write_batch(batch)
+    length = (8 * count).to_bytes(8, "little")
+    data = path.read_bytes()
+    assert data.count(length) == 1
+    path.write_bytes(data.replace(length, (64).to_bytes(8, "little")))
+    with pytest.raises(sv.InputError, match=r"is not a Arrow table: .*too small"):
+        sv.read_table(path, name="lab", id="id")
