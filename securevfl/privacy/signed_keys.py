@@ -58,7 +58,7 @@ def check_public_key(ledger: Ledger, message: Message, peer: str) -> None:
     except AuditError as error:
         raise ProtocolError(
             f"the public key {message.what!r} that {ledger.party!r} received in the name of {peer!r} is not signed by "
-            f"{peer!r} for this job, run and attempt: {error}. Nothing was encrypted or masked under it. Somebody may "
+            f"{peer!r} for this job, run and attempt: {error}; nothing was encrypted or masked under it; somebody may "
             "be between the two: compare fingerprints with the party directly"
         ) from None
 

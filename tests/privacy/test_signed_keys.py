@@ -77,7 +77,7 @@ def _meddled(job: sv.Job, what: str, meddles: _Meddles, monkeypatch: pytest.Monk
         return await send(channel, meddles(message) if message.what == what else message)
 
     monkeypatch.setattr(MemoryChannel, "send", replaced)
-    with pytest.raises(sv.ProtocolError, match=r"public key .* is not signed by .*Nothing was encrypted") as caught:
+    with pytest.raises(sv.ProtocolError, match=r"public key .* is not signed by .*nothing was encrypted") as caught:
         sv.simulate(job, make_parties(2, 90))
     assert what in seen
     return caught
