@@ -104,17 +104,17 @@ class RowsSpent(PolicyError):
 
     Args:
         parties: party → about how many rows.
+        spent: how many rows that are, each counted once.
         rows: how many rows there were.
     """
 
-    def __init__(self, parties: Mapping[str, int], rows: int) -> None:
+    def __init__(self, parties: Mapping[str, int], *, spent: int, rows: int) -> None:
         self.parties = dict(sorted(parties.items()))
-        self.rows = rows
-        most = max(self.parties.values(), default=0)
-        refused = " and ".join(f"{count:,} of {rows:,} rows ({name!r})" for name, count in self.parties.items())
+        self.spent, self.rows = spent, rows
+        who = " and ".join(f"{name!r} (about {count:,})" for name, count in self.parties.items())
         super().__init__(
-            f"max_results: you have had as many numbers as you may of {refused}, ever, and nothing was asked: leave "
-            f"these {most:,} rows out (--skip-spent), use answers that you hold, or ask "
+            f"max_results: of {rows:,} rows, {spent:,} have had as many numbers as {who} may give of a row, ever; "
+            f"nothing was asked: leave these {spent:,} rows out (--skip-spent), use answers that you hold, or ask "
             f"{' and '.join(map(repr, self.parties))} for a grant"
         )
 

@@ -76,8 +76,8 @@ class ServeActive(Conductor):
         joint = None if self._live is None else self._live.joint
         if joint is None:
             return {}
-        found = {name: joint.stored_answer(name, current=False) for name in customers}
-        return {name: (one.values, one.tables != joint.answers.tables) for name, one in found.items() if one}
+        found = joint.stored_answers(customers, current=False)
+        return {name: (one.values, one.tables != joint.answers.tables) for name, one in found.items()}
 
     async def find_refusals(self, customers: Sequence[str]) -> dict[str, Outcome]:
         """Customer → refusal, of those about whom some party would not answer. Nobody is scored, and nothing is
@@ -112,12 +112,8 @@ class ServeActive(Conductor):
         joint = (await self._when_ready()).joint
         if joint is None:
             self._raise_unavailable()
-        kept: dict[str, Outcome] = {}
-        for name in customers:
-            joint.at[name]
-            answer = None if again else joint.stored_answer(name)
-            if answer is not None:
-                kept[name] = answer.values
+        held = joint.stored_answers(customers)  # also refuses customers that are not common
+        kept: dict[str, Outcome] = {} if again else {name: one.values for name, one in held.items()}
         rest = [name for name in customers if name not in kept]
         if rest:
             try:

@@ -70,15 +70,17 @@ class JointScores:
         self.at = {name: row for row, name in enumerate(self.names)}
         self._group_of = {row: at for at, group in reversed(list(enumerate(self.groups))) for row in group.tolist()}
 
-    def stored_answer(self, name: str, *, current: bool = True) -> KeptAnswer | None:
-        """The answer about a customer that this party holds; None if there is none.
+    def stored_answers(self, names: Sequence[str], *, current: bool = True) -> dict[str, KeptAnswer]:
+        """Customer → the answer that this party holds, of those about whom it holds one.
 
         Args:
-            name: the customer.
-            current: only one that was given on the partners' tables as they are now.
+            names: the customers.
+            current: only answers that were given on the partners' tables as they are now.
         """
-        (key,) = self._answer_keys([name])
-        return self.answers.get(key, current=current)
+        held = (
+            (name, self.answers.get(key, current=current)) for name, key in zip(names, self._keys(names), strict=True)
+        )
+        return {name: answer for name, answer in held if answer is not None}
 
     async def find_refusals(self, names: Sequence[str]) -> dict[str, Outcome]:
         """Customer → refusal, of those about whom some party would not answer; nobody is scored."""
@@ -97,7 +99,8 @@ class JointScores:
         """Customer → outcome; the customers must be common and without duplicates. Nobody is asked about those whose
         answers are kept, but for those in `again`.
         """
-        kept = {name: answer.values for name in names if name not in again and (answer := self.stored_answer(name))}
+        held = self.stored_answers([name for name in names if name not in again])
+        kept = {name: answer.values for name, answer in held.items()}
         return kept | await self._ask([name for name in names if name not in kept])
 
     async def _ask(self, names: Sequence[str]) -> dict[str, Outcome]:
@@ -149,12 +152,12 @@ class JointScores:
         self.counts.count(names, [False] * len(rows))
         await send_command_to_all(self.site, "go")
         scores = await self.program.score_probabilities(rows)
-        self.answers.put(self._answer_keys(names), scores)
+        self.answers.put(self._keys(names), scores)
         return scores
 
     def _names_of_rows(self, rows: np.ndarray) -> list[str]:
         return [self.names[row] for row in rows.tolist()]
 
-    def _answer_keys(self, names: Sequence[str]) -> list[str]:
+    def _keys(self, names: Sequence[str]) -> list[str]:
         rows = [self.at[name] for name in names]
         return self.answers.row_keys(names, self.program.role.table.x[rows].numpy())

@@ -194,4 +194,4 @@ def _raise_refusals(refused: Mapping[str, Refusal], rows: int) -> NoReturn:
     other = next((one for one in refused.values() if one.rule != SPENT), None)
     if other is not None:
         raise ScoringRefused(other)
-    raise RowsSpent(Counter(one.party for one in refused.values()), rows)
+    raise RowsSpent(Counter(one.party for one in refused.values()), spent=len(refused), rows=rows)
