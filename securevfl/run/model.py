@@ -18,7 +18,7 @@ from securevfl.privacy import Ledger
 from securevfl.run.frames import scores_frame
 from securevfl.run.model_parts import PART, ModelPart, model_part, run_of, write_run
 from securevfl.run.partial_scoring import Asking, ScoringStep, party_sets, score_by_sets
-from securevfl.run.simulation import Aligned, consent_parties, disclosure_books
+from securevfl.run.simulation import Aligned, consent_parties, result_books
 from securevfl.run.store import tree_digest, write_tree
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def predict(
     calibrated: bool = True,
     aligned: Aligned | None = None,
     observers: Mapping[str, Observer] | None = None,
-    looks: str | Path | None = None,
+    results: str | Path | None = None,
     answers: str | Path | None = None,
     ask_again: bool = False,
     skip_spent: bool = False,
@@ -177,7 +177,7 @@ def predict(
             one for the active party's own. Scores of other sets of parties have no temperature.
         aligned: an alignment of these tables to use again.
         observers: party → receiver of its events.
-        looks: see `simulate`.
+        results: see `simulate`.
         answers: folder of the answers that the active party holds. A row is answered from there if the model, the
             party's own columns of the row and the tables of the others are the same; new answers are stored there.
         ask_again: ask about rows whose answers it holds, too: that costs numbers, see `Policy.max_results`.
@@ -217,7 +217,7 @@ def predict(
     if len(sets) > 2:
         consent_parties([job], parties, pairwise=True)
     parts = dict(model.parts)
-    books = None if looks is None else disclosure_books(looks, parties)
+    books = None if results is None else result_books(results, parties)
     if not calibrated:
         parts[active] = {name: value for name, value in parts[active].items() if name != "temperature"}
     asking = Asking(skip_spent=skip_spent)
@@ -225,7 +225,7 @@ def predict(
         digests = {name: tree_digest(model_part(job, name, part)) for name, part in parts.items()}
         asking = Asking(answers=Path(answers), model=run_of(digests), again=ask_again, skip_spent=skip_spent)
     steps = tuple(
-        score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers, looks=books, asking=asking)
+        score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers, results=books, asking=asking)
     )
     return Prediction(
         ids=parties.active.ids_of(np.concatenate([step.rows for step in steps])),
