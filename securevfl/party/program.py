@@ -17,6 +17,7 @@ import torch
 
 from securevfl.align import Alignment, check_fields
 from securevfl.data import FeatureEncoder, PartyTable
+from securevfl.data.snapshots import describe_snapshots, find_ending
 from securevfl.errors import InputError, PeerEnded
 from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
 from securevfl.party.consent import exchange_consent
@@ -152,6 +153,8 @@ async def train_party(
         agreed[owner] = await agree_rows(alone, table, alignments[owner], job, evaluates=evaluates, split=split)
     fit_on = np.concatenate([fit_rows(alignments[owner], agreed[owner]) for owner in members])
     encoder = encode_features(table, fit_on, job, site.secret)
+    if site.role == PASSIVE and not len(table.persons) and (ending := find_ending(table.ids)):
+        site.notes.append(describe_snapshots(f"the table of {site.name!r}", ending))
     tables = {
         owner: number_rows(member, table, alignments[owner], job, agreed[owner], encoder)
         for owner, member in members.items()
@@ -255,7 +258,7 @@ def scoring_program(
         **coded_columns(encoder),
         split=Split(rows[:0], rows[:0], rows),
         name=site.name,
-        names=names if site.role == PASSIVE else (),
+        names=table.persons_of(alignment.rows) if site.role == PASSIVE else (),
         columns=table.values,
         y=y,
         classes=classes,

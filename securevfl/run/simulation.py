@@ -5,7 +5,7 @@ nothing else shared.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,14 @@ class Aligned:
     def common_rows(self) -> int:
         """Number of common rows, in the first label owner's federation."""
         return len(next(iter(self.parties.values())).rows)
+
+    def take(self, places: np.ndarray) -> Aligned:
+        """The same alignment with these common rows only, (n,) positions, in this order."""
+        some = {
+            name: {owner: replace(one, rows=one.rows[places]) for owner, one in found.items()}
+            for name, found in self.alignments.items()
+        }
+        return replace(self, alignments=some)
 
 
 @dataclass(frozen=True, kw_only=True)

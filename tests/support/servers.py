@@ -163,6 +163,15 @@ async def served(
                 await task
 
 
+def forget_answers(bank: ServeActive) -> None:
+    """Let the active party lose the answers that it holds, so that it asks again."""
+    assert bank._live is not None
+    assert bank._live.joint is not None
+    answers = bank._live.joint.answers
+    answers.path.unlink(missing_ok=True)
+    answers._kept.clear()
+
+
 def scores_of(outcomes: Sequence[object]) -> np.ndarray:
     """Probabilities (n, classes), where every customer got some."""
     assert all(isinstance(one, np.ndarray) for one in outcomes), outcomes
