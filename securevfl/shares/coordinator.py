@@ -90,8 +90,10 @@ class SharesCoordinator(HelperProgram):
             sizes, scored = await receive_epoch(chief, sharing.plan)
             course.begin_epoch(epoch, validates=sharing.plan.validates_after(epoch))
             await course.train(sizes, None, told=partial(observer.step, epoch, total=len(sizes)))
-            if sharing.plan.validates_after(epoch):
+            if sharing.plan.validates_after(epoch) and course.opens_metrics:
                 await course.validate(scored, None, None)
+            elif sharing.plan.validates_after(epoch):
+                await course.check_range()
             verdict = await chief.receive(Kind.CONTROL, "train/epoch")
             trained.readings.append(site.clock.lap())
             if verdict.meta.get("best"):

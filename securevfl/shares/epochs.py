@@ -54,6 +54,7 @@ class SharedTraining:
         sent: bytes that this party sent as a computing one in those steps.
         epoch: the current one.
         repeated: openings that an interrupted attempt may have made before.
+        opens_metrics: whether metrics of the validation rows are opened; otherwise these rows are not dealt.
     """
 
     member: ShareParty
@@ -65,12 +66,14 @@ class SharedTraining:
     sent: int = 0
     epoch: int = 0
     repeated: int = 0
+    opens_metrics: bool = True
 
     def begin_epoch(self, epoch: int, *, validates: bool) -> None:
         """Allow this epoch's openings: one range bit and one set of metrics if it validates, otherwise none."""
         self.epoch = epoch
+        opened = ("range", "metrics") if self.opens_metrics else ("range",)
         if self.network is not None:
-            self.network.engine.begin_stage(*(("range", "metrics") if validates else ()))
+            self.network.engine.begin_stage(*(opened if validates else ()))
 
     def _reserve_opening(self, what: str, epoch: int) -> None:
         """Reserve an opening in this party's journal before it happens: if this attempt is killed afterwards, the next
@@ -157,6 +160,18 @@ class SharedTraining:
         if metrics is None or in_range is None:
             return None
         return np.concatenate([np.ones(1), decode_words(metrics, METRIC_BITS).reshape(-1)])
+
+    async def check_range(self) -> np.ndarray | None:
+        """Check that weights are in range, where no metrics are opened.
+
+        Returns:
+            At the active party: whether they are (1 or 0); nothing elsewhere.
+        """
+        if self.network is None:
+            return None
+        engine, to = self.network.engine, [self.member.computing.index(self.member.site.active)]
+        in_range = await engine.open("range", await self.network.in_range(), to)
+        return None if in_range is None else np.array([float(bool(int(in_range[0])))])
 
     async def predict(self, sizes: Sequence[int], words: Words | None) -> np.ndarray | None:
         """Open the logits of rows to the active party, rounded at 2^-8.

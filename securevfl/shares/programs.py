@@ -15,7 +15,7 @@ import torch
 from securevfl.errors import InputError, ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
 from securevfl.shares.dp_steps import check_clipped, clip_below, row_bounds
-from securevfl.shares.epochs import SharedTraining, Words, check_judged
+from securevfl.shares.epochs import SharedTraining, Words
 from securevfl.shares.exchanges import EPOCH, PLAN, WIDTH
 from securevfl.shares.metrics import name_metrics
 from securevfl.shares.network_ranges import ERROR_BOUND, TARGET_BOUND, NetworkShape
@@ -152,8 +152,7 @@ class SharesActive(ActiveProgram):
     async def setup(self) -> None:
         """Learn the widths of all inputs, tell them, exchange keys, and share out the first weights."""
         site, role = self.sharing.site, self.role
-        if self.sharing.trains:
-            check_judged(site.name, len(role.table.split.valid))
+        self.sharing.check_validation_rows(len(role.table.split.valid))
         widths = [self.fed.width()]
         for name in site.passive:
             message = await site.links[name].receive(Kind.CONTROL, WIDTH)
@@ -192,9 +191,8 @@ class SharesActive(ActiveProgram):
         role, site = self.role, self.sharing.site
         self.course.begin_epoch(epoch, validates=role.plan.validates_after(epoch))
         batches = role.batches(epoch)
-        await self._announce_sizes(
-            batches, _count_rows(list(split_chunks(role.table.split.valid, role.plan.eval_rows)))
-        )
+        judged = role.table.split.valid if self.course.opens_metrics else role.table.split.valid[:0]
+        await self._announce_sizes(batches, _count_rows(list(split_chunks(judged, role.plan.eval_rows))))
 
         def encode_batch(number: int) -> list[np.ndarray]:
             rows = batches[number]
@@ -229,18 +227,16 @@ class SharesActive(ActiveProgram):
         """
         if not judge:
             return await super().evaluate_rows(rows, keep=keep)
+        if not self.course.opens_metrics:
+            _require_range(await self.course.check_range())
+            return {}
         role, parts = self.role, list(split_chunks(rows, self.role.plan.eval_rows))
         labels = role.labels(rows).cpu().numpy()
         positive = int((labels == 1).sum()) if role.task.classes == 2 else 0
         pairs = positive * (len(labels) - positive)
-        found = await self.course.validate(
-            _count_rows(parts), self._words_to_score(parts), 0.5 / pairs if pairs else 0.0
+        found = _require_range(
+            await self.course.validate(_count_rows(parts), self._words_to_score(parts), 0.5 / pairs if pairs else 0.0)
         )
-        if found is None or not found[0]:
-            raise RangeError(
-                "weights left the range within which products on shares do not wrap: lower lr in the protection; "
-                "nothing of this epoch was opened but that"
-            )
         if isinstance(role.task, Regression):
             return {"huber": float(found[1]) * role.task.scale**2}
         return name_metrics(found[1:], pairs=bool(pairs))
@@ -318,8 +314,7 @@ class SharesPassive(PassiveProgram):
 
     async def setup(self) -> None:
         """Tell the width of this party's input, learn those of all, and exchange keys."""
-        if self.sharing.trains:
-            check_judged(self.role.site.name, len(self.role.table.split.valid))
+        self.sharing.check_validation_rows(len(self.role.table.split.valid))
         upstream, width = self.role.upstream, self.fed.width()
         await upstream.send(Kind.CONTROL, WIDTH, meta={"width": width})
         widths, classes, batch_size, rows, times = await receive_plan(
@@ -372,6 +367,9 @@ class SharesPassive(PassiveProgram):
         def encode_batch(number: int) -> list[np.ndarray]:
             return [self.fed.encode_rows(parts[number])]
 
+        if judge and not self.course.opens_metrics:
+            await self.course.check_range()
+            return
         if judge:
             await self.course.validate(_count_rows(parts), encode_batch, None)
             return
@@ -394,6 +392,20 @@ async def _come_back(program: SharesActive | SharesPassive, model: State) -> Non
     """Take this party's shares of a trained model, and draw them anew with the other computing parties."""
     await program.setup()
     program.role.books.restore(model["parts"])
+
+
+def _require_range(found: np.ndarray | None) -> np.ndarray:
+    """Return what was opened, the range bit first, if that bit is set.
+
+    Raises:
+        RangeError: it is not.
+    """
+    if found is None or not found[0]:
+        raise RangeError(
+            "weights left the range within which products on shares do not wrap: lower lr in the protection; "
+            "nothing of this epoch was opened but that"
+        )
+    return found
 
 
 def _planned_times(role: Role) -> int:

@@ -48,6 +48,9 @@ class Shares(Protection):
         model: what becomes of the trained model. ``"shares"``: it stays in shares. ``"parts"``: it is opened at the end
             of training, to each data party the weights of its own columns, to the active one those above, too;
             predictions take the parts in as shares again.
+        metrics: what is opened of the validation rows. ``"rounded"``: rounded metrics to the active party, after each
+            epoch that validates. ``"none"``: nothing, so that ε of these rows is 0; all epochs are trained and the last
+            one is kept, and the job must have ``keep="last"`` and no `patience`.
         dp: labels drawn by randomised response; noise on the steps of the model, where it has one layer: each computing
             party adds its own inside the shares, and that of any two reaches ε; or None.
     """
@@ -61,6 +64,7 @@ class Shares(Protection):
     momentum: Annotated[float, Meta(ge=0, le=0.99)] = 0.9
     weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     model: Literal["shares", "parts"] = "shares"
+    metrics: Literal["rounded", "none"] = "rounded"
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -76,11 +80,27 @@ class Shares(Protection):
     @property
     def title(self) -> str:
         title = "secret shares" + (", model handed out" if self.hands_out else "")
+        title += "" if self.opens_metrics else ", no metrics"
         return title + (f" + {self.dp.title_for('the model')}" if self.dp else "")
 
     @property
     def hands_out(self) -> bool:
         return self.model == "parts"
+
+    @property
+    def opens_metrics(self) -> bool:
+        return self.metrics == "rounded"
+
+    def plan_problems(self, *, patience: int | None, keep: str) -> list[str]:
+        if self.opens_metrics:
+            return []
+        why = "and protection.metrics is 'none', so that no metric of the validation rows is opened"
+        found = []
+        if keep != "last":
+            found.append(f"keep is {keep!r}, {why}: set keep = 'last', or metrics = 'rounded'")
+        if patience is not None:
+            found.append(f"patience is {patience}, {why}: leave patience out, or set metrics = 'rounded'")
+        return found
 
     @property
     def is_sealed(self) -> bool:
@@ -121,7 +141,7 @@ class Shares(Protection):
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         noise = None if self.dp is None else self.dp.model
-        return share_exchanges(passive, parts=self.hands_out, noise=noise)
+        return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.opens_metrics)
 
     def program(
         self, algorithm: Algorithm, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]

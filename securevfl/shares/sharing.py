@@ -17,7 +17,7 @@ from securevfl.errors import ProtectionInactive, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Gaussian, Link
 from securevfl.shares.dp_steps import StepNoise, check_logits, gradient_bound
-from securevfl.shares.epochs import SharedTraining, check_sizes
+from securevfl.shares.epochs import SharedTraining, check_judged, check_sizes
 from securevfl.shares.exchanges import EPOCH, PLAN
 from securevfl.shares.model_release import ModelRelease
 from securevfl.shares.network import Network
@@ -100,7 +100,7 @@ class Sharing:
         most = self.plan.eval_rows
         openings = {
             "range": Opening(left, to, 1, each=1),
-            "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2), each=1),
+            "metrics": Opening(left if self.protection.opens_metrics else 0, to, {1: 1, 2: 3}.get(classes, 2), each=1),
             "predictions": Opening(-(-rows // most), to, min(rows, most) * outputs, total=rows * outputs),
         }
         if handed is not None:
@@ -145,7 +145,12 @@ class Sharing:
         if member.engine is not None:
             rule, noise = optimiser_of(self.protection), self.step_noise(shape, times)
             network = Network(shape, rule, batch_size, member.engine, self.site.seed, noise=noise)
-        return SharedTraining(member, shape.inputs, shape.outputs, network)
+        return SharedTraining(member, shape.inputs, shape.outputs, network, opens_metrics=self.protection.opens_metrics)
+
+    def check_validation_rows(self, rows: int) -> None:
+        """Refuse to open metrics of too few rows, in training; see `check_judged`."""
+        if self.trains and self.protection.opens_metrics:
+            check_judged(self.site.name, rows)
 
     def plan_releases(self, role: Role) -> SharedSteps | None:
         """Uses of a data party's rows in noisy steps; None without noise, and in a prediction.

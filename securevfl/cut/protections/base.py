@@ -78,6 +78,20 @@ class Protection(Config):
         """Whether a model that was trained on shares is opened at the end, to each party its own part."""
         return False
 
+    @property
+    def opens_metrics(self) -> bool:
+        """Whether the active party gets metrics of the validation rows in training."""
+        return True
+
+    def plan_problems(self, *, patience: int | None, keep: str) -> list[str]:
+        """What of a job's plan this protection cannot do, each with its cure.
+
+        Args:
+            patience: of the job, see `JobTerms`.
+            keep: likewise.
+        """
+        return []
+
     def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
         """Names of the parties that train on shares; empty where each trains its own half, at a cut.
 
