@@ -82,7 +82,14 @@ async def run_party(site: PartyContext, table: PartyTable | None, job: Job) -> T
 
 
 async def consent_party(
-    site: PartyContext, table: PartyTable | None, job: Job, *, among: Sequence[str] = (), pairwise: bool = False
+    site: PartyContext,
+    table: PartyTable | None,
+    job: Job,
+    *,
+    among: Sequence[str] = (),
+    pairwise: bool = False,
+    classes: int = 0,
+    predicts: bool = False,
 ) -> None:
     """Check the job against the party's policy, send the decision to the peers, and receive theirs; see `consent`.
 
@@ -92,6 +99,8 @@ async def consent_party(
         job: the job to consent to.
         among: all passive parties that the job's model was trained with, where fewer take part in a prediction.
         pairwise: whether fewer are going to, in what follows.
+        classes: how many classes the label has, where the parties agreed on that; 0 otherwise.
+        predicts: whether the job is trained, and rows are predicted by its model.
 
     Raises:
         InputError: parties that the algorithm cannot serve.
@@ -102,7 +111,7 @@ async def consent_party(
     if job.link is not None and table is not None and site.passive:
         check_fields(job.link, table.link, site.name)
     book, columns = pairwise or (table is not None and table.book is not None), 0 if table is None else table.values
-    await exchange_consent(site, job, book=book, among=among, columns=columns)
+    await exchange_consent(site, job, book=book, among=among, columns=columns, classes=classes, predicts=predicts)
     if len(among) > len(site.passive):
         missing = ", ".join(name for name in among if name not in site.passive)
         site.ledger.record_note(FEWER, {"parties": ", ".join((*site.label_owners, *site.passive)), "without": missing})

@@ -17,7 +17,7 @@ from securevfl.privacy import Ledger
 from securevfl.run.frames import scores_frame
 from securevfl.run.model_parts import PART, ModelPart, model_part, run_of, write_run
 from securevfl.run.partial_scoring import ScoringStep, party_sets, score_by_sets
-from securevfl.run.simulation import Aligned, consent_parties, disclosure_books
+from securevfl.run.simulation import Aligned, consent_parties, result_books
 from securevfl.run.store import tree_digest, write_tree
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def predict(
     calibrated: bool = True,
     aligned: Aligned | None = None,
     observers: Mapping[str, Observer] | None = None,
-    looks: str | Path | None = None,
+    results: str | Path | None = None,
 ) -> Prediction:
     """Predict on new rows: align the parties' tables, encode them as in training and score the common rows. With
     `everyone`, score every row of the active party once, by the largest set of parties that has it.
@@ -153,7 +153,7 @@ def predict(
             one for the active party's own. Scores of other sets of parties have no temperature.
         aligned: an alignment of these tables to use again.
         observers: party → receiver of its events.
-        looks: see `simulate`.
+        results: see `simulate`.
 
     Raises:
         InputError: other parties or other columns than in training, or an algorithm that is not fit for such rows.
@@ -188,10 +188,10 @@ def predict(
     if len(sets) > 2:
         consent_parties([job], parties, pairwise=True)
     parts = dict(model.parts)
-    books = None if looks is None else disclosure_books(looks, parties)
+    books = None if results is None else result_books(results, parties)
     if not calibrated:
         parts[active] = {name: value for name, value in parts[active].items() if name != "temperature"}
-    steps = tuple(score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers, looks=books))
+    steps = tuple(score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers, results=books))
     return Prediction(
         ids=parties.active.ids_of(np.concatenate([step.rows for step in steps])),
         probabilities=np.concatenate([step.probabilities for step in steps]),

@@ -18,7 +18,7 @@ from securevfl.data import Parties
 from securevfl.errors import FewCommonRows, NoCommonRows
 from securevfl.party import Alone, Job
 from securevfl.party_context import Observer
-from securevfl.privacy import DisclosureBook, Ledger
+from securevfl.privacy import Ledger, ResultBook
 from securevfl.run.simulation import Aligned, align_parties, predict_parties
 from securevfl.training import Subsets
 
@@ -82,7 +82,7 @@ def score_by_sets(
     *,
     aligned: Aligned | None = None,
     observers: Mapping[str, Observer] | None = None,
-    looks: Mapping[str, DisclosureBook] | None = None,
+    results: Mapping[str, ResultBook] | None = None,
 ) -> Iterator[ScoringStep]:
     """Score rows by each set in turn: those that no earlier set scored.
 
@@ -93,7 +93,7 @@ def score_by_sets(
         sets: of passive parties; an empty one for the active party alone.
         aligned: an alignment of all these tables to use again, for the first set.
         observers: party → receiver of its events.
-        looks: party → its disclosure book.
+        results: party → its result book.
 
     Yields:
         A step for each set; one of a single set that has no common rows raises instead.
@@ -118,7 +118,9 @@ def score_by_sets(
         title = "" if set(present) == set(among) else f" with {', '.join(present)}"
         told = _reveals_membership(active, present, among)
         try:
-            found = (None if number else aligned) or align_parties(some, mine, run=f"alignment{title}", among=among)
+            found = (None if number else aligned) or align_parties(
+                some, mine, run=f"alignment{title}", among=among, predicts=True
+            )
         except (NoCommonRows, FewCommonRows) as error:
             if len(chosen) == 1:
                 raise
@@ -141,7 +143,7 @@ def score_by_sets(
             run=f"predict{title}",
             observers=observers,
             among=among,
-            looks=looks,
+            results=results,
         )
         scored = {name: left[name][found.parties[name].rows] for name in names}
         left |= {name: np.setdiff1d(left[name], rows) for name, rows in scored.items()}

@@ -27,7 +27,7 @@ RULES = {
     "scores_per_record": True,
     "epsilon_per_record": True,
     "releases": False,
-    "max_looks": False,
+    "max_results": False,
     "no_noise": False,
     "index": True,
     "other": False,

@@ -373,10 +373,12 @@ class SharesPassive(PassiveProgram):
         if judge:
             await self.course.validate(_count_rows(parts), encode_batch, None)
             return
-        self.role.opened.count_opening(self.role.features.find_places(rows), self.course.outputs)
+        self.role.count_answer(rows)
         await self.course.predict(_count_rows(parts), encode_batch)
 
     async def after_test(self) -> None:
+        if self.sharing.protection.hands_out:
+            self.role.count_model()
         await self.model.hand_out()
 
     def close_books(self) -> Trained:

@@ -53,5 +53,6 @@ def link_in_memory(
             job="j",
             seed=seed,
             secret=PartySecret(100 + number),
+            simulated=True,
         )
     return made

@@ -289,9 +289,9 @@ def test_processes_score_the_rows_of_the_active_party_too(tmp_path: Path, plain:
     asyncio.run(main())
 
 
-def test_a_budget_of_looks_holds_over_servers(tmp_path: Path, plain: Parts) -> None:
-    """Four values a score and three columns: 3 values a column allow two scores of a customer, for good."""
-    job = JOB.replace(policies={"shop1": sv.Policy(max_looks=3.0)})
+def test_a_bound_of_numbers_holds_over_servers(tmp_path: Path, plain: Parts) -> None:
+    """Four numbers a score: 9 allow two scores of a customer, for good."""
+    job = JOB.replace(policies={"shop1": sv.Policy(max_results=9)})
 
     async def scored(times: int) -> None:
         async with served(ready(tmp_path, plain, job=job)) as running:
@@ -300,9 +300,9 @@ def test_a_budget_of_looks_holds_over_servers(tmp_path: Path, plain: Parts) -> N
                 await running.bank.scores([one])
             (refused,) = await running.bank.scores([one])
             assert isinstance(refused, Refusal)
-            assert (refused.party, refused.rule) == ("shop1", "max_looks")
+            assert (refused.party, refused.rule) == ("shop1", "max_results")
             assert not isinstance((await running.bank.scores([other]))[0], Refusal)
 
     asyncio.run(scored(2))
-    assert (tmp_path / "shop1" / "looks.jsonl").exists()
+    assert (tmp_path / "shop1" / "results.jsonl").exists()
     asyncio.run(scored(0))

@@ -81,8 +81,10 @@ def places(
     policies: Mapping[str, ServingPolicy] | None = None,
     now: Callable[[], float] = lambda: 1.8e9,
 ) -> dict[str, ServingContext]:
-    """Where each party serves."""
+    """Where each party serves. A passive party without a policy bounds no numbers of its rows."""
     passive = tuple(name for name in tables if name != "bank")
+    unbounded = {name: sv.Policy(max_results="unlimited") for name in passive}
+    job = job.replace(policies={**unbounded, **job.policies})
     return {
         name: ServingContext(
             name=name,

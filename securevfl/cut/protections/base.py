@@ -92,6 +92,14 @@ class Protection(Config):
         """
         return []
 
+    def numbers_per_answer(self, outputs: int) -> int:
+        """How many numbers of a row one answer of a model opens, where the answer is all that is opened of it.
+
+        Args:
+            outputs: width of the model's output: 1 for two classes and for a number.
+        """
+        return outputs
+
     def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
         """Names of the parties that train on shares; empty where each trains its own half, at a cut.
 
