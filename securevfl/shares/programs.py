@@ -14,8 +14,9 @@ import torch
 
 from securevfl.errors import InputError, ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
+from securevfl.shares.coverage import Coverage
 from securevfl.shares.dp_steps import check_clipped, clip_below, row_bounds
-from securevfl.shares.epochs import SharedTraining, Words
+from securevfl.shares.epochs import SharedTraining, Words, check_judged
 from securevfl.shares.exchanges import EPOCH, PLAN, WIDTH
 from securevfl.shares.metrics import name_metrics
 from securevfl.shares.network_ranges import ERROR_BOUND, TARGET_BOUND, NetworkShape
@@ -152,7 +153,8 @@ class SharesActive(ActiveProgram):
     async def setup(self) -> None:
         """Learn the widths of all inputs, tell them, exchange keys, and share out the first weights."""
         site, role = self.sharing.site, self.role
-        self.sharing.check_validation_rows(len(role.table.split.valid))
+        if self.sharing.judges:
+            check_judged(site.name, len(role.table.split.valid))
         widths = [self.fed.width()]
         for name in site.passive:
             message = await site.links[name].receive(Kind.CONTROL, WIDTH)
@@ -197,9 +199,10 @@ class SharesActive(ActiveProgram):
         def encode_batch(number: int) -> list[np.ndarray]:
             rows = batches[number]
             site.observer.batch_begun(site.name, site.active, epoch, rows)
+            fed = role.feed(rows)
             if self.uses is not None:
-                self.uses.count_use(rows)
-            return [self.fed.encode_rows(role.feed(rows)), self._encode_targets(role, rows)]
+                self.uses.count_use(np.concatenate([fed, np.setdiff1d(rows, fed)]))  # labels are those of `rows`
+            return [self.fed.encode_rows(fed), self._encode_targets(role, rows)]
 
         await self.course.train(
             _count_rows(batches), encode_batch, told=lambda done: site.observer.step(epoch, done, len(batches))
@@ -281,6 +284,8 @@ class SharesActive(ActiveProgram):
     def close_books(self) -> Trained:
         trained = super().close_books()
         trained.notes += computing_notes(self.course, self.sharing)
+        covered = _record_coverage(self, trained)
+        trained.notes += [] if covered is None else [covered.summary_sentence()]
         trained.notes.append(_LEFT_OUT)
         return trained
 
@@ -314,7 +319,8 @@ class SharesPassive(PassiveProgram):
 
     async def setup(self) -> None:
         """Tell the width of this party's input, learn those of all, and exchange keys."""
-        self.sharing.check_validation_rows(len(self.role.table.split.valid))
+        if self.sharing.judges:
+            check_judged(self.role.site.name, len(self.role.table.split.valid))
         upstream, width = self.role.upstream, self.fed.width()
         await upstream.send(Kind.CONTROL, WIDTH, meta={"width": width})
         widths, classes, batch_size, rows, times = await receive_plan(
@@ -352,9 +358,10 @@ class SharesPassive(PassiveProgram):
 
         def encode_batch(number: int) -> list[np.ndarray]:
             site.observer.batch_begun(site.name, site.active, epoch, batches[number])
+            fed = role.feed(batches[number])
             if self.uses is not None:
-                self.uses.count_use(batches[number])
-            return [self.fed.encode_rows(role.feed(batches[number]))]
+                self.uses.count_use(fed)
+            return [self.fed.encode_rows(fed)]
 
         await self.course.train(
             _count_rows(batches), encode_batch, told=lambda done: site.observer.step(epoch, done, len(batches))
@@ -384,6 +391,7 @@ class SharesPassive(PassiveProgram):
     def close_books(self) -> Trained:
         trained = super().close_books()
         trained.notes += computing_notes(self.course, self.sharing)
+        _record_coverage(self, trained)
         return trained
 
     async def come_back(self, model: State) -> None:
@@ -394,6 +402,16 @@ async def _come_back(program: SharesActive | SharesPassive, model: State) -> Non
     """Take this party's shares of a trained model, and draw them anew with the other computing parties."""
     await program.setup()
     program.role.books.restore(model["parts"])
+
+
+def _record_coverage(program: SharesActive | SharesPassive, trained: Trained) -> Coverage | None:
+    """Write into the party's ledger what ε of this run covers; None without noise on the model."""
+    found = Coverage.from_costs(
+        trained.spent, opens_metrics=program.course.opens_metrics, numbers=program.course.outputs
+    )
+    if found is not None:
+        program.sharing.site.ledger.record_note("epsilon covers", found.ledger_facts())
+    return found
 
 
 def _require_range(found: np.ndarray | None) -> np.ndarray:

@@ -17,7 +17,7 @@ from securevfl.errors import ProtectionInactive, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Gaussian, Link
 from securevfl.shares.dp_steps import StepNoise, check_logits, gradient_bound
-from securevfl.shares.epochs import SharedTraining, check_judged, check_sizes
+from securevfl.shares.epochs import SharedTraining, check_sizes
 from securevfl.shares.exchanges import EPOCH, PLAN
 from securevfl.shares.model_release import ModelRelease
 from securevfl.shares.network import Network
@@ -147,10 +147,10 @@ class Sharing:
             network = Network(shape, rule, batch_size, member.engine, self.site.seed, noise=noise)
         return SharedTraining(member, shape.inputs, shape.outputs, network, opens_metrics=self.protection.opens_metrics)
 
-    def check_validation_rows(self, rows: int) -> None:
-        """Refuse to open metrics of too few rows, in training; see `check_judged`."""
-        if self.trains and self.protection.opens_metrics:
-            check_judged(self.site.name, rows)
+    @property
+    def judges(self) -> bool:
+        """Whether metrics of validation rows are opened: in training, unless the protection opens none."""
+        return self.trains and self.protection.opens_metrics
 
     def plan_releases(self, role: Role) -> SharedSteps | None:
         """Uses of a data party's rows in noisy steps; None without noise, and in a prediction.
@@ -163,7 +163,15 @@ class Sharing:
             return None
         times = role.books.times(role.plan.epochs)
         sigma, delta = mechanism.sigma(times), mechanism.delta
-        steps = SharedSteps(rows=role.books.release_rows(), times=times, sigma=sigma, clip=mechanism.clip, delta=delta)
+        split = role.table.split
+        steps = SharedSteps(
+            rows=role.books.release_rows(),
+            times=times,
+            sigma=sigma,
+            clip=mechanism.clip,
+            delta=delta,
+            scored=np.concatenate([split.valid, split.test]),
+        )
         role.releases.plan_release(steps, mechanism)
         return steps
 
