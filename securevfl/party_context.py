@@ -233,6 +233,8 @@ class PartyContext:
         keeper: keeps the party's checkpoints.
         notes: remarks for the report on this party's part in the run.
         results: what earlier jobs and predictions answered of each of the party's rows.
+        epsilon_over_jobs: largest ε of one of the party's rows for one asker, over all jobs: `max_epsilon` of its own
+            policy, before an agreement tightens it for one job; None for any.
         organisations: party → its organisation, as this party's officer entered it. The book counts for organisations.
         simulated: whether one person sees all parties' data anyway. Then the bound of numbers of a row that holds
             without being written refuses nothing; see `Policy.max_results`.
@@ -259,6 +261,7 @@ class PartyContext:
     keeper: Keeper = field(default_factory=Keeper)
     notes: list[str] = field(default_factory=list)
     results: ResultBook = field(default_factory=ResultBook)
+    epsilon_over_jobs: float | None = None
     organisations: Mapping[str, str] = field(default_factory=dict)
     simulated: bool = False
     filters: Path | None = None

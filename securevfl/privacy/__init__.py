@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
     from securevfl.privacy.clock import Clock, Reading
     from securevfl.privacy.dp import DP
+    from securevfl.privacy.epsilon_budget import EpsilonBudget
     from securevfl.privacy.findings import OTHER_OWNERS, Finding
     from securevfl.privacy.joint import JointRelease
     from securevfl.privacy.journal import Journal, describe_lost_attempts
@@ -63,6 +64,7 @@ _NAMES = {
     ),
     "securevfl.privacy.clock": "Clock Reading",
     "securevfl.privacy.dp": "DP",
+    "securevfl.privacy.epsilon_budget": "EpsilonBudget",
     "securevfl.privacy.findings": "OTHER_OWNERS Finding",
     "securevfl.privacy.joint": "JointRelease",
     "securevfl.privacy.journal": "Journal describe_lost_attempts",
@@ -99,6 +101,7 @@ __all__ = [
     "CrossEntropy",
     "Declared",
     "Entry",
+    "EpsilonBudget",
     "Finding",
     "Gaussian",
     "GaussianRelease",

@@ -111,6 +111,7 @@ class JobProcess:
             keep=self._write_report,
             silence=silence,
             results=ResultBook(results or state.path.parent / f"{name}.results.jsonl", party=name, key=key),
+            own_policy=policy or Policy(),
             organisations=organisations or {},
             classes=proposal.class_count,
             filters=filters,

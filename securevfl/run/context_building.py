@@ -36,6 +36,7 @@ def build_context(
     messages: Exchanges | None = None,
     silence: float = SILENCE,
     results: ResultBook | None = None,
+    own_policy: Policy | None = None,
     organisations: Mapping[str, str] | None = None,
     simulated: bool = False,
     filters: Path | None = None,
@@ -55,6 +56,7 @@ def build_context(
         messages: what the job declares, where it is known already.
         silence: see `PartyContext.silence`.
         results: the party's result book; the keeper's unless given, if the policy writes a bound of numbers of a row.
+        own_policy: the party's, before an agreement tightens it for this job; that of the job unless given.
         organisations: see `PartyContext.organisations`.
         simulated: see `PartyContext.simulated`.
         filters: see `PartyContext.filters`.
@@ -65,7 +67,7 @@ def build_context(
     policy = job.policy(name) if channels else job.policies.get(name, Policy())
     keeper, clock = keeper or Keeper(), Clock()
     if results is None:
-        results = keeper.results if policy.writes_bound else ResultBook()
+        results = keeper.results if policy.writes_bound or policy.max_epsilon is not None else ResultBook()
     ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=role)
     if channels:
         record_declarations(ledger, messages, role)
@@ -88,6 +90,7 @@ def build_context(
         keeper=keeper,
         silence=silence,
         results=results,
+        epsilon_over_jobs=(own_policy or job.policies.get(name, Policy())).max_epsilon,
         organisations=organisations or {},
         simulated=simulated,
         filters=filters,

@@ -392,6 +392,10 @@ class SharesPassive(PassiveProgram):
         trained = super().close_books()
         trained.notes += computing_notes(self.course, self.sharing)
         _record_coverage(self, trained)
+        spending = self.role.spending
+        if spending.ledger_facts():
+            self.role.site.ledger.record_note("epsilon over jobs", spending.ledger_facts())
+            trained.notes.append(spending.summary_sentence())
         return trained
 
     async def come_back(self, model: State) -> None:

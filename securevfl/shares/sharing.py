@@ -25,6 +25,7 @@ from securevfl.shares.network_ranges import NetworkShape, OptimiserConstants
 from securevfl.shares.share_party import ShareParty
 from securevfl.shares.shared_steps import SharedSteps
 from securevfl.training.bottoms import Architecture
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.plan import Plan
 from securevfl.training.role import Role
 from securevfl.training.state import as_int
@@ -173,6 +174,8 @@ class Sharing:
             scored=np.concatenate([split.valid, split.test]),
         )
         role.releases.plan_release(steps, mechanism)
+        if isinstance(role, PassiveRole):
+            role.releases.compose_over_jobs(role.spending, split.train, role.features.find_places(split.train))
         return steps
 
     def check_noise(self, role: Role, shape: NetworkShape) -> None:
