@@ -71,9 +71,10 @@ class SharedTraining:
     def begin_epoch(self, epoch: int, *, validates: bool) -> None:
         """Allow this epoch's openings: one range bit and one set of metrics if it validates, otherwise none."""
         self.epoch = epoch
-        opened = ("range", "metrics") if self.opens_metrics else ("range",)
-        if self.network is not None:
-            self.network.engine.begin_stage(*(opened if validates else ()))
+        if self.network is not None and self.opens_metrics:
+            self.network.engine.begin_stage(*(("range", "metrics") if validates else ()))
+        elif self.network is not None:
+            self.network.engine.begin_stage(*(("range",) if validates else ()))
 
     def _reserve_opening(self, what: str, epoch: int) -> None:
         """Reserve an opening in this party's journal before it happens: if this attempt is killed afterwards, the next

@@ -101,9 +101,11 @@ class Sharing:
         most = self.plan.eval_rows
         openings = {
             "range": Opening(left, to, 1, each=1),
-            "metrics": Opening(left if self.protection.opens_metrics else 0, to, {1: 1, 2: 3}.get(classes, 2), each=1),
+            "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2), each=1),
             "predictions": Opening(-(-rows // most), to, min(rows, most) * outputs, total=rows * outputs),
         }
+        if not self.protection.opens_metrics:
+            del openings["metrics"]
         if handed is not None:
             openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
         return ShareParty(self.site, names, openings)
