@@ -16,8 +16,7 @@ from securevfl.align import alignment_exchanges, link_exchanges
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.party.attempts import agree_attempt, attempt_fields
 from securevfl.party.job import Job
-from securevfl.party.planned_epsilon import plan_epsilon
-from securevfl.party.planning import planned_numbers
+from securevfl.party.planning import plan_epsilon, planned_numbers
 from securevfl.party.remedies import find_remedies
 from securevfl.party.running_numbers import compare_running, running_fields
 from securevfl.party_context import PartyContext

@@ -115,9 +115,11 @@ class Sharing:
             "range": Opening(left, None, 1, each=1),
             "final range": Opening(1 + self.trains, None, 1),
             "useful": Opening(int(self.judges_usefulness), None, 1),
-            "metrics": Opening(left if self.protection.opens_metrics else 0, to, {1: 1, 2: 3}.get(classes, 2), each=1),
+            "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2), each=1),
             "predictions": Opening(-(-rows // most), to, min(rows, most) * width, total=rows * width),
         }
+        if not self.protection.opens_metrics:
+            del openings["metrics"]
         if handed is not None:
             openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
         return ShareParty(self.site, names, openings)

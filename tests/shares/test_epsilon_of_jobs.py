@@ -13,6 +13,7 @@ from securevfl_crypto.ring import decode_words
 from support.helpers import make_parties
 
 import securevfl as sv
+from securevfl.agreement.plain_words import describe_proposal
 from securevfl.algorithms.splitnn import Active, Passive
 from securevfl.attacks.epsilon import bound_epsilon
 from securevfl.data import Parties, PartyTable
@@ -20,6 +21,7 @@ from securevfl.party.consent import rule_against
 from securevfl.privacy import NoteLine, epsilon_rdp
 from securevfl.privacy.accountant import GaussianRelease
 from securevfl.shares import NetworkShape, StepNoise
+from securevfl.testing.company import create_company
 from securevfl.training import Fits
 
 EPOCHS = 3
@@ -164,6 +166,13 @@ def test_report_and_ledgers_say_what_is_counted_apart(ran: sv.Result, people: Pa
         ]
         assert note.values["rows that train"] == pytest.approx(4.0, rel=1e-3)
         assert (note.values["rows that validate"], note.values["numbers of a predicted row"]) == (0.0, 1)
+
+
+def test_an_agreement_says_what_is_counted_apart(people: Parties, tmp_path: Path) -> None:
+    proposal = create_company(tmp_path, people, _job()).agreement.proposal
+    said = [line for one in describe_proposal(proposal) for line in one.lines]
+    told = "ε = 4 for rows that train; predictions are counted as numbers (max_results), not by ε"
+    assert sum(told in line for line in said) == len(people)
 
 
 def test_with_rounded_metrics_the_report_says_that_nothing_bounds_validation_rows(people: Parties) -> None:

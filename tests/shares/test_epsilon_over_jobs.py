@@ -166,8 +166,8 @@ def test_an_agreement_bounds_itself_and_the_policy_all_of_them(
 ) -> None:
     """Each of two agreements allows ε = 4.5; together they spend more, and the policy allows 8."""
 
-    def with_card(policy: sv.Policy, *agreed: object) -> sv.Policy:
-        return policy.combine_strictest(sv.Policy(max_epsilon=4.5))
+    def with_card(policy: sv.Policy, proposal: object, name: str, budget: object) -> sv.Policy:
+        return policy.combine_strictest(sv.Policy(max_epsilon=4.5 if name == "shop1" else None))
 
     monkeypatch.setattr("securevfl.process.party_process._bound_policy", with_card)
     _company(tmp_path / "first", people, 8.0).over_memory()

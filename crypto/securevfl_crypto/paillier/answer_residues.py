@@ -1,11 +1,11 @@
 """Uniform n-th residues from few of them: what a holder blinds its answers to the owner of a key with.
 
 An owner knows the factors of n, and chooses them. If p − 1 and q − 1 have small prime factors only, it computes
-discrete logarithms of n-th residues, and n passes every check of a key; it can also try moduli until h = −x² is an r-th
-power modulo p. An answer is a product of the owner's ciphertexts with the holder's secret integers as exponents.
-Blinded by a power of h_s, it shows those integers modulo r in the second case, and in the first case the exponent of h_s: all of
-them, if the owner's own exponents are longer than the holder's. Blinded by a *uniform* n-th residue it shows its
-plaintext and nothing else, whatever the owner sent.
+discrete logarithms of n-th residues, and n passes every check of a key; it can also try moduli until h = −x² is an
+r-th power modulo p. An answer is a product of the owner's ciphertexts with the holder's secret integers as exponents.
+Blinded by a power of h_s, it shows those integers modulo r in the second case, and in the first case the exponent of
+h_s: all of them, if the owner's own exponents are longer than the holder's. Blinded by a *uniform* n-th residue it
+shows its plaintext and nothing else, whatever the owner sent.
 
 rⁿ for a uniform unit r is uniform, and costs a power with as many bits as n. A holder therefore computes `BASES`
 residues ``g_j = r_jⁿ`` once for each key, and blinds with ``Π_j g_j^{e_j}`` for fresh exponents that together have
