@@ -2,7 +2,7 @@
 
 What a holder blinds its answers with hides any randomness (`paillier.answer_residues`), so this is no condition of
 secrecy. It finds an owner that does not encrypt as agreed, before anything is computed with its rows. All rows' symbols
-are checked by random subsets: if a row has symbol −1, the product of a random subset has symbol −1 with probability 1/2.
+are checked by random subsets: if a row has symbol −1, the product of a random subset has it with probability 1/2.
 """
 
 from __future__ import annotations
