@@ -13,7 +13,7 @@ residues ``g_j = r_jⁿ`` once for each key, and blinds with ``Π_j g_j^{e_j}`` 
 
 Why these are uniform (leftover hash lemma; Impagliazzo, Levin, Luby, STOC 1989). R, the group of n-th residues, has
 fewer than 2^|n| elements, and is a product of two cyclic groups because n has two prime factors (`modulus_proof`).
-Let e and e' be two independent draws, and d the largest common divisor of all ``e_j − e'_j``. If they are not equal, then
+Let e and e' be two independent draws, and d the largest common divisor of all ``e_j − e'_j``. If they differ, then
 ``Π_j g_j^(e_j − e'_j)`` is uniform among the d-th powers in R, at most d² times fewer than R has. So the chance that
 both draws give the same residue is at most ``2^−(|n| + SLACK) + (1 + Σ_d d² Pr[d divides all])/|R|``; d = 2 divides all
 with probability 2^−BASES, others less often still. By the lemma the residue of one draw has a statistical distance from
