@@ -25,6 +25,7 @@ from __future__ import annotations
 import numpy as np
 from gmpy2 import mpz
 
+from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.modular import Batch, FixedBase, Modulus
 
 __all__ = ["BASES", "SLACK", "residue_products"]
@@ -44,7 +45,12 @@ def residue_products(modulus: Modulus, n: mpz, units: list[mpz]) -> FixedBase:
         modulus: arithmetic modulo n².
         n: the public key's modulus.
         units: `BASES` uniform units modulo n.
+
+    Raises:
+        MalformedError: fewer units, whose products are not uniform.
     """
+    if len(units) < BASES:
+        raise MalformedError(f"{len(units)} units for blindings; {BASES} are needed")
     bits = -(-(n.bit_length() + SLACK) // 8) * 8
     level = modulus.power(modulus.from_ints(units), n)
     levels: list[Batch] = [level]
