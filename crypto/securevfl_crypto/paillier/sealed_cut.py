@@ -15,8 +15,8 @@ What hides what:
 - Gradients are masked by integers `sigma` bits wider than they are.
 - Both answers are multiplied by fresh encryptions of zero. The owner knows α_j of each ciphertext that it sent, and
   ``Σ_j α_j x_j`` would confirm a guess of x. The randomness of these encryptions is uniform among all n-th residues
-  (`answer_residues`), so an answer shows its plaintext and nothing else, whatever ciphertexts the owner sent and
-  however it chose its key.
+  (`answer_residues`), so an answer shows its plaintext and nothing else, whatever the owner sent and however it chose
+  its key.
 - A holder without `classical` refuses ciphertexts of Jacobi symbol −1, which no power of h_s has: their owner does not
   encrypt as agreed.
 
