@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from securevfl.errors import InputError
-from securevfl.privacy import Clock, Journal, Policy, ResultBook
+from securevfl.privacy import Clock, HeldNumbers, Journal, Policy, ResultBook
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
 
 if TYPE_CHECKING:
@@ -233,6 +233,7 @@ class PartyContext:
         keeper: keeps the party's checkpoints.
         notes: remarks for the report on this party's part in the run.
         results: what earlier jobs and predictions answered of each of the party's rows.
+        held: the running numbers of its peers' result books.
         organisations: party → its organisation, as this party's officer entered it. The book counts for organisations.
         simulated: whether one person sees all parties' data anyway. Then the bound of numbers of a row that holds
             without being written refuses nothing; see `Policy.max_results`.
@@ -259,6 +260,7 @@ class PartyContext:
     keeper: Keeper = field(default_factory=Keeper)
     notes: list[str] = field(default_factory=list)
     results: ResultBook = field(default_factory=ResultBook)
+    held: HeldNumbers = field(default_factory=HeldNumbers)
     organisations: Mapping[str, str] = field(default_factory=dict)
     simulated: bool = False
     filters: Path | None = None

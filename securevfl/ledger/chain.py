@@ -282,6 +282,11 @@ class Ledger:
         """The ledger version, public key and session that the party sends its peers when a run begins."""
         return {"ledger": VERSION, "key": self.opening.key, "session": self.opening.session}
 
+    @property
+    def pins(self) -> Mapping[str, str]:
+        """Party → its public key, hexadecimal, as agreed beforehand; empty without an agreement."""
+        return self._pins
+
     def record_peers(self, peers: Mapping[str, tuple[str, Mapping[str, Scalar]]]) -> None:
         """Append the peers and the keys that they sent.
 

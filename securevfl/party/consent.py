@@ -3,7 +3,8 @@
 Label owners decide first, because only they know whether a label book will reveal pairwise intersections; then the
 passive parties and the coordinator answer. A party that refuses names the rule and sends nothing else; a party that
 receives a refusal stops. Only these control messages cross before all have agreed. Parties that keep journals compare
-them here, see `securevfl.party.attempts`.
+them here, see `securevfl.party.attempts`, and the running numbers of result books, see
+`securevfl.party.running_numbers`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from securevfl.party.attempts import agree_attempt, attempt_fields
 from securevfl.party.job import Job
 from securevfl.party.planning import planned_numbers
 from securevfl.party.remedies import find_remedies
+from securevfl.party.running_numbers import compare_running, running_fields
 from securevfl.party_context import PartyContext
 from securevfl.privacy import (
     READABLE_KINDS,
@@ -96,6 +98,7 @@ async def exchange_consent(
         await _receive_decisions(site, owners, books, said)
     await _receive_decisions(site, others, books, said)
     site.ledger.record_peers(said)
+    compare_running(site, {name: meta for name, (_, meta) in said.items()})
     await agree_attempt(site, _CONSENT, {name: meta for name, (_, meta) in said.items()})
 
 
@@ -123,14 +126,16 @@ def _note_uncounted(site: PartyContext, job: Job) -> None:
 
 
 async def _send_consent(link: Link, site: PartyContext, book: bool) -> None:
-    await link.send(
-        Kind.CONTROL, _CONSENT, meta={"job": site.job, "book": book, **site.ledger.introduction, **attempt_fields(site)}
-    )
+    meta = {"job": site.job, "book": book, **site.ledger.introduction, **attempt_fields(site), **running_fields(site)}
+    await link.send(Kind.CONTROL, _CONSENT, meta=meta)
 
 
 def _own_rule(site: PartyContext, job: Job, books: dict[str, bool], among: Sequence[str], numbers: _Numbers) -> str:
     passive, fewer = among or site.passive, len(among) > len(site.passive)
     owners = (site.name,) if site.role == ACTIVE else site.label_owners
+    stranger = next((rule for owner in owners if (rule := _unknown_asker(site, owner))), "")
+    if stranger:
+        return stranger
     rules = (
         rule_against(
             job,
@@ -147,6 +152,21 @@ def _own_rule(site: PartyContext, job: Job, books: dict[str, bool], among: Seque
         for owner in owners
     )
     return next((rule for rule in rules if rule), "")
+
+
+def _unknown_asker(site: PartyContext, owner: str) -> str:
+    """Why a passive party cannot tell whose numbers it would count; empty if it can. One organisation could otherwise
+    ask under several names, each with its own count. The refusal names no other organisation: peers read it."""
+    if site.role == ACTIVE or site.simulated or site.policy.max_results == "unlimited" or owner in site.organisations:
+        return ""
+    askers = site.results.askers
+    if not askers or site.organisation_of(owner) in askers:
+        return ""
+    return (
+        f"max_results: {site.name!r} counts what it answers for each organisation, and does not know which one {owner!r} "
+        f'is: its officer has to write that into its party file, [organisations] {owner} = "…", with the name that it '
+        "had before if it was answered before"
+    )
 
 
 async def _receive_decisions(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.privacy.clock import Clock, Reading
     from securevfl.privacy.dp import DP
     from securevfl.privacy.findings import OTHER_OWNERS, Finding
+    from securevfl.privacy.held_numbers import HeldNumber, HeldNumbers
     from securevfl.privacy.joint import JointRelease
     from securevfl.privacy.journal import Journal, describe_lost_attempts
     from securevfl.privacy.labels import LabelRelease, randomised_response
@@ -64,6 +65,7 @@ _NAMES = {
     "securevfl.privacy.clock": "Clock Reading",
     "securevfl.privacy.dp": "DP",
     "securevfl.privacy.findings": "OTHER_OWNERS Finding",
+    "securevfl.privacy.held_numbers": "HeldNumber HeldNumbers",
     "securevfl.privacy.joint": "JointRelease",
     "securevfl.privacy.journal": "Journal describe_lost_attempts",
     "securevfl.privacy.labels": "LabelRelease randomised_response",
@@ -103,6 +105,8 @@ __all__ = [
     "Gaussian",
     "GaussianRelease",
     "Grant",
+    "HeldNumber",
+    "HeldNumbers",
     "JointNoise",
     "JointRelease",
     "Journal",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +47,7 @@ class _Run:
 class _Content:
     """What the file says, as far as it was read."""
 
+    organisations: dict[str, str]
     end: int = 0
     chain: bytes = b""
     number: int = 0
@@ -56,6 +57,10 @@ class _Content:
     counts: dict[str, np.ndarray] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
     grants: dict[str, Grant] = field(default_factory=dict)
+
+    def name_asker(self, asker: str) -> str:
+        """The organisation that a line's asker belongs to."""
+        return self.organisations.get(asker, asker)
 
     def place_people(self, digests: bytes) -> np.ndarray:
         """Positions of people in the book; new ones get the next."""
@@ -83,7 +88,7 @@ class _Content:
         if isinstance(line, lines.People):
             self.lists[line.people] = self.place_people(lines.unpack_people(line.digests))
         elif isinstance(line, lines.Begun):
-            self.runs[line.run] = _Run(line.asker, self.lists[line.people])
+            self.runs[line.run] = _Run(self.name_asker(line.asker), self.lists[line.people])
         elif isinstance(line, lines.Answered):
             run, rows = self.runs[line.run], lines.unpack_rows(line.rows)
             people = run.people[rows]
@@ -93,8 +98,9 @@ class _Content:
             people, numbers = self.lists[line.people], lines.unpack_counts(line.numbers)
             if len(people) != len(numbers):
                 raise ValueError(f"{len(numbers)} counts of {len(people)} people")
-            np.add.at(self.counts_of(line.asker), people, numbers)
-            self.running[line.asker] = self.running.get(line.asker, 0) + line.running
+            asker = self.name_asker(line.asker)
+            np.add.at(self.counts_of(asker), people, numbers)
+            self.running[asker] = self.running.get(asker, 0) + line.running
         elif isinstance(line, Grant):
             self.grants[line.grant] = line
         elif self.number:
@@ -109,16 +115,27 @@ class ResultBook:
         party: whose it is; a book of another party is refused.
         key: the party's signing key: signs grants, and only grants that it signed count. Without it every grant counts.
 
+        organisations: party → its organisation: numbers that were counted for the party's name before its organisation
+            was entered belong to the organisation.
+
     Raises:
         InputError: the file is damaged, or another party's, so that what was answered is unknown.
     """
 
-    def __init__(self, path: Path | None = None, *, party: str = "", key: PrivateKey | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        party: str = "",
+        key: PrivateKey | None = None,
+        organisations: Mapping[str, str] | None = None,
+    ) -> None:
         self.path = path
         self.party = party
         self._signing = key
+        self._organisations = dict(organisations or {})
         self._secret: bytes | None = None
-        self._read = _Content()
+        self._read = _Content(self._organisations)
         self._mine: dict[str, tuple[str, str, bytes]] = {}
         self._verified: dict[Grant, bool] = {}
         self._digested: tuple[Sequence[str], bytes] | None = None
@@ -256,7 +273,7 @@ class ResultBook:
     def grants(self, asker: str) -> list[Grant]:
         """The grants that count for an asker, expired ones too, in the order in which they were given."""
         with self.locked():
-            mine = [grant for grant in self._read.grants.values() if grant.asker == asker]
+            mine = [grant for grant in self._read.grants.values() if self._read.name_asker(grant.asker) == asker]
         key = self._signing
         if key is None:
             return mine
@@ -339,7 +356,7 @@ class ResultBook:
         with path.open("rb") as file:
             about = os.fstat(file.fileno())
             if self._identity not in (None, (about.st_dev, about.st_ino)) or about.st_size < self._read.end:
-                self._read = _Content()  # another process compacted it
+                self._read = _Content(self._organisations)  # another process compacted it
             if about.st_size == self._read.end:
                 self._identity = (about.st_dev, about.st_ino)
                 return
@@ -380,7 +397,7 @@ class ResultBook:
         """Replace the file by one count a person and asker. The chain begins again, with the old one's end in the
         first line. Call it while the book is locked.
         """
-        old, self._read = self._read, _Content()
+        old, self._read = self._read, _Content(self._organisations)
         made: list[bytes] = []
 
         def put(line: lines.Line) -> None:

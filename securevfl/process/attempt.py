@@ -16,7 +16,7 @@ from securevfl.party import Alignments, Job, align_party, consent_party, train_p
 from securevfl.party.program import note_spent, run_and_close
 from securevfl.party.reports import View
 from securevfl.party_context import SILENCE, Observer, PartyContext
-from securevfl.privacy import Ledger, ResultBook
+from securevfl.privacy import HeldNumbers, Ledger, ResultBook
 from securevfl.process.chains import Chains
 from securevfl.process.state_folder import StateFolder, StoredAlignment
 from securevfl.run.checkpoint import FolderKeeper
@@ -72,6 +72,7 @@ class PartyAttempts:
         keep: stores the outcome of an attempt before any peer learns that this party has it.
         silence: see `PartyContext.silence`.
         results: the party's result book, over all agreements.
+        held: see `PartyContext.held`.
         organisations: see `PartyContext.organisations`.
         classes: how many classes the label has, as agreed; 0 if unknown.
         filters: see `PartyContext.filters`.
@@ -89,6 +90,7 @@ class PartyAttempts:
     keep: Callable[[AttemptOutcome], None] | None = None
     silence: float = SILENCE
     results: ResultBook = field(default_factory=ResultBook)
+    held: HeldNumbers = field(default_factory=HeldNumbers)
     organisations: Mapping[str, str] = field(default_factory=dict)
     classes: int = 0
     filters: Path | None = None
@@ -128,6 +130,7 @@ class PartyAttempts:
             observer=self.observer,
             silence=self.silence,
             results=self.results,
+            held=self.held,
             organisations=self.organisations,
             filters=self.filters,
         )

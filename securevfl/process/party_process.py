@@ -15,7 +15,7 @@ from securevfl.data import PartyTable
 from securevfl.errors import Parked, SecureVFLError
 from securevfl.ledger import Closing
 from securevfl.party_context import SILENCE, Observer
-from securevfl.privacy import Policy, PrivateKey, ResultBook
+from securevfl.privacy import HeldNumbers, Policy, PrivateKey, ResultBook
 from securevfl.process.attempt import AttemptOutcome, PartyAttempts
 from securevfl.process.attempt_store import StoredAttempts
 from securevfl.process.chains import Chains
@@ -98,6 +98,7 @@ class JobProcess:
         self.chains = Chains(name, key, state.ledger_file.parent, software_version(), proposal.public_keys)
         self.refusals = Refusals(self.chains, self.incarnation.count)
         self.news = SeveralReceivers([*(one for one in everyone if isinstance(one, RunEvents)), self.refusals])
+        book = results or state.path.parent / f"{name}.results.jsonl"
         self.course = PartyAttempts(
             state=state,
             job=self.job,
@@ -110,7 +111,8 @@ class JobProcess:
             observer=SeveralObservers([one for one in everyone if isinstance(one, Observer)]),
             keep=self._write_report,
             silence=silence,
-            results=ResultBook(results or state.path.parent / f"{name}.results.jsonl", party=name, key=key),
+            results=ResultBook(book, party=name, key=key, organisations=organisations),
+            held=HeldNumbers(book.with_suffix(".peers")),
             organisations=organisations or {},
             classes=proposal.class_count,
             filters=filters,

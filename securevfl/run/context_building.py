@@ -7,7 +7,7 @@ from pathlib import Path
 
 from securevfl.party import Job, job_exchanges
 from securevfl.party_context import SILENCE, Keeper, Observer, PartyContext, PartySecret
-from securevfl.privacy import Clock, Ledger, Link, OpensLedgers, Policy, ResultBook
+from securevfl.privacy import Clock, HeldNumbers, Ledger, Link, OpensLedgers, Policy, ResultBook
 from securevfl.privacy.link import MessageObserver
 from securevfl.run.roster import Roster
 from securevfl.transport import Channel, Exchanges, PartyRole
@@ -36,6 +36,7 @@ def build_context(
     messages: Exchanges | None = None,
     silence: float = SILENCE,
     results: ResultBook | None = None,
+    held: HeldNumbers | None = None,
     organisations: Mapping[str, str] | None = None,
     simulated: bool = False,
     filters: Path | None = None,
@@ -55,6 +56,7 @@ def build_context(
         messages: what the job declares, where it is known already.
         silence: see `PartyContext.silence`.
         results: the party's result book; the keeper's unless given, if the policy writes a bound of numbers of a row.
+        held: see `PartyContext.held`.
         organisations: see `PartyContext.organisations`.
         simulated: see `PartyContext.simulated`.
         filters: see `PartyContext.filters`.
@@ -88,6 +90,7 @@ def build_context(
         keeper=keeper,
         silence=silence,
         results=results,
+        held=held or HeldNumbers(),
         organisations=organisations or {},
         simulated=simulated,
         filters=filters,

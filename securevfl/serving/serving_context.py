@@ -18,7 +18,7 @@ from securevfl.errors import InputError
 from securevfl.ledger import PrivateKey
 from securevfl.party import Job
 from securevfl.party_context import PartyContext, PartySecret
-from securevfl.privacy import Clock, Ledger, ResultBook
+from securevfl.privacy import Clock, HeldNumbers, Ledger, ResultBook
 from securevfl.run.context_building import build_links
 from securevfl.run.digests import data_digests
 from securevfl.run.roster import Roster
@@ -95,7 +95,11 @@ class ServingContext:
         Raises:
             InputError: it is damaged.
         """
-        return ResultBook(self.results or self.folder / "results.jsonl", party=self.name, key=self.key)
+        return ResultBook(self._book_file, party=self.name, key=self.key, organisations=self.organisations)
+
+    @property
+    def _book_file(self) -> Path:
+        return self.results or self.folder / "results.jsonl"
 
     def read_table(self) -> PartyTable:
         """The party's table, read now.
@@ -154,5 +158,6 @@ class ServingContext:
             secret=PartySecret.generate(),
             coordinator=self.coordinator,
             results=self.book,
+            held=HeldNumbers(self._book_file.with_suffix(".peers")),
             organisations=self.organisations,
         )

@@ -146,6 +146,8 @@ class Company:
                     own.signing_key(),
                     own.read_table(),
                     policy=own.policy,
+                    results=own.results,
+                    organisations=own.organisations,
                     filters=own.filters,
                     hearers=hearers.get(name, ()),
                 )
