@@ -46,7 +46,7 @@ def open_book(own: PartyFile) -> ResultBook:
     Raises:
         InputError: it is damaged, or the signing key cannot be read.
     """
-    return ResultBook(own.results, party=own.party, key=own.signing_key())
+    return ResultBook(own.results, party=own.party, key=own.signing_key(), organisations=own.organisations)
 
 
 def read_results(own: PartyFile, partner: str = "", *, now: float | None = None) -> list[AskerResults]:

@@ -286,7 +286,7 @@ class ResultBook:
     def grantees(self) -> list[str]:
         """The organisations that some line grants more, sorted."""
         with self.locked():
-            return sorted({grant.asker for grant in self._read.grants.values()})
+            return sorted({self._read.name_asker(grant.asker) for grant in self._read.grants.values()})
 
     def granted(self, asker: str, now: float) -> int:
         """Numbers of each row that grants add to the bound for an asker at `now`, seconds since 1970, UTC."""
