@@ -237,7 +237,7 @@ def _score_together(
     return replace(
         step,
         rows=step.rows[places],
-        probabilities=np.array([found[place] for place in places]),
+        probabilities=np.array([found[place] for place in places]).reshape(-1, len(parts[active.name]["names"])),
         kept=answered,
         skipped=step.rows[spent],
         refused=refused,
