@@ -233,6 +233,12 @@ class ResultBook:
         with self.locked():
             return sorted(self._read.running)
 
+    def count_people(self, asker: str) -> np.ndarray:
+        """How many numbers the asker was answered about each person that it was asked about, (people,) int64."""
+        with self.locked():
+            counts = self._read.counts_of(asker) if asker in self._read.counts else np.zeros(0, np.int64)
+            return counts[counts > 0]
+
     # Counting.
 
     def begin_run(self, names: Sequence[str], asker: str) -> str:
@@ -338,6 +344,12 @@ class ResultBook:
             if grant not in self._verified:
                 self._verified[grant] = grant.is_signed(key.public_key, self.party)
         return [grant for grant in mine if self._verified[grant]]
+
+    @property
+    def grantees(self) -> list[str]:
+        """The organisations that some line grants more, sorted."""
+        with self.locked():
+            return sorted({self._read.name_asker(grant.asker) for grant in self._read.grants.values()})
 
     def granted(self, asker: str, now: float) -> int:
         """Numbers of each row that grants add to the bound for an asker at `now`, seconds since 1970, UTC."""
