@@ -246,7 +246,7 @@ class SharedTraining:
         self._in_range = False
         await self._check_range("final range")
         opened = await self.network.engine.open("useful", bit, range(len(self.member.computing)))
-        useful = opened is not None and bool(opened[0])
+        useful = opened is not None and int(opened[0]) == 1
         return [] if useful else [explain_useless(self.member.site, sum(sizes))]
 
     async def predict(self, sizes: Sequence[int], words: Words | None) -> np.ndarray | None:
