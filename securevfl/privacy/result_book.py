@@ -58,6 +58,7 @@ class _Content:
     running: dict[str, int] = field(default_factory=dict)
     losses: dict[str, np.ndarray] = field(default_factory=dict)
     noised: dict[str, np.ndarray] = field(default_factory=dict)
+    metrics: dict[str, int] = field(default_factory=dict)
     grants: dict[str, Grant] = field(default_factory=dict)
 
     def name_asker(self, asker: str) -> str:
@@ -127,6 +128,9 @@ class _Content:
                 if len(people) != len(losses):
                     raise ValueError(f"{len(losses)} losses of {len(people)} people")
                 np.add.at(self.losses_of(asker), people, losses)
+        elif isinstance(line, lines.Metrics):
+            asker = self.name_asker(line.asker)
+            self.metrics[asker] = self.metrics.get(asker, 0) + line.sets
         elif isinstance(line, Grant):
             self.grants[line.grant] = line
         elif self.number:
@@ -227,6 +231,11 @@ class ResultBook:
         with self.locked():
             return self._read.running.get(asker, 0)
 
+    def metric_sets(self, asker: str) -> int:
+        """Sets of metrics that were opened to an asker, over all jobs."""
+        with self.locked():
+            return self._read.metrics.get(asker, 0)
+
     @property
     def askers(self) -> list[str]:
         """The organisations that numbers were counted for, sorted."""
@@ -269,6 +278,16 @@ class ResultBook:
             self._append(lines.Answered(run=run, rows=lines.pack_rows(places), numbers=numbers))
             if self._read.end > self._compact_above:
                 self._compact(self.path)
+
+    def add_metrics(self, asker: str) -> None:
+        """Count one set of metrics for an asker. The line is on disk when this returns.
+
+        Raises:
+            OSError: the line could not be written; nothing may be opened then.
+        """
+        if self.path is not None:
+            with self.locked():
+                self._append(lines.Metrics(asker=asker, sets=1))
 
     def add_noise(self, run: str, places: np.ndarray, loss: float) -> None:
         """Count noisy releases of these rows (n,), given by position. The line is on disk when this returns.
@@ -478,6 +497,8 @@ class ResultBook:
             losses = lines.pack_losses(old.losses_of(asker)[: len(old.places)]) if asker in old.losses else ""
             numbers = lines.pack_counts(counts)
             put(lines.Total(asker=asker, people=people, numbers=numbers, running=running, losses=losses))
+        for asker, sets in old.metrics.items():
+            put(lines.Metrics(asker=asker, sets=sets))
         for grant in old.grants.values():
             put(grant)
         write_atomic(path, b"".join(made), private=True)

@@ -24,6 +24,7 @@ __all__ = [
     "First",
     "Grant",
     "Line",
+    "Metrics",
     "Noised",
     "People",
     "Total",
@@ -115,6 +116,17 @@ class Noised(msgspec.Struct, frozen=True, kw_only=True, tag="noised", tag_field=
             raise ValueError(f"a loss of {self.loss}")
 
 
+class Metrics(msgspec.Struct, frozen=True, kw_only=True, tag="metrics", tag_field="line", forbid_unknown_fields=True):
+    """`sets` sets of metrics of the party's validation rows are opened to an asker."""
+
+    asker: str
+    sets: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sets <= MOST:
+            raise ValueError(f"{self.sets} sets of metrics")
+
+
 class Total(msgspec.Struct, frozen=True, kw_only=True, tag="total", tag_field="line", forbid_unknown_fields=True):
     """What earlier lines added up to for one asker: numbers of each person of a list, the running number, and the loss
     of each by noisy releases; empty for none."""
@@ -171,7 +183,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, tag="grant", tag_field="l
         return True
 
 
-Line: TypeAlias = First | People | Begun | Answered | Noised | Total | Grant
+Line: TypeAlias = First | People | Begun | Answered | Noised | Metrics | Total | Grant
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Line).decode

@@ -286,3 +286,18 @@ def test_runs_with_the_same_people_list_them_once(tmp_path: Path) -> None:
         opened(path).count_opening(np.array([0]), 1)
     assert path.read_bytes().count(b'"line":"people"') == 1
     assert counts(path) == [5, 0, 0]
+
+
+def test_sets_of_metrics_are_counted_for_each_asker_and_survive_a_compaction(tmp_path: Path) -> None:
+    path = tmp_path / "shop.results.jsonl"
+    book = ResultBook(path, party="shop")
+    for _ in range(3):
+        book.add_metrics("bank")
+    book.add_metrics("Other Bank")
+    opened(path).count_opening(np.array([0]), 1)
+    with book.locked():
+        book._compact(path)
+    again = ResultBook(path, party="shop")
+    assert [again.metric_sets(asker) for asker in ("bank", "Other Bank", "nobody")] == [3, 1, 0]
+    assert counts(path) == [1, 0, 0]
+    assert again.running("bank") == 1
