@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from securevfl.party.job import Job
-from securevfl.training.task import Task
 
-__all__ = ["planned_numbers"]
+__all__ = ["answer_price", "planned_numbers"]
 
 
 def planned_numbers(job: Job, party: str, classes: int = 0, *, columns: int = 0, predicts: bool = False) -> int | None:
@@ -25,9 +25,24 @@ def planned_numbers(job: Job, party: str, classes: int = 0, *, columns: int = 0,
         The numbers; None if the algorithm does not count them.
     """
     if job.protection.on_shares:
-        answer = job.protection.numbers_per_answer(Task(classes or 2).outputs)
+        outputs = classes if classes > 2 else 1  # as `Task.outputs`, which needs torch
+        answer = job.protection.numbers_per_answer(outputs)
         return max(answer, columns) if job.protection.hands_out and not predicts else answer
     if not job.algorithm.fits.counts:
         return None
     plan = replace(job.plan, epochs=1, steps=None) if predicts else job.plan
     return max(job.algorithm.values_opened(plan), 1)
+
+
+def answer_price(job: Job, passive: Sequence[str], classes: int) -> int | None:
+    """How many numbers of a row one prediction costs, at the passive party where it costs most; None if the algorithm
+    does not count them.
+
+    Args:
+        job: that trained the model.
+        passive: the passive parties.
+        classes: how many classes the label has, 1 for a number.
+    """
+    prices = [planned_numbers(job, party, classes, predicts=True) for party in passive]
+    known = [price for price in prices if price is not None]
+    return max(known, default=0) if len(known) == len(prices) else None
