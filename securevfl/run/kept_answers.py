@@ -129,6 +129,15 @@ class KeptAnswers:
                 file.write(line)
         self._add_batch(batch)
 
+    def sync(self) -> None:
+        """Return once all answers are on the disk.
+
+        Raises:
+            OSError: they could not be written.
+        """
+        if not self.synced and self.path.exists():
+            append_synced(self.path, b"")
+
     def __len__(self) -> int:
         return len(self._kept)
 
