@@ -163,9 +163,9 @@ def _unknown_asker(site: PartyContext, owner: str) -> str:
     if not askers or site.organisation_of(owner) in askers:
         return ""
     return (
-        f"max_results: {site.name!r} counts what it answers for each organisation, and does not know which one {owner!r} "
-        f'is: its officer has to write that into its party file, [organisations] {owner} = "…", with the name that it '
-        "had before if it was answered before"
+        f"max_results: {site.name!r} counts what it answers for each organisation, and does not know which one "
+        f'{owner!r} is: its officer has to write that into its party file, [organisations] {owner} = "…", with the '
+        "name that it had before if it was answered before"
     )
 
 

@@ -18,6 +18,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +37,7 @@ _LARGE = 64 << 20
 """Bytes above which the file is replaced by one count a person and asker."""
 
 
-@dataclass
+@dataclass(repr=False)
 class _Run:
     """A run of this book: who asks, and its people as positions in the book."""
 
@@ -43,7 +45,7 @@ class _Run:
     people: np.ndarray
 
 
-@dataclass
+@dataclass(repr=False)
 class _Content:
     """What the file says, as far as it was read."""
 
@@ -236,7 +238,7 @@ class ResultBook:
     def _begin(self, run: str) -> None:
         asker, people, digests = self._mine[run]
         known = people in self._read.lists
-        listed = [] if known else [lines.People(people=people, digests=lines.pack(digests))]
+        listed = [] if known else [lines.People(people=people, digests=lines.pack_people(digests))]
         self._append(*listed, lines.Begun(run=run, asker=asker, people=people))
 
     # Grants.
@@ -300,7 +302,9 @@ class ResultBook:
         """
         if self._digested is None or self._digested[0] is not names:
             secret = self._read_secret()
-            found = b"".join(hmac.digest(secret, b"person" + name.encode(), "sha256")[:DIGEST] for name in names)
+            # Keyed BLAKE2b (RFC 7693): a fifth of the time of HMAC with SHA-256.
+            keyed = partial(blake2b, key=secret, digest_size=DIGEST, person=b"securevfl person")
+            found = b"".join([keyed(name.encode()).digest() for name in names])
             self._digested = (names, found)
         return self._digested[1]
 
@@ -409,7 +413,7 @@ class ResultBook:
         put(lines.First(party=self.party, after=old.chain.hex()))
         everyone = b"".join(old.places)
         people = lines.name_people(everyone)
-        put(lines.People(people=people, digests=lines.pack(everyone)))
+        put(lines.People(people=people, digests=lines.pack_people(everyone)))
         for asker, running in sorted(old.running.items()):
             counts = old.counts_of(asker)[: len(old.places)]
             put(lines.Total(asker=asker, people=people, numbers=lines.pack_counts(counts), running=running))

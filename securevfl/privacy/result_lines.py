@@ -28,8 +28,8 @@ __all__ = [
     "decode",
     "encode",
     "name_people",
-    "pack",
     "pack_counts",
+    "pack_people",
     "pack_rows",
     "unpack_counts",
     "unpack_people",
@@ -165,7 +165,7 @@ def name_people(digests: bytes) -> str:
 
 def pack_rows(places: np.ndarray) -> str:
     """Positions of rows, as text."""
-    return pack(np.asarray(places, "<u4").tobytes())
+    return _pack(np.asarray(places, "<u4").tobytes())
 
 
 def unpack_rows(text: str) -> np.ndarray:
@@ -175,7 +175,7 @@ def unpack_rows(text: str) -> np.ndarray:
 
 def pack_counts(counts: np.ndarray) -> str:
     """Counts, as text."""
-    return pack(np.asarray(counts, "<u8").tobytes())
+    return _pack(np.asarray(counts, "<u8").tobytes())
 
 
 def unpack_counts(text: str) -> np.ndarray:
@@ -190,8 +190,13 @@ def unpack_counts(text: str) -> np.ndarray:
     return found.astype(np.int64)
 
 
+def pack_people(digests: bytes) -> str:
+    """Digests, as text. They are random, so compressing them would only take time."""
+    return base64.b64encode(zlib.compress(digests, 0)).decode()
+
+
 def unpack_people(text: str) -> bytes:
-    """Digests that `pack` packed.
+    """Digests that `pack_people` packed.
 
     Raises:
         ValueError: half a digest.
@@ -202,7 +207,7 @@ def unpack_people(text: str) -> bytes:
     return found
 
 
-def pack(raw: bytes) -> str:
+def _pack(raw: bytes) -> str:
     """Bytes, compressed, as text."""
     return base64.b64encode(zlib.compress(raw, 1)).decode()
 

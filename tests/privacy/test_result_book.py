@@ -135,6 +135,15 @@ def test_a_count_that_cannot_be_written_lets_nothing_leave(tmp_path: Path, monke
     assert counts(path) == [3, 0, 0]
 
 
+def test_no_calendar_renews_what_was_answered(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    opened(path, allowed=2).count_opening(np.array([0]), 2)
+    later = OpenedValues("shop", 10, NAMES, asker="bank", allowed=2, book=ResultBook(path), now=lambda: 4e9)
+    assert later.fits_budget(np.array([0, 1]), 1).tolist() == [False, True]
+    with pytest.raises(PolicyError, match="beside the 2 already"):
+        later.count_opening(np.array([0]), 1)
+
+
 # Two processes, and one that is killed.
 
 
