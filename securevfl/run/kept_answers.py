@@ -10,9 +10,9 @@ The file names nobody: rows appear under a keyed digest whose key never leaves t
 from __future__ import annotations
 
 import hashlib
-import hmac
 import os
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -31,7 +31,7 @@ _DIGEST = 16
 _NAMED = 32
 """Hexadecimal digits of a model's digest in the name of its file."""
 
-Key = Annotated[str, Meta(min_length=2 * _DIGEST, max_length=2 * _DIGEST, pattern="^[0-9a-f]*$")]
+Key = Annotated[str, Meta(min_length=2 * _DIGEST, max_length=2 * _DIGEST)]
 
 
 class _Answered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,7 +96,7 @@ class KeptAnswers:
         for place, name in enumerate(rows):
             text = name.encode()
             framed = len(text).to_bytes(8, "little") + text + content[place * width : (place + 1) * width]
-            found.append(hmac.digest(self._key, framed, "sha256")[:_DIGEST].hex())
+            found.append(blake2b(framed, key=self._key, digest_size=_DIGEST).hexdigest())
         return found
 
     def get(self, key: str, *, current: bool = False) -> KeptAnswer | None:
