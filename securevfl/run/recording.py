@@ -30,6 +30,7 @@ from securevfl.report.record import (
     RunRecord,
     SightRecord,
 )
+from securevfl.run.card_inputs import count_numbers, list_members
 from securevfl.run.evaluation import evaluate
 from securevfl.run.receipt import epsilon_records, epsilon_totals, link_records, message_summary
 from securevfl.run.simulation import Aligned, RunOutcome
@@ -78,7 +79,7 @@ def run_record(
     chief = ran.trained.get(owners[0]) or next(iter(ran.trained.values()))
     epochs = max((len(trained.readings) for trained in ran.trained.values()), default=0)
     found = [f for owner in owners for f in job.findings(passive, owner) if passive]
-    findings = _add_budgets(found, job)
+    findings = count_numbers(_add_budgets(found, job), job, _count_outputs(job, chief))
     spent = {name: trained.spent for name, trained in ran.trained.items()}
     dp = job.protection.dp
     every = set(ran.trained) >= {*owners, *passive}
@@ -100,6 +101,7 @@ def run_record(
         receipt=message_summary(ran.ledgers, job_exchanges(job, len(passive)).descriptions),
         learned=merge_findings(findings),
         assumes=job.protection.assumptions(owners, passive) if passive else "",
+        members=list_members(job, owners, passive, job.protection.coordinator_among([*owners, *passive])),
         rows_trained=sum(ran.trained[owner].rows for owner in owners if owner in ran.trained),
         notes=[
             *notes,
@@ -121,6 +123,12 @@ def run_record(
         points={name: card for name, trained in ran.trained.items() if (card := points_records(trained.model))},
         base_points=_base_points(chief.model),
     )
+
+
+def _count_outputs(job: Job, chief: Trained) -> int:
+    """Numbers that the model has for each row; 1 where this party was not told the classes."""
+    outputs = len(chief.classes)
+    return outputs if outputs > (0 if job.has_several_labels else 2) else 1  # two classes are one number
 
 
 def _base_points(model: State) -> float | None:
@@ -200,7 +208,12 @@ def merge_findings(findings: Sequence[Finding]) -> list[LearnedRecord]:
 
 
 def job_card(
-    job: Job, owners: Sequence[str], passive: Sequence[str], attacked: AttackRecord | None = None
+    job: Job,
+    owners: Sequence[str],
+    passive: Sequence[str],
+    attacked: AttackRecord | None = None,
+    *,
+    columns: Mapping[str, int] | None = None,
 ) -> Card | None:
     """Worst case: who could read what of whose data in this job; None if no party has a peer.
 
@@ -209,17 +222,27 @@ def job_card(
         owners: names of the parties with labels.
         passive: names of the others.
         attacked: attacks on this job; their figures replace published ones.
+        columns: party → how many it has, where that is known.
     """
     if not passive:
         return None
     found = [f for owner in owners for f in job.findings(passive, owner)]
-    learned = merge_findings(_add_budgets(found, job))
+    learned = merge_findings(count_numbers(_add_budgets(found, job), job))
     roles = {**dict.fromkeys(owners, "active"), **dict.fromkeys(passive, "passive")}
     helper = job.protection.coordinator_among(roles)
     roles |= {helper: "coordinator"} if helper else {}
-    parties = [PartyRecord(name=name, role=role, rows=0, columns=[]) for name, role in roles.items()]
+    known = columns or {}
+    parties = [
+        PartyRecord(name=name, role=role, rows=0, columns=[f"column {i + 1}" for i in range(known.get(name, 0))])
+        for name, role in roles.items()
+    ]
     return make_card(
-        learned, parties, attacked, title=run_title(job), assumes=job.protection.assumptions(owners, passive)
+        learned,
+        parties,
+        attacked,
+        title=run_title(job),
+        assumes=job.protection.assumptions(owners, passive),
+        members=list_members(job, owners, passive, helper),
     )
 
 
@@ -250,6 +273,7 @@ def _sight_record(one: Sight) -> SightRecord:
         auc=one.auc,
         budget=one.budget,
         result=one.result,
+        numbers=one.numbers,
         measured=None
         if found is None
         else FigureRecord(
@@ -258,6 +282,7 @@ def _sight_record(one: Sight) -> SightRecord:
             attribute=found.attribute,
             attribute_without=found.attribute_without,
             cell=found.cell,
+            after=dict(found.after),
         ),
     )
 

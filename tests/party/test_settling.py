@@ -132,7 +132,7 @@ def test_three_parties_train_on_shares(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["check", str(file)])
     assert shown.exit_code == 0
     assert "reads it" not in shown.stdout
-    assert "No more than that, if no two of" in " ".join(shown.stdout.split())
+    assert "This holds if no two of" in " ".join(shown.stdout.split())
 
 
 FOUR = ("shares", "ckks", "bfv", "paillier")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -32,6 +34,7 @@ THREE = [
     PartyRecord(name=name, role="passive" if i else "active", rows=9, columns=["x"])
     for i, name in enumerate(["bank", *PASSIVE])
 ]
+SHORT: dict[str, Any] = {"epochs": 1, "batch_size": 64}
 NOISE = {
     "none": None,
     "0.5": sv.DP(features=sv.Gaussian(epsilon=0.5), labels=sv.Gaussian(epsilon=0.5)),
@@ -147,13 +150,14 @@ def test_on_shares_the_result_tells_and_nothing_is_found_beyond_it() -> None:
     """Both are visible: what attacks got from final predictions, and from everything else."""
     card = job_card(Job(protection=sv.Shares()), ["bank"], PASSIVE)
     assert card is not None
-    assert card.standing_counts() == {"reads it": 0, "bounded": 2, "nothing found": 6}
+    assert card.standing_counts() == {"reads it": 0, "bounded": 2, "by design": 3, "nothing found": 6}
     cell = card.cell("bank", "network")
-    assert cell.says == "from final predictions, one value a row or class; beyond them nothing found"
+    assert cell.says == "from final predictions, at most 2 numbers of each row; beyond them nothing found"
     told, rest = load_measured()[PREDICTED], load_measured()[MASKED]
     assert severity_of_view(PREDICTED) == "leak"
     assert rest.got - rest.without < 0.02
     assert cell.figure == (
+        "each party's own card has its figure; one number elsewhere: "
         f"R² {told.got:.2f} ({max(told.without, 0):.2f} without); "
         f"beyond them R² {rest.got:.2f} ({max(rest.without, 0):.2f} without)"
     )
@@ -164,17 +168,73 @@ def test_on_shares_the_result_tells_and_nothing_is_found_beyond_it() -> None:
     assert helped.cell("helper", "bank", "labels").standing == "nothing found"
 
 
-def _on_shares(columns: list[str], *more: LearnedRecord) -> Card:
-    learned = merge_findings(sv.SplitNN().findings(sv.Shares(), ["network"], "bank"))
-    shop = PartyRecord(name="network", role="passive", rows=9, columns=columns)
-    card = make_card([*learned, *more], [THREE[0], shop])
+def _on_shares(columns: int, *more: LearnedRecord, numbers: int | None = 2) -> Card:
+    findings = sv.SplitNN().findings(sv.Shares(), ["network"], "bank")
+    counted = [
+        replace(one, sights=tuple(replace(s, numbers=numbers if s.result else None) for s in one.sights))
+        for one in findings
+    ]
+    shop = PartyRecord(name="network", role="passive", rows=9, columns=[f"x{i}" for i in range(columns)])
+    card = make_card([*merge_findings(counted), *more], [THREE[0], shop])
     assert card is not None
     return card
 
 
-def test_a_prediction_is_as_much_as_a_party_of_one_column_has() -> None:
-    assert _on_shares(["x"]).cell("bank", "network").standing == "reads it"
-    assert _on_shares(["x", "y"]).cell("bank", "network").standing == "bounded"
+@pytest.mark.parametrize(
+    ("numbers", "columns", "standing", "says"),
+    [
+        (1, 1, "reads it", "at most 1 of 1 numbers of each row"),
+        (1, 3, "reads it", "at most 1 of 3 numbers of each row"),
+        (1, 4, "bounded", "at most 1 of 4 numbers of each row"),
+        (2, 7, "reads it", "at most 2 of 7 numbers of each row"),
+        (2, 8, "bounded", "at most 2 of 8 numbers of each row"),
+        (24, 18, "reads it", "at most 24 of 18 numbers of each row"),
+        (None, 500, "reads it", "of each row as many numbers as are asked for"),
+    ],
+)
+def test_answers_bound_while_their_numbers_are_few_beside_the_columns(
+    numbers: int | None, columns: int, standing: str, says: str
+) -> None:
+    cell = _on_shares(columns, numbers=numbers).cell("bank", "network")
+    assert cell.standing == standing
+    assert says in cell.says
+
+
+def test_no_card_has_a_figure_of_another_party_s_table() -> None:
+    """An eigenvalue is a statistic of the table: whatever a party has, the shared card is the same."""
+    [few, more] = (sv.simulate(Job(protection=sv.Shares(), **SHORT), make_parties(rows=900, seed=s)) for s in (1, 2))
+    assert [cell.figure for cell in few.card] == [cell.figure for cell in more.card]
+    assert "each party's own card has its figure" in few.card.cell("bank", "shop1").figure
+    assert not few.record.own_shares
+
+
+@pytest.mark.parametrize(
+    ("more", "passive", "who", "standing", "says"),
+    [
+        ({}, ["network"], "bank", "by design", "which of its rows the other party has"),
+        ({}, ["network"], "network", "by design", "which of its rows the other party has"),
+        ({}, PASSIVE, "bank", "by design", "which of its rows all parties have"),
+        ({"align": sv.Align(protocol="ot")}, PASSIVE, "bank", "by design", "party by party"),
+        ({"align": sv.Align(protocol="ot")}, PASSIVE, "network", "by design", "which of its rows all parties have"),
+        ({"align": sv.Align(protocol="unsafe_salted_hash")}, PASSIVE, "bank", "reads it", "common or not"),
+    ],
+)
+def test_membership_has_its_own_column(
+    more: dict[str, Any], passive: list[str], who: str, standing: str, says: str
+) -> None:
+    card = job_card(Job(protection=sv.BFV(), **more), ["bank"], passive)
+    assert card is not None
+    cell = card.cell(who, "", "membership")
+    assert cell.standing == standing
+    assert says in cell.says
+    assert cell in set(card)
+    assert "membership:" in repr(card)
+
+
+def test_a_coordinator_learns_how_many_rows_are_common_but_not_which() -> None:
+    helped = job_card(Job(protection=sv.Shares(computing=("bank", "shop", "helper"))), ["bank"], ["shop"])
+    assert helped is not None
+    assert helped.cell("helper", "", "membership").standing == "nothing found"
 
 
 def test_the_line_below_the_card_says_the_same(result: sv.Result) -> None:
@@ -188,10 +248,10 @@ def test_the_line_below_the_card_says_the_same(result: sv.Result) -> None:
 
 def test_the_result_does_not_hide_what_else_is_told() -> None:
     also = LearnedRecord(party="bank", about="network", learns="its hair", severity="note")
-    cell = _on_shares(["x", "y"], also).cell("bank", "network")
+    cell = _on_shares(8, also).cell("bank", "network")
     assert "its hair" in cell.says
     worse = msgspec.structs.replace(also, severity="leak")
-    assert _on_shares(["x", "y"], worse).cell("bank", "network").standing == "reads it"
+    assert _on_shares(8, worse).cell("bank", "network").standing == "reads it"
 
 
 @pytest.mark.parametrize(("value", "standing"), [(0.53, "nothing found"), (0.9, "reads it")])
@@ -256,7 +316,7 @@ def test_a_record_without_sights_has_a_card_and_says_no_less(result: sv.Result) 
 
     card = make_run_card(run, old.parties)
     assert card is not None
-    assert {c.standing for c in card} == {"reads it"}
+    assert {c.standing for c in card} == {"reads it", "by design"}
     assert "reads it" in render_text(card_table(card))
 
 
@@ -274,7 +334,7 @@ def test_what_has_to_hold_besides_stands_below() -> None:
     line = LearnedRecord(party="bank", about="network", learns="metrics", severity="ok")
     card = make_card([line], THREE, assumes="no two of bank, network and retailer collude")
     assert card is not None
-    assert "No more than that, if no two of bank, network and retailer" in " ".join(repr(card).split())
+    assert "This holds if no two of bank, network and retailer" in " ".join(repr(card).split())
 
 
 def test_a_party_alone_has_no_card() -> None:
