@@ -49,7 +49,7 @@ _FITTED = 4
 _EACH = 24
 """Most columns that get trees of their own; more share a forest."""
 
-_CANDIDATES = 3
+_CANDIDATES = 2
 """Columns tried with boosted trees as the next best one, after a forest has ranked all."""
 
 _TAIL = 0.001
@@ -117,10 +117,10 @@ def compute_shares(
     attacker = _Attacker(standardise(values), of, rows[:known], rows[known : known + judged])
     found, best, fitted = [], 0.0, 0
     for n in numbers:
-        while fitted < min(n, _FITTED, count):
+        best = 1.0 if n >= count else max(best, attacker.linear_share(n), attacker.packed_share(n))
+        while fitted < min(n, _FITTED) and _STEP * best <= _STEP - 1:  # trees are slow, and need not prove a whole one
             fitted += 1
             best = max(best, attacker.components_share(fitted), attacker.columns_share(fitted))
-        best = max(best, attacker.linear_share(n), attacker.packed_share(n))
         rounded = min(1.0, math.ceil(_STEP * best - 1e-6) / _STEP)
         found.append(LearnedShare(rounded, n, count, known, judged))
     return tuple(found)

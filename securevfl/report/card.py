@@ -147,6 +147,13 @@ class Card:
                     return cell
         raise KeyError(f"{reader!r} about the {of} of {about!r}")
 
+    @property
+    def asks(self) -> str:
+        """What the job asks for between organisations; empty where no cell is *reads it*."""
+        if not self.read_cells:
+            return ""
+        return "Between organisations this job needs accept_leak, because of the cells 'reads it'."
+
     def standing_counts(self) -> Mapping[Standing, int]:
         """Standing → cells."""
         return {one: sum(cell.standing == one for cell in self) for one in STANDINGS}
@@ -206,6 +213,7 @@ def card_table(card: Card, *, brief: bool = False) -> RenderableType:
         table.add_row(Text(group.title), *(_card_cell(cell, brief=brief) for cell in cells))
     below = [Text(f"This holds if {card.assumes}.", "bold")] if card.assumes else []
     below += [Text(f"{told}.", "dim") for told in card.rows_told]
+    below += [Text(card.asks, "dim")] if card.asks else []
     return Lines(table, *below)
 
 

@@ -16,7 +16,7 @@ from securevfl.cli import app
 from securevfl.cut import Unnamed
 from securevfl.cut.costs import COSTS
 from securevfl.party import choose_protection, with_default_protection
-from securevfl.run.recording import job_card
+from securevfl.run.job_card import job_card
 from securevfl.run.simulation import join_parties, run_parties
 
 SMALL = {"hidden": 4, "top": (), "lr": 0.02}

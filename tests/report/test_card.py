@@ -26,7 +26,8 @@ from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import STANDINGS
 from securevfl.report.derived import list_worst_findings, make_cards
 from securevfl.report.record import LearnedRecord, PartyRecord
-from securevfl.run.recording import job_card, merge_findings
+from securevfl.run.accepted_leaks import refuse_unaccepted_leaks
+from securevfl.run.job_card import job_card, merge_findings
 from securevfl.shares.exchanges import MASKED, PREDICTED
 
 PASSIVE = ["network", "retailer"]
@@ -34,6 +35,15 @@ THREE = [
     PartyRecord(name=name, role="passive" if i else "active", rows=9, columns=["x"])
     for i, name in enumerate(["bank", *PASSIVE])
 ]
+ON_SHARES = {
+    "all_labels",
+    "entity_augmentation",
+    "logistic_regression",
+    "random_match",
+    "splitnn",
+    "zero_imputation",
+}
+"""Algorithms that train on shares, whose cards have no cell *reads it* while the parties' columns are not known."""
 SHORT: dict[str, Any] = {"epochs": 1, "batch_size": 64}
 NOISE = {
     "none": None,
@@ -72,6 +82,53 @@ def test_every_leak_of_every_algorithm_stands_in_a_cell(protection: str, noise: 
             assert {cell.standing for cell in cells} & allowed, (name, finding)
             seen += 1
     assert seen or noise != "none" or Protection.known_types()[protection].on_shares
+
+
+@pytest.mark.parametrize("protection", sorted(Protection.known_types()))
+def test_every_job_with_a_cell_that_is_read_asks_for_accept_leak(protection: str) -> None:
+    """Whatever the algorithm, and whether its protection is named: between organisations it has to say so."""
+    asked, quiet = [], []
+    for name in KINDS:
+        pair = _pairs(name, Protection.known_types()[protection]())
+        if pair is None:
+            continue
+        refuse_unaccepted_leaks(pair[1], accepted=True)
+        if not pair[1].read_cells:
+            refuse_unaccepted_leaks(pair[1], accepted=False)
+            assert not pair[1].asks
+            quiet.append(name)
+            continue
+        with pytest.raises(sv.PolicyError, match="accept_leak = true under") as refused:
+            refuse_unaccepted_leaks(pair[1], accepted=False)
+        first = pair[1].read_cells[0]
+        assert f"{first.reader} reads {first.of}" in str(refused.value)
+        assert "accept_leak" in pair[1].asks
+        asked.append(name)
+    assert set(quiet) == (ON_SHARES if protection == "shares" else {"local"})
+    assert not set(asked) & set(quiet)
+
+
+def test_few_columns_ask_on_shares_too() -> None:
+    job = Job(protection=sv.Shares())
+    few, many = (job_card(job, ["bank"], PASSIVE, columns=dict.fromkeys(PASSIVE, d)) for d in (7, 8))
+    with pytest.raises(sv.PolicyError, match="bank reads features of network from final predictions, at most 2 of 7"):
+        refuse_unaccepted_leaks(few, accepted=False)
+    refuse_unaccepted_leaks(many, accepted=False)
+
+
+def test_trees_under_paillier_ask_and_show_how_many_cells_are_computed() -> None:
+    card = job_card(Job(algorithm=sv.Boosting(), protection=sv.Paillier()), ["bank"], PASSIVE)
+    assert card is not None
+    cell = card.cell("bank", "network")
+    assert cell.standing == "reads it"
+    found = load_measured()["sums over bins"]
+    assert found.got > 0.95 > found.without
+    assert re.fullmatch(r"cells computed: (\d+ % after \d+, )+100 % after 100 trees \(\d+ % guessed\)", cell.figure)
+    with pytest.raises(sv.PolicyError, match="bank reads features of network from sums of gradients"):
+        refuse_unaccepted_leaks(card, accepted=False)
+    shown = job_card(Job(algorithm=sv.Boosting(nodes="shown"), protection=sv.Paillier()), ["bank"], PASSIVE)
+    assert shown is not None
+    assert shown.cell("bank", "network").figure.startswith("cells computed: ")
 
 
 def test_features_and_labels_stand_apart_and_bear_what_was_measured() -> None:
