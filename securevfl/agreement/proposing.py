@@ -25,8 +25,7 @@ from securevfl.jobfile.job_file import JobSections
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.party import JobTerms, terms_of_job, with_default_protection
 from securevfl.report import Card
-from securevfl.run.accepted_leaks import refuse_unaccepted_leaks
-from securevfl.run.job_card import job_card
+from securevfl.run.job_card import job_card, refuse_unaccepted_leaks
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
 
 __all__ = ["Planned", "make_party_card", "parse_time", "planned_epsilon", "propose_job", "read_card"]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from securevfl.errors import PolicyError
 from securevfl.party import Job
 from securevfl.privacy import Finding, Policy, load_measured
 from securevfl.report import Card, make_card
@@ -14,7 +15,10 @@ from securevfl.report.record import FigureRecord, LearnedRecord, PartyRecord, Si
 from securevfl.run.card_inputs import count_numbers, list_members
 from securevfl.transport import Sight
 
-__all__ = ["add_budgets", "job_card", "merge_findings", "run_title"]
+__all__ = ["add_budgets", "job_card", "merge_findings", "refuse_unaccepted_leaks", "run_title"]
+
+_SHOWN = 6
+"""Cells that a refusal names."""
 
 _LOOKS = ("z,", "each part of z,")
 """Sights that a budget of opened values counts, as ``measured.json`` calls them."""
@@ -124,4 +128,31 @@ def _sight_record(one: Sight) -> SightRecord:
             cell=found.cell,
             after=dict(found.after),
         ),
+    )
+
+
+def refuse_unaccepted_leaks(card: Card | None, *, accepted: bool) -> None:
+    """Refuse a job some of whose cells are read, whatever protection it names, unless it accepts that: between
+    organisations. A simulation runs without, because one person has all tables there; its card says what it would need.
+
+    Args:
+        card: of the job; None where no party has a peer.
+        accepted: whether the job has ``accept_leak``.
+
+    Raises:
+        PolicyError: who would read what, and how to accept it.
+    """
+    cells = () if card is None or accepted else card.read_cells
+    if not cells:
+        return
+    found = []
+    for cell in cells[:_SHOWN]:
+        what = f"{cell.of} of {cell.about}" if cell.about else cell.of
+        figure = f" ({cell.figure})" if cell.figure else ""
+        found.append(f"{cell.reader} reads {what} {cell.says}{figure}")
+    found += [f"and {len(cells) - _SHOWN} more"] if len(cells) > _SHOWN else []
+    raise PolicyError(
+        f"{len(cells)} cells of the job's card are 'reads it': {'; '.join(found)}. Choose another protection, noise or "
+        "a smaller max_results, which `securevfl check` shows; or accept the leak: --accept-leak, in a job file "
+        "accept_leak = true under [job]"
     )

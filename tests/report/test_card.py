@@ -26,8 +26,7 @@ from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import STANDINGS
 from securevfl.report.derived import list_worst_findings, make_cards
 from securevfl.report.record import LearnedRecord, PartyRecord
-from securevfl.run.accepted_leaks import refuse_unaccepted_leaks
-from securevfl.run.job_card import job_card, merge_findings
+from securevfl.run.job_card import job_card, merge_findings, refuse_unaccepted_leaks
 from securevfl.shares.exchanges import MASKED, PREDICTED
 
 PASSIVE = ["network", "retailer"]
