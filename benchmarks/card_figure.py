@@ -1,6 +1,6 @@
 """Whether the figure of a party's own card is at least what attacks get, on tables that did not shape it.
 
-    python -m benchmarks.card_figure [--quick] [--only TABLE|TABLE] [--seeds 2]
+    python -m benchmarks.card_figure [--quick] [--only TABLE|TABLE] [--seeds 1]
 
 For each table, each passive party and each kind of job: the numbers that the job opens of each row go to the active
 party, who also has its own columns and knows some whole rows. The gain is the mean share of the spread of the party's
@@ -49,7 +49,7 @@ def judge_quickly() -> list[str]:
     return found
 
 
-def judge_table(table: SplitTable, seeds: int = 2, kinds: Collection[str] | None = None) -> Iterator[dict[str, object]]:
+def judge_table(table: SplitTable, seeds: int = 1, kinds: Collection[str] | None = None) -> Iterator[dict[str, object]]:
     """Every shape of a table: party, kind of job, numbers, figure and gain.
 
     Args:
@@ -226,7 +226,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one small table")
     parser.add_argument("--only", default="", help="tables, a|b|c")
-    parser.add_argument("--seeds", type=int, default=2, help="draws of known rows")
+    parser.add_argument("--seeds", type=int, default=1, help="draws of known rows")
     asked = parser.parse_args()
     warnings.filterwarnings("ignore")
     start, shapes = time.process_time(), []
@@ -238,6 +238,8 @@ def main() -> int:
     broken = [one for one in shapes if not one["holds"]]
     summary = {
         "shapes": len(shapes),
+        "tables": list(dict.fromkeys(one["table"] for one in shapes)),
+        "draws of known rows": 1 if asked.quick else asked.seeds,
         "above the figure": len(broken),
         "gain over figure, median": round(statistics.median(ratios), 2),
         "gain over figure, largest": round(max(ratios), 2),

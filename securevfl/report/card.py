@@ -28,7 +28,7 @@ STANDINGS: tuple[Standing, ...] = ("reads it", "bounded", "by design", "nothing 
 
 LEGEND: Mapping[Standing, str] = {
     "reads it": "exactly or nearly, or nothing bounds how well",
-    "bounded": "by an ε, by a number of answers, or because little is revealed: the figure is the bound",
+    "bounded": "by an ε, by a number of answers, or because little is revealed",
     "by design": "which rows are common, as the parties agree when they align",
     "nothing found": "in any message",
 }
