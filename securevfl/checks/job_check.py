@@ -27,7 +27,7 @@ from securevfl.jobfile.toml_text import read_toml
 from securevfl.party import Job, too_few_epochs, too_many_classes, with_default_protection, wrong_parties
 from securevfl.report import Card
 from securevfl.run.id_spelling import find_spellings
-from securevfl.run.recording import job_card
+from securevfl.run.job_card import job_card
 from securevfl.run.roster import Roster
 
 __all__ = ["JobCheck", "check_file"]
