@@ -36,6 +36,9 @@ anew for each batch."""
 _DEALT = 1 << 20
 """Words that are dealt in one message."""
 
+_KEPT = 1 << 24
+"""Words of the validation rows that a computing party keeps in memory, twice: 256 MB."""
+
 _NOTHING = Share(np.empty(0, np.uint64), np.empty(0, np.uint64))
 
 MOST_OPENED = 3
@@ -77,6 +80,7 @@ class SharedTraining:
     repeated: int = 0
     opens_metrics: bool = True
     _in_range: bool = False
+    _valid: list[tuple[list[Share], Share]] | None = field(default=None, repr=False)
 
     def begin_epoch(self, epoch: int, *, validates: bool) -> None:
         """Allow this epoch's openings: one check of the range and one set of metrics if it validates, else none."""
@@ -280,11 +284,22 @@ class SharedTraining:
                 found.append(self.answer.decode(opened))
         return np.concatenate(found) if found else None
 
-    def _share_valid(self, sizes: Sequence[int], words: Words | None) -> AsyncIterator[tuple[list[Share], Share]]:
-        """The validation rows as shares, with their kept targets."""
+    async def _share_valid(self, sizes: Sequence[int], words: Words | None) -> AsyncIterator[tuple[list[Share], Share]]:
+        """The validation rows as shares, with their kept targets. They are dealt once, unless they are very many: who
+        could deal others in the next epoch would see in its metrics what changed."""
+        if self._valid is not None:
+            for part in self._valid:
+                yield part
+            return
         ends = np.cumsum(sizes)
         places = [np.arange(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-        return self._share_batches(sizes, words, kept=None if self.kept is None else self.kept.valid, places=places)
+        kept = None if self.kept is None else self.kept.valid
+        found = []
+        async for part in self._share_batches(sizes, words, kept=kept, places=places):
+            found.append(part)
+            yield part
+        if sum(sizes) * sum(self.widths) <= _KEPT:  # known to all, also to a party that only deals
+            self._valid = found
 
     async def _share_batches(
         self,
