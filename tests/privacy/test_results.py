@@ -11,7 +11,7 @@ from support.helpers import low_overlap_parties, make_parties
 
 import securevfl as sv
 from securevfl.algorithms import LaserVFL, PartyDropout
-from securevfl.errors import InputError, PartyFailed, PolicyError
+from securevfl.errors import InputError, PartyFailed, PolicyError, RowsSpent
 from securevfl.experiments.recorder import Recorder
 from securevfl.party import planned_numbers, rule_against
 from securevfl.party_context import Observer
@@ -224,7 +224,7 @@ def test_jobs_and_predictions_add_up_in_a_folder(tmp_path: Path) -> None:
     assert noted(result)["numbers with earlier runs"] == 6
     with pytest.raises(PolicyError, match="beside the 6 already answered"):
         sv.simulate(mine, PEOPLE, results=folder)
-    with pytest.raises(PolicyError, match="beside the 6"):
+    with pytest.raises(RowsSpent, match="have had as many numbers as 'shop1'"):
         sv.predict(result.model(), PEOPLE, results=folder)
     assert ResultBook(folder / "shop1.results.jsonl").count_opened(PEOPLE["shop1"].ids, "bank").max() == 6
     assert not (folder / "bank.results.jsonl").exists()
