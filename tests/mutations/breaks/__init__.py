@@ -12,6 +12,7 @@ from mutations.breaks import (
     metrics,
     noise,
     psi,
+    results,
     ring,
     session,
     shares,
@@ -37,4 +38,5 @@ BREAKS: tuple[Break, ...] = (
     *identity.BREAKS,
     *session.BREAKS,
     *sums.BREAKS,
+    *results.BREAKS,
 )
