@@ -22,6 +22,7 @@ import msgspec
 from benchmarks.gate.cells import CELLS, QUICK, Cell
 from benchmarks.gate.judge import Figures, Got, judge
 from benchmarks.gate.measure import measure
+from benchmarks.gate.power import EXCESS, LEVEL, POWER, RARE, excess_found
 from securevfl.shares.exchanges import MASKED
 
 MEASURED = Path(__file__).parents[2] / "securevfl" / "privacy" / "measured.json"
@@ -54,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         before = json.loads(MEASURED.read_text(encoding="utf-8"))
         content = json.dumps(kept_worst(before, measured(found)), indent=2, ensure_ascii=False)
         MEASURED.write_text(content + "\n", encoding="utf-8")
+    for line in _power_lines(found):
+        print(line)
     for line in broken:
         print(f"broken: {line}", file=sys.stderr)
     print(f"{len(found)} cells, {len(broken)} broken")
@@ -149,6 +152,23 @@ def _write(found: Sequence[Figures], broken: Sequence[str], rows: int) -> None:
         "cells": cells,
     }
     (RESULTS / "gate.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _power_lines(found: Sequence[Figures]) -> list[str]:
+    """What the tests of noise would have found, of each kind of secret the weakest."""
+    ranked = [one for cell in found if not cell.control for one in cell.ranked]
+    lines = []
+    for kind, mine in (
+        ("secrets of half of the rows", [one for one in ranked if one.share >= RARE]),
+        ("secrets of few rows", [one for one in ranked if one.share < RARE]),
+    ):
+        if mine:
+            excess = max(excess_found(one, len(ranked)) for one in mine if one.bound <= 1 - EXCESS)
+            lines.append(
+                f"noise, {kind}: {len(mine)} tests find an AUC that is {excess:.3f} above what ε permits with "
+                f"probability {POWER:g}; an honest run fails one of {len(ranked)} with probability {LEVEL:g}"
+            )
+    return lines
 
 
 def _line(cell: Figures) -> str:

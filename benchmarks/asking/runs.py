@@ -1,0 +1,166 @@
+"""Jobs on real shares as an asker runs them: what was answered about the test rows, or who refused and why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import securevfl as sv
+from securevfl.errors import SecureVFLError
+from securevfl.privacy import Policy
+from securevfl.run import join_parties
+from securevfl.run.simulation import predict_parties, run_parties
+from securevfl.training import Trained
+
+__all__ = ["RULES", "Asked", "Asker", "has_rules", "job_on_shares", "policies"]
+
+RULES = ("before", "off", "on")
+"""The code before it had rules; with each rule switched off that has a switch; as it comes."""
+
+
+def has_rules() -> bool:
+    """Whether this code bounds what may be asked."""
+    return "max_results" in Policy.__struct_fields__
+
+
+def policies(rules: str, parties: sv.Parties) -> dict[str, Policy]:
+    """Party → its policy. With the rules on it is the default, written out, which binds a simulation as well."""
+    if rules == "before":
+        return {}
+    if rules == "on":
+        return {name: _policy(max_results=2) for name in parties}
+    return {name: _policy(max_results="unlimited", useful="off", few_rows=8) for name in parties}
+
+
+def _policy(**settings: object) -> Policy:
+    known = {name: value for name, value in settings.items() if name in Policy.__struct_fields__}
+    return msgspec.convert(known, Policy)
+
+
+def job_on_shares(rules: str, parties: sv.Parties, algorithm: sv.Algorithm, **terms: Any) -> sv.Job:
+    """A job on shares under the rules that are asked for.
+
+    Args:
+        rules: of `RULES`.
+        parties: who take part.
+        algorithm: what is trained.
+        terms: of the job; `lr`, `momentum`, `answers` and `soft` are the protection's.
+    """
+    names = ("lr", "momentum", "answers", "soft", "model")
+    own = {name: terms.pop(name) for name in names if name in terms}
+    if rules == "off":
+        own = {"answers": "probabilities", "soft": True} | own
+    known = {name: value for name, value in own.items() if name in sv.Shares.__struct_fields__}
+    return sv.Job(algorithm=algorithm, protection=sv.Shares(**known), policies=policies(rules, parties), **terms)
+
+
+@dataclass
+class Asked:
+    """What came of a question.
+
+    Attributes:
+        rows: numbers of the table's rows that were answered about; none where it was refused.
+        valid: numbers of the rows that validated.
+        probabilities: of these rows.
+        refused: the error's class, where it was.
+        words: of the refusal.
+        test: metrics of the test rows.
+        seconds: of this process's CPU.
+        sent: bytes, of all parties together.
+    """
+
+    rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    valid: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    probabilities: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    refused: str = ""
+    words: str = ""
+    test: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    sent: int = 0
+
+    def figures(self) -> dict[str, Any]:
+        """For results: the refusal, or the AUC."""
+        told: dict[str, Any] = {"cpu_seconds": round(self.seconds, 2)}
+        if self.refused:
+            return told | {"refused": self.refused, "words": self.words[:400]}
+        told |= {"mb": round(self.sent / 1e6, 2), "answered": len(self.rows)}
+        return told | ({"auc": round(self.test["auc"], 4)} if "auc" in self.test else {})
+
+
+class Asker:
+    """An active party that runs jobs and asks their models again; the passive parties' books go on from job to job.
+
+    Args:
+        books: party → its book of what was opened, or None for none.
+    """
+
+    def __init__(self, books: Mapping[str, Any] | None = None) -> None:
+        self._books = books
+        self.models: list[tuple[sv.Job, Mapping[str, Any]]] = []
+
+    def train(self, job: sv.Job, parties: sv.Parties, numbers: Mapping[str, int]) -> Asked:
+        """Run a job, which answers about its test rows.
+
+        Args:
+            job: what runs.
+            parties: with their tables.
+            numbers: identifier → number of the table's row.
+        """
+        start = time.process_time()
+        try:
+            aligned = join_parties(parties, job)
+            ran = run_parties(job, parties, aligned, run="asked", **self._kept())
+        except SecureVFLError as error:
+            return _refusal(error, start)
+        bank = parties.active
+        found = ran.trained[bank.name]
+        numbered = np.array([numbers[bank.ids[i]] for i in aligned.parties[bank.name].rows.tolist()])
+        self.models.append((job, {name: one.model for name, one in ran.trained.items() if one.model}))
+        return Asked(
+            rows=numbered[ran.split.test],
+            valid=numbered[ran.split.valid],
+            probabilities=found.scores,
+            test=dict(found.test),
+            seconds=time.process_time() - start,
+            sent=sum(_sent_by(one) for one in ran.trained.values()),
+        )
+
+    def predict(self, which: int, parties: sv.Parties, numbers: Mapping[str, int]) -> Asked:
+        """Ask a model of before about all rows of new tables.
+
+        Args:
+            which: of `models`.
+            parties: new tables of the same parties.
+            numbers: identifier → number of the table's row.
+        """
+        job, model = self.models[which]
+        start = time.process_time()
+        try:
+            aligned = join_parties(parties, job)
+            found, _ = predict_parties(job, parties, aligned, model, run="asked again", **self._kept())
+        except SecureVFLError as error:
+            return _refusal(error, start)
+        bank = parties.active
+        at = aligned.parties[bank.name].rows
+        return Asked(
+            rows=np.array([numbers[bank.ids[i]] for i in at.tolist()]),
+            probabilities=found,
+            seconds=time.process_time() - start,
+        )
+
+    def _kept(self) -> dict[str, Any]:
+        return {} if self._books is None else {"looks": self._books}
+
+
+def _sent_by(trained: Trained) -> int:
+    readings = [trained.setup, *trained.readings, trained.finish]
+    return sum(sum(one.sent.values()) for one in readings if one is not None)
+
+
+def _refusal(error: SecureVFLError, start: float) -> Asked:
+    return Asked(refused=type(error).__name__, words=" ".join(str(error).split()), seconds=time.process_time() - start)
