@@ -238,6 +238,7 @@ class PartyContext:
             the job does not set it.
         pool: the party's own workers, as `securevfl_crypto.pools.open_pool` reads them; likewise.
         device: the party's own device for plain tensors and for large products of shares; likewise.
+        simulated: whether one person runs all parties and sees every table, so that a refusal protects nobody.
     """
 
     name: str
@@ -260,6 +261,7 @@ class PartyContext:
     silence: float = SILENCE
     pool: str = "local"
     device: str = "cpu"
+    simulated: bool = False
 
     @property
     def role(self) -> PartyRole:

@@ -46,7 +46,7 @@ class EntityAugmentation(SplitNN):
     label: ClassVar[str] = "Entity Augmentation"
     uses_others: ClassVar[bool] = True
     uses_book: ClassVar[bool] = True
-    fits: ClassVar[Fits] = Fits(shares=True, counts=True)
+    fits: ClassVar[Fits] = Fits(shares=True, counts=True, mixes=True)
     keep_aligned: bool = True
 
     def active(self, setting: Setting) -> ActiveRole:

@@ -37,6 +37,7 @@ def build_context(
     silence: float = SILENCE,
     looks: DisclosureBook | None = None,
     filters: Path | None = None,
+    simulated: bool = False,
 ) -> PartyContext:
     """Build a party's context; its links pass only the messages that the job declares.
 
@@ -54,6 +55,7 @@ def build_context(
         silence: see `PartyContext.silence`.
         looks: the party's disclosure book; the keeper's unless given, if the policy has a budget of opened values.
         filters: see `PartyContext.filters`.
+        simulated: see `PartyContext.simulated`.
     """
     messages = messages or job_exchanges(job, len(roster.passive))
     observer = observer or Observer()
@@ -87,6 +89,7 @@ def build_context(
         filters=filters,
         pool=job.pool,
         device=job.device,
+        simulated=simulated,
     )
 
 

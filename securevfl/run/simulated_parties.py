@@ -126,6 +126,7 @@ class Simulated:
                 observer=(self.observers or {}).get(name) or (self.observer if name == chief else None),
                 messages=messages,
                 looks=(self.looks or {}).get(name),
+                simulated=True,
             )
 
         async def run_at(site: PartyContext) -> T:

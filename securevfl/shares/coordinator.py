@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from securevfl.shares.epochs import SharedTraining
+from securevfl.shares.least_rows import check_rows
 from securevfl.shares.shared_model import SharedModel
 from securevfl.shares.sharing import Sharing, computing_notes, name_parties_in_errors, receive_epoch, receive_plan
 from securevfl.training.program import HelperProgram
@@ -29,6 +30,8 @@ class SharesCoordinator(HelperProgram):
         self.course: SharedTraining
         self._batch_size = 0
         self._classes = 0
+        self._learned = 0
+        self._valid = 0
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -54,19 +57,30 @@ class SharesCoordinator(HelperProgram):
     async def answer(self) -> None:
         """Take part in scoring the rows that the active party announces."""
         await self.model.refresh_shares()
-        _, scored = await receive_epoch(self.sharing.site.links[self.sharing.site.active], self.sharing.plan)
+        site = self.sharing.site
+        _, scored, _ = await receive_epoch(site.links[site.active], self.sharing.plan, 0)
+        if self.sharing.judges_usefulness:
+            await self.course.judge_usefulness(self._split_valid(), None)
         await self.course.predict(scored, None)
+
+    def _split_valid(self) -> list[int]:
+        """Rows of each part of the validation rows."""
+        most = self.sharing.plan.eval_rows
+        return [min(most, self._valid - start) for start in range(0, self._valid, most)]
 
     async def _make_network(self) -> None:
         sharing, site = self.sharing, self.sharing.site
         told = await receive_plan(
             site.links[site.active], len(site.passive) + 1, numeric=sharing.plan.number is not None
         )
-        widths, self._classes, self._batch_size, rows, times = told
-        shape = sharing.network_shape(widths, self._classes)
-        member = sharing.make_party(rows, self._classes, sharing.shape_if_released(shape))
+        if sharing.trains:
+            check_rows(site, told.learned, told.valid, few_rows=sharing.few_rows)
+        self._classes, self._batch_size = told.classes, told.batch_size
+        self._learned, self._valid = 0 if sharing.mixes else told.learned, told.valid
+        shape = sharing.network_shape(told.widths, self._classes)
+        member = sharing.make_party(told.test, self._classes, sharing.shape_if_released(shape))
         await member.setup()
-        self.course = sharing.make_training(member, shape, self._batch_size, times)
+        self.course = sharing.make_training(member, shape, self._batch_size, told.times)
         self.model.network, self.model.handing = self.course.network, sharing.make_release(member, self.course, shape)
 
     async def _train(self) -> Trained:
@@ -83,15 +97,19 @@ class SharesCoordinator(HelperProgram):
             epoch, stop, kept = as_int(saved["epoch"]), self._is_finished(saved), saved["kept"]
             trained.restore_readings(saved["readings"])
         await self.model.refresh_shares()
+        if self.model.kept is None:
+            await course.deal_targets(self._learned, self._valid, None, counted=sharing.counts_classes)
+            self.model.kept = course.kept
+        course.kept = self.model.kept
         trained.setup = site.clock.lap()
         observer.phase("training")
         while not stop:
             epoch += 1
-            sizes, scored = await receive_epoch(chief, sharing.plan)
+            sizes, scored, places = await receive_epoch(chief, sharing.plan, self._learned)
             course.begin_epoch(epoch, validates=sharing.plan.validates_after(epoch))
-            await course.train(sizes, None, told=partial(observer.step, epoch, total=len(sizes)))
+            await course.train(sizes, None, places, told=partial(observer.step, epoch, total=len(sizes)))
             if sharing.plan.validates_after(epoch):
-                await course.validate(scored, None, None)
+                await course.validate(scored, None)
             verdict = await chief.receive(Kind.CONTROL, "train/epoch")
             trained.readings.append(site.clock.lap())
             if verdict.meta.get("best"):

@@ -6,38 +6,40 @@ One message deals the rows of several batches, so that steps rarely wait for row
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from securevfl_crypto.replicated import Share
-from securevfl_crypto.ring import FRACTION, decode_words
+from securevfl_crypto.replicated import Share, concatenate
+from securevfl_crypto.ring import decode_words
 
-from securevfl.errors import PolicyError, ProtocolError
-from securevfl.shares.engine import compute_products, scaling_job
-from securevfl.shares.metrics import METRIC_BITS, SharedMetrics
+from securevfl.errors import PolicyError, ProtocolError, RangeError
+from securevfl.shares.answers import Answer
+from securevfl.shares.kept_targets import (
+    KeptTargets,
+    check_targets,
+    decode_kept,
+    explain_wrong_targets,
+)
+from securevfl.shares.least_rows import check_judged
+from securevfl.shares.metrics import SharedMetrics, metric_bits
 from securevfl.shares.network import Network
 from securevfl.shares.share_party import ShareParty
+from securevfl.shares.usefulness import Usefulness, explain_useless
 
-__all__ = ["FEWEST_JUDGED", "SharedTraining", "Words", "check_judged", "check_sizes"]
+__all__ = ["SharedTraining", "Words", "check_sizes"]
 
 Words = Callable[[int], list[np.ndarray]]
-"""Number of a batch → the arrays that this party deals: its inputs and, at the active party, the targets."""
+"""Number of a batch → the arrays that this party deals: its inputs and, at the active party, targets that are dealt
+anew for each batch."""
 
 _DEALT = 1 << 20
 """Words that are dealt in one message."""
 
 _NOTHING = Share(np.empty(0, np.uint64), np.empty(0, np.uint64))
 
-FEWEST_JUDGED = 8
-"""Fewest rows whose metrics are opened. The metrics of one row reveal its logit, and those of a few rows reveal one
-when the others are known."""
-
 MOST_OPENED = 3
 """How often all attempts at a run together may open the metrics of one epoch, or the final predictions: each attempt
 rounds them with new randomness, so repeated openings sharpen the values."""
-
-PREDICTION_BITS = 8
-"""Fractional bits of predictions that are opened."""
 
 
 @dataclass
@@ -49,6 +51,9 @@ class SharedTraining:
         widths: of the data parties' inputs, the active party's first.
         outputs: width of the targets.
         network: at a computing party.
+        answer: what is opened of each row that is scored.
+        mixes: whether targets are dealt anew for each batch.
+        kept: at a computing party that trains, the targets.
         steps: training steps so far.
         rounds: of those steps.
         sent: bytes that this party sent as a computing one in those steps.
@@ -60,15 +65,20 @@ class SharedTraining:
     widths: tuple[int, ...]
     outputs: int
     network: Network | None
+    answer: Answer
+    mixes: bool = False
+    kept: KeptTargets | None = field(default=None, repr=False)
     steps: int = 0
     rounds: int = 0
     sent: int = 0
     epoch: int = 0
     repeated: int = 0
+    _in_range: bool = False
 
     def begin_epoch(self, epoch: int, *, validates: bool) -> None:
-        """Allow this epoch's openings: one range bit and one set of metrics if it validates, otherwise none."""
+        """Allow this epoch's openings: one check of the range and one set of metrics if it validates, else none."""
         self.epoch = epoch
+        self._in_range = False
         if self.network is not None:
             self.network.engine.begin_stage(*(("range", "metrics") if validates else ()))
 
@@ -104,18 +114,54 @@ class SharedTraining:
         """
         self._reserve_opening("parts of the model", 0)
 
+    async def deal_targets(self, trained: int, valid: int, words: np.ndarray | None, *, counted: bool) -> None:
+        """Deal the targets of the whole job, once, and check on shares that they are what they may be.
+
+        Args:
+            trained: rows that train.
+            valid: validation rows.
+            words: at the active party, `encode_kept` of both in this order; None elsewhere.
+            counted: see `check_targets`.
+
+        Raises:
+            PolicyError: they are not.
+        """
+        active, most = self.member.site.active, max(_DEALT // self.outputs, 1)
+        found = []
+        for start in range(0, trained + valid, most):
+            rows = min(most, trained + valid - start)
+            mine = None if words is None else [words[start : start + rows]]
+            dealt = await self.member.share_arrays(mine, {active: [(rows, self.outputs)]})
+            found += dealt.get(active, [])
+        if self.network is None:
+            return
+        engine, classes = self.network.engine, self.network.shape.classes
+        every = concatenate(found)
+        if not await check_targets(engine, every, trained, classes, counted=counted):
+            raise explain_wrong_targets(self.member.site.name, classes, counted=counted)
+        values = decode_kept(every, classes)
+        self.kept = KeptTargets(values[:trained], values[trained:])
+
     async def train(
-        self, sizes: Sequence[int], words: Words | None, *, told: Callable[[int], None] = lambda done: None
+        self,
+        sizes: Sequence[int],
+        words: Words | None,
+        places: Sequence[np.ndarray] = (),
+        *,
+        told: Callable[[int], None] = lambda done: None,
     ) -> None:
         """Take all steps of an epoch.
 
         Args:
             sizes: rows of each batch.
             words: what this party deals; None at a coordinator.
+            places: at a computing party, of each batch the places of its rows' targets among those that were dealt;
+                empty where targets are dealt anew.
             told: called with the number of finished steps.
         """
         done = 0
-        async for inputs, targets in self._share_batches(sizes, words):
+        kept = None if self.kept is None or self.mixes else self.kept.train
+        async for inputs, targets in self._share_batches(sizes, words, kept=kept, places=places, mixes=self.mixes):
             if self.network is not None:
                 engine = self.network.engine
                 before = engine.rounds, engine.sent
@@ -126,83 +172,148 @@ class SharedTraining:
             done += 1
             told(done)
 
-    async def validate(self, sizes: Sequence[int], words: Words | None, scale: float | None) -> np.ndarray | None:
+    async def validate(self, sizes: Sequence[int], words: Words | None) -> np.ndarray | None:
         """Check that weights are in range, compute metrics on shares and open them, rounded, to the active party.
 
         Args:
             sizes: rows of each part.
             words: what this party deals; None at a coordinator.
-            scale: at the active party, what makes an AUC of a count of pairs, see `Scores`.
 
         Returns:
-            At the active party: whether weights are in range (1 or 0), then the metrics; nothing elsewhere.
+            The metrics at the active party; nothing elsewhere.
+
+        Raises:
+            RangeError: weights are not in range; raised at all three computing parties before anything is opened.
         """
         check_judged(self.member.site.name, sum(sizes))
-        active = self.member.site.active
         scores = None if self.network is None else SharedMetrics(self.network)
-        async for inputs, targets in self._share_batches(sizes, words):
+        async for inputs, targets in self._share_valid(sizes, words):
             if scores is not None:
                 await scores.add_rows(inputs, targets)
-        mine = None if scale is None else [SharedMetrics.scale_words(scale)]
-        dealt = await self.member.share_arrays(mine, {active: [(1, 1)]})
         if scores is None or self.network is None:
             return None
-        found = await scores.compute_rounded(dealt[active][0])
+        engine, to = self.network.engine, [self.member.computing.index(self.member.site.active)]
+        found = await scores.compute_rounded()
         self._reserve_opening("metrics", self.epoch)
-        engine, to = self.network.engine, [self.member.computing.index(active)]
-        in_range = await engine.open("range", await self.network.in_range(), to)
-        if in_range is not None and not int(in_range[0]):
-            return np.zeros(1)
+        await self._check_range("range")
         metrics = await engine.open("metrics", found, to)
-        if metrics is None or in_range is None:
-            return None
-        return np.concatenate([np.ones(1), decode_words(metrics, METRIC_BITS).reshape(-1)])
+        return None if metrics is None else decode_words(metrics, metric_bits(sum(sizes))).reshape(-1)
+
+    async def _check_range(self, name: str) -> None:
+        """Check, once for the same weights, that no product with them wraps; all three computing parties learn it.
+
+        Raises:
+            RangeError: one may.
+        """
+        if self.network is None or self._in_range:
+            return
+        if not await self.network.engine.is_zero(name, await self.network.out_of_range()):
+            raise RangeError(
+                "weights left the range within which products on shares do not wrap: lower lr in the protection; "
+                "nothing of this model was opened but that"
+            )
+        self._in_range = True
+
+    async def judge_usefulness(self, sizes: Sequence[int], words: Words | None) -> list[str]:
+        """Open, to all three computing parties, whether the passive parties' columns make the model better, and refuse
+        every answer of one that they do not; see `securevfl.shares.usefulness`.
+
+        Args:
+            sizes: rows of each part of the validation rows.
+            words: what this party deals; None at a coordinator.
+
+        Returns:
+            Warnings for the report, in a simulation.
+
+        Raises:
+            PolicyError: the model is not useful; raised at all three.
+            RangeError: weights are not in range.
+        """
+        judge = None if self.network is None else Usefulness(self.network)
+        async for inputs, targets in self._share_valid(sizes, words):
+            if judge is not None:
+                await judge.add_rows(inputs, targets)
+        if judge is None or self.network is None:
+            return []
+        bit = await judge.decide()
+        self._reserve_opening("usefulness", 0)
+        self._in_range = False
+        await self._check_range("final range")
+        opened = await self.network.engine.open("useful", bit, range(len(self.member.computing)))
+        useful = opened is not None and bool(opened[0])
+        return [] if useful else [explain_useless(self.member.site, sum(sizes))]
 
     async def predict(self, sizes: Sequence[int], words: Words | None) -> np.ndarray | None:
-        """Open the logits of rows to the active party, rounded at 2^-8.
+        """Open what the model answers about rows to the active party.
 
         Args:
             sizes: rows of each part.
             words: what this party deals; None at a coordinator.
 
         Returns:
-            (n, outputs) at the active party; nothing elsewhere.
+            Outputs of the network as `Answer.decode` gives them, (n, outputs), at the active party; nothing elsewhere.
+
+        Raises:
+            RangeError: weights are not in range; nothing is opened.
         """
         found = []
         to = [self.member.computing.index(self.member.site.active)]
         if sizes:
             self._reserve_opening("predictions", 0)
+            await self._check_range("final range")
         async for inputs, _ in self._share_batches(sizes, words):
             if self.network is None:
                 continue
             engine = self.network.engine
-            logits = await self.network.forward(inputs)
-            (rounded,) = await compute_products(engine, [scaling_job(engine, logits, 1, FRACTION - PREDICTION_BITS)])
-            opened = await engine.open("predictions", rounded, to)
+            answered = await self.answer.compute(engine, await self.network.forward(inputs))
+            opened = await engine.open("predictions", answered, to)
             if opened is not None:
-                found.append(decode_words(opened, PREDICTION_BITS))
+                found.append(self.answer.decode(opened))
         return np.concatenate(found) if found else None
 
+    def _share_valid(self, sizes: Sequence[int], words: Words | None) -> AsyncIterator[tuple[list[Share], Share]]:
+        """The validation rows as shares, with their kept targets."""
+        ends = np.cumsum(sizes)
+        places = [np.arange(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+        return self._share_batches(sizes, words, kept=None if self.kept is None else self.kept.valid, places=places)
+
     async def _share_batches(
-        self, sizes: Sequence[int], words: Words | None
+        self,
+        sizes: Sequence[int],
+        words: Words | None,
+        *,
+        kept: Share | None = None,
+        places: Sequence[np.ndarray] = (),
+        mixes: bool = False,
     ) -> AsyncIterator[tuple[list[Share], Share]]:
-        """Each batch as shares: inputs of the data parties, and targets; without any at a party that only deals."""
+        """Each batch as shares: inputs of the data parties, and targets; without any at a party that only deals.
+
+        Args:
+            sizes: rows of each batch.
+            words: what this party deals.
+            kept: targets that were dealt before; None for none.
+            places: of each batch's rows among them.
+            mixes: whether the active party deals targets with its inputs.
+        """
         member, active = self.member, self.member.site.active
         for first, last in self._group_batches(sizes):
             rows = sum(sizes[first:last])
             shapes = {
-                name: [(rows, width), *([(rows, self.outputs)] if name == active else [])]
+                name: [(rows, width), *([(rows, self.outputs)] if mixes and name == active else [])]
                 for name, width in zip(member.sources, self.widths, strict=True)
             }
             mine = None
             if words is not None:
                 mine = [np.concatenate(parts) for parts in zip(*map(words, range(first, last)), strict=True)]
-            dealt = await member.share_arrays(mine, shapes)
+            targets = _NOTHING if kept is None else kept[np.concatenate(places[first:last])]
+            dealt = await member.share_arrays(mine, shapes, beside=None if kept is None else targets)
+            if mixes and dealt:
+                targets = dealt[active][1]
             start = 0
             for size in sizes[first:last]:
                 here, start = slice(start, start + size), start + size
                 if dealt:
-                    yield [dealt[name][0][here] for name in member.sources], dealt[active][1][here]
+                    yield [dealt[name][0][here] for name in member.sources], targets[here]
                 else:
                     yield [], _NOTHING
 
@@ -217,24 +328,6 @@ class SharedTraining:
             rows += size
         if rows:
             yield first, len(sizes)
-
-
-def check_judged(party: str, rows: int) -> None:
-    """Refuse metrics of so few rows that they reveal single ones.
-
-    Args:
-        party: the refusing party.
-        rows: number of validation rows.
-
-    Raises:
-        PolicyError: they are fewer than `FEWEST_JUDGED`.
-    """
-    if rows < FEWEST_JUDGED:
-        raise PolicyError(
-            f"{party!r} refuses to open metrics of {rows} validation rows, because they would reveal single rows. "
-            f"Training on shares needs at least {FEWEST_JUDGED}: set valid to a larger part, or train on more common "
-            "rows"
-        )
 
 
 def check_sizes(sizes: Sequence[int], most: int) -> None:

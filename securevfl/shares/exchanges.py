@@ -10,7 +10,7 @@ from securevfl.privacy import Gaussian, permitted_by, severity_of_view
 from securevfl.shares.release_exchanges import release_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
-__all__ = ["MASKED", "METRICS", "PREDICTED", "PREDICTIONS", "RANGE", "ROUND", "share_exchanges"]
+__all__ = ["MASKED", "METRICS", "PREDICTED", "PREDICTIONS", "ROUND", "USEFUL", "share_exchanges"]
 
 KEY, ROUND, CONFIRM = "shares/key", "shares/round", "shares/confirm"
 """Steps of the computing parties among themselves."""
@@ -18,12 +18,16 @@ KEY, ROUND, CONFIRM = "shares/key", "shares/round", "shares/confirm"
 WIDTH, PLAN, EPOCH, INPUT = "shares/width", "shares/plan", "shares/epoch", "shares/input"
 """Steps that announce the sizes of the job and deal its rows."""
 
-METRICS, RANGE, PREDICTIONS = "shares/open metrics", "shares/open range", "shares/open predictions"
+METRICS, PREDICTIONS = "shares/open metrics", "shares/open predictions"
 """Values opened to the active party only; the last one once for each row in a run, or in a prediction."""
+
+USEFUL = "shares/open useful"
+"""One bit, opened once a job to all three: whether the passive parties' columns make the model better."""
 
 MASKED, PREDICTED = "shares and masked values", "final predictions alone"
 """Keys in ``measured.json``: everything that a computing party receives of rows except the result, and the result."""
 
+_USEFUL_BIT = "shares of one bit: whether the model predicts better with the passive parties' columns than without"
 _TRUST = "if no two of the three computing parties collude"
 _COMPUTING: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
 
@@ -77,7 +81,6 @@ def _opening_exchanges(noise: Gaussian | None) -> Iterator[Exchange]:
     metrics, predictions = _about_metrics(noise), _about_predictions()
     told = {
         METRICS: ("shares of rounded validation metrics", metrics),
-        RANGE: ("shares of one bit: whether weights are in range", Revealed("", "ok")),
         PREDICTIONS: ("shares of final predictions", predictions),
     }
     for step, (words, learned) in told.items():
@@ -93,6 +96,10 @@ def _opening_exchanges(noise: Gaussian | None) -> Iterator[Exchange]:
             sights=learned.sights,
         )
         yield Exchange(step, Kind.SHARE, COORDINATOR, ACTIVE, words, optional=True)
+    for sender in _COMPUTING:
+        for receiver in _COMPUTING:
+            if sender != receiver or sender == PASSIVE:
+                yield _share_exchange(USEFUL, sender, receiver, _USEFUL_BIT, optional=True)
 
 
 def _about_metrics(noise: Gaussian | None) -> Revealed:
@@ -121,6 +128,8 @@ def _about_predictions() -> Revealed:
     return Revealed(text, severity, (seen,))
 
 
-def _share_exchange(step: str, sender: PartyRole, receiver: PartyRole, words: str) -> Exchange:
-    optional = COORDINATOR in (sender, receiver) or sender == receiver
+def _share_exchange(
+    step: str, sender: PartyRole, receiver: PartyRole, words: str, *, optional: bool = False
+) -> Exchange:
+    optional = optional or COORDINATOR in (sender, receiver) or sender == receiver
     return Exchange(step, Kind.SHARE, sender, receiver, words, optional=optional)

@@ -18,18 +18,25 @@ from securevfl.shares.engine import ONE, Engine, compute_products, scaling_job
 from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import ERROR_BOUND
 
-__all__ = ["EDGES", "METRIC_BITS", "SharedMetrics", "name_metrics"]
+__all__ = ["EDGES", "SharedMetrics", "metric_bits", "name_metrics"]
 
-METRIC_BITS = 10
-"""Fractional bits of an opened metric: it is rounded at 2^-10, up or down by chance without bias."""
+_MANY_ROWS = 1000
+_FINE_BITS, _COARSE_BITS = 10, 7
+_QUOTIENT_BITS = 10
+"""A quotient's divisor is below 2 to this."""
 
-_SCALE_BITS = 40
 _DIVISOR_BITS = 16
 EDGES = tuple(float(edge) for edge in (-6, -5, -4.5, -4, -3.5, *np.arange(-3, 3.01, 0.25), 3.5, 4, 4.5, 5, 6))
 """Logits between which a bin lies; 35 bins."""
 _SLOPE_BITS = 10
 _MARGIN = 2.0**-10
 """By so much a wrong class has to be ahead: truncation moves logits by 2^-16."""
+
+
+def metric_bits(rows: int) -> int:
+    """Fractional bits of an opened metric of so many rows: it is rounded at 2^-10, of fewer than a thousand rows at
+    2^-7, up or down by chance without bias."""
+    return _FINE_BITS if rows >= _MANY_ROWS else _COARSE_BITS
 
 
 class SharedMetrics:
@@ -44,12 +51,6 @@ class SharedMetrics:
         self._engine: Engine = network.engine
         self._rows = 0
         self._sums: Share | None = None
-
-    @staticmethod
-    def scale_words(scale: float) -> np.ndarray:
-        """What the active party shares with a set of metrics, uint64 (1, 1): one over the pairs of a positive and a
-        negative row, twice, or 0 where there are none. The number of positives is its secret."""
-        return np.array([[round(scale * 2.0 ** (METRIC_BITS + _SCALE_BITS))]], dtype=np.uint64)
 
     async def add_rows(self, inputs: list[Share], targets: Share) -> None:
         """Judge some rows: inputs as for `Network.forward`, targets (n, outputs)."""
@@ -93,12 +94,9 @@ class SharedMetrics:
         wrong = await engine.compare(count, (0.5,))
         return concatenate([wrong.reshape(-1).sum().reshape(1), loss.reshape(1)])
 
-    async def compute_rounded(self, scale: Share) -> Share:
-        """The metrics with `METRIC_BITS` fractional bits: accuracy, log-loss and, of two classes, AUC; of a number
-        the mean Huber loss alone.
-
-        Args:
-            scale: `scale_words`, shared.
+    async def compute_rounded(self) -> Share:
+        """The metrics with `metric_bits` fractional bits: accuracy, log-loss and, of two classes, AUC; of a number
+        the mean Huber loss alone. The AUC of rows of one class is 0.
         """
         if self._sums is None:
             raise ValueError("metrics of no rows")
@@ -122,9 +120,30 @@ class SharedMetrics:
             self._share_constant(self._rows) - wholes - above[middle : middle + 1] + positives[middle : middle + 1] * 2
         )
         area = await self._area_under_counts(above, positives, wholes)
-        (auc,) = await compute_products(engine, [Product(area, scale, shift=_SCALE_BITS)])
+        auc = await self._divide_by_pairs(area.reshape(1), wholes)
         accuracy, log_loss = await self._shares_of_rows([right, loss], [0, FRACTION])
-        return concatenate([accuracy, log_loss, auc.reshape(1)])
+        return concatenate([accuracy, log_loss, auc])
+
+    async def _divide_by_pairs(self, area: Share, wholes: Share) -> Share:
+        """The AUC, from twice the area and the number of positives. Nobody deals the number of pairs: a false one
+        would magnify the ranks of single rows.
+
+        Pairs of n rows are at most n² / 4, and at least n − 1 where both classes occur. Scaled by 2^(12 − 2L), where
+        n is at most 2^L, they lie between 2^(11 − L) and 2^10.
+        """
+        engine, bits = self._engine, metric_bits(self._rows)
+        log_rows = max(math.ceil(math.log2(self._rows)), 1)
+        (pairs,) = await compute_products(engine, [Product(wholes, self._share_constant(self._rows) - wholes, "times")])
+        up = FRACTION + _QUOTIENT_BITS + 2 - 2 * log_rows  # of the pairs; half as much of twice the area
+        jobs = [
+            scaling_job(engine, value, 1 << max(power, 0), max(-power, 0))
+            for value, power in ((area, up - 1), (pairs, up))
+        ]
+        over, under = await compute_products(engine, jobs)
+        least = 2.0 ** min(_QUOTIENT_BITS + 1 - log_rows, _QUOTIENT_BITS - 1)
+        quotient = await engine.divide(over, under, least=least, most=2.0**_QUOTIENT_BITS)
+        (auc,) = await compute_products(engine, [scaling_job(engine, quotient, 1, FRACTION - bits)])
+        return auc.reshape(1)
 
     async def _area_under_counts(self, above: Share, positives: Share, wholes: Share) -> Share:
         """Twice the area under the curve of counts, (1, 1): Σ (negatives in a bin) · (positives above its ends)."""
@@ -141,10 +160,10 @@ class SharedMetrics:
         One over the rows is a whole number of `_DIVISOR_BITS` bits, whatever the number of rows: with 16 fractional
         bits, nothing wraps while rows times the mean are below 2^30.
         """
-        jobs = []
+        jobs, kept = [], metric_bits(self._rows)
         for total, have in zip(sums, bits or [0] * len(sums), strict=True):
-            shift = _DIVISOR_BITS - 1 - METRIC_BITS + have + math.ceil(math.log2(self._rows))
-            factor = round(2.0 ** (METRIC_BITS - have + shift) / self._rows)
+            shift = _DIVISOR_BITS - 1 - kept + have + math.ceil(math.log2(self._rows))
+            factor = round(2.0 ** (kept - have + shift) / self._rows)
             jobs.append(scaling_job(self._engine, total, factor, shift))
         return await compute_products(self._engine, jobs)
 

@@ -20,6 +20,8 @@ from securevfl.shares.network_ranges import ERROR_BOUND, Layer, NetworkShape, Op
 
 __all__ = ["Network", "Tape"]
 
+_LARGEST_SUM = 61
+
 
 @dataclass
 class Tape:
@@ -199,24 +201,33 @@ class Network:
         self.moving[layer.name] = moved
         self.weights[layer.name] = self.weights[layer.name] - moved
 
-    async def in_range(self) -> Share:
-        """One bit, times 2^16, shape (1,): whether every layer's weights are within their norm, and every weight too,
-        so that the norm itself was computed without a wrap."""
+    async def out_of_range(self) -> Share:
+        """Bits that are all zero where every layer's weights are within their norm, and every weight too, so that the
+        norm itself was computed without a wrap.
+
+        The squares of a wide layer are added up in parts, each so short that its sum cannot wrap.
+        """
         engine, layers = self.engine, self.shape.all_layers()
         flat = {layer.name: self.weights[layer.name].reshape(-1, 1) for layer in layers}
-        jobs = [Product(one.T, one, shift=FRACTION) for one in flat.values()]
+        jobs, owners = [], []
+        for layer in layers:
+            words, most = flat[layer.name], _squares_at_once(layer.max_norm)
+            for start in range(0, len(words), most):
+                part = words[start : start + most]
+                jobs.append(Product(part.T, part, shift=FRACTION))
+                owners.append(layer.name)
+        squares: dict[str, Share] = {}
+        for name, square in zip(owners, await compute_products(engine, jobs), strict=True):
+            found = square.reshape(-1)
+            squares[name] = squares[name] + found if name in squares else found
         over = []
-        for layer, square in zip(layers, await compute_products(engine, jobs), strict=True):
-            over.append(square.reshape(-1) - _share_constant(engine, layer.max_norm**2, 1))
+        for layer in layers:
+            over.append(squares[layer.name] - _share_constant(engine, layer.max_norm**2, 1))
             over += [
                 sign * flat[layer.name].reshape(-1) - _share_constant(engine, layer.max_norm, flat[layer.name].size)
                 for sign in (1, -1)
             ]
-        outside = await engine.compare(concatenate(over))
-        count = outside.reshape(-1).sum(keepdims=True) * ONE
-        wrong = await engine.compare(count - _share_constant(engine, 0.5, 1))
-        one = engine.constant(np.ones(1, dtype=np.uint64))
-        return (one - wrong.reshape(1)) * ONE
+        return (await engine.compare(concatenate(over))).reshape(-1)
 
     def get_state(self) -> Mapping[str, Mapping[str, Share]]:
         """All shares, by what they are and by layer."""
@@ -235,6 +246,11 @@ def _record_layer(tape: Tape | None, layer: Layer, x: Share, done: Share | tuple
         if gate is not None:
             tape.gates[layer.name] = gate
     return a
+
+
+def _squares_at_once(largest: float) -> int:
+    """How many squares of weights up to `largest` add up, with 32 fractional bits, to less than 2^61."""
+    return max(1, int(2.0 ** (_LARGEST_SUM - 2 * FRACTION) / largest**2))
 
 
 def _share_constant(engine: Engine, value: float, count: int) -> Share:

@@ -159,17 +159,22 @@ class NetworkShape:
         return [layer for level in self.bottom_layers() for layer in level] + self.top_layers()
 
     def first_weights(self, seed: int) -> dict[str, np.ndarray]:
-        """Layer → weights as training begins, uint64; N(0, 1/inputs), N(0, 2/inputs) after a ReLU, and zero biases.
-        All parties know them: they say nothing of anybody's rows.
+        """Layer → weights as training begins, uint64; N(0, 1/inputs), N(0, 2/inputs) after a ReLU, zero in the last
+        layer, and zero biases.
+
+        All parties know them: they say nothing of anybody's rows. The last layer is zero for that reason. From a model
+        that hardly moved, known weights would make each answer a known equation in the row's columns: an untrained
+        job with 24 classes gave all 18 columns of a party away, without one known record.
 
         Args:
             seed: the job's.
         """
         found = {}
         first = {layer.name for layer in (self.bottom_layers() or [self.top_layers()])[0]}
+        last = self.top_layers()[-1].name
         for layer in self.all_layers():
             generator = np.random.default_rng(derive_seed(seed, "weights on shares", layer.name))
-            gain = 1.0 if layer.name in first or layer == self.top_layers()[-1] else 2.0
+            gain = 0.0 if layer.name == last else 1.0 if layer.name in first else 2.0
             weights = generator.normal(0, math.sqrt(gain / max(layer.inputs, 1)), (layer.inputs, layer.outputs))
             found[layer.name] = encode_words(np.vstack([weights, np.zeros((1, layer.outputs))]))
         return found

@@ -12,17 +12,28 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from securevfl.errors import InputError, ProtocolError, RangeError
+from securevfl.errors import ProtocolError
 from securevfl.privacy import Link, fan_out
-from securevfl.shares.dp_steps import check_clipped, clip_below, row_bounds
-from securevfl.shares.epochs import SharedTraining, Words, check_judged
+from securevfl.shares.dealt_rows import (
+    DealtRows,
+    count_rows,
+    find_places,
+    half_of,
+    refuse_ignored_hooks,
+    rows_to_learn,
+    target_words,
+)
+from securevfl.shares.dp_steps import row_bounds
+from securevfl.shares.epochs import SharedTraining, Words
 from securevfl.shares.exchanges import EPOCH, PLAN, WIDTH
+from securevfl.shares.kept_targets import encode_kept
+from securevfl.shares.least_rows import check_rows
 from securevfl.shares.metrics import name_metrics
-from securevfl.shares.network_ranges import ERROR_BOUND, TARGET_BOUND, NetworkShape
-from securevfl.shares.share_party import input_words
+from securevfl.shares.network_ranges import ERROR_BOUND, NetworkShape
 from securevfl.shares.shared_model import SharedModel
 from securevfl.shares.sharing import (
     MOST_WIDTH,
+    SharedPlan,
     Sharing,
     computing_notes,
     name_parties_in_errors,
@@ -31,7 +42,6 @@ from securevfl.shares.sharing import (
 )
 from securevfl.training.active_program import ActiveProgram, Progress
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.regression import Regression
@@ -49,80 +59,6 @@ _LEFT_OUT = (
 )
 
 
-_NEVER_CALLED = ("build_loss", "setup", "activations", "adjust_logits", "train_batch", "score", "answer")
-"""Hooks of roles in whose place the computing parties run the network that they share."""
-
-
-def _count_rows(parts: Sequence[np.ndarray]) -> list[int]:
-    return [len(part) for part in parts]
-
-
-class _DealtRows:
-    """What a party deals of its rows: those that its role feeds, as they enter the shared network.
-
-    Args:
-        role: the party's.
-        half: its half of the network, whose bottom is used where it has no parameters.
-        trainable: whether the bottom is trained, and so on shares.
-
-    Attributes:
-        bound: the largest norm of a row that it deals; longer ones are scaled down. None for any.
-    """
-
-    def __init__(self, role: Role, half: ActiveHalf | PassiveHalf, trainable: bool) -> None:
-        self._role = role
-        self._half = half
-        self._trainable = trainable
-        self.bound: float | None = None
-
-    def width(self) -> int:
-        """Columns of what it deals."""
-        return (
-            math.prod(self._role.features.row_shape) if self._trainable else self._entering_rows(np.arange(0)).shape[1]
-        )
-
-    def encode_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Numbered rows in fixed point, uint64 (n, d)."""
-        entering = self._entering_rows(rows)
-        name = self._role.site.name
-        if self.bound is None:
-            return input_words(name, entering)
-        words = input_words(name, clip_below(entering, self.bound))
-        check_clipped(name, words, self.bound)
-        return words
-
-    def _entering_rows(self, rows: np.ndarray) -> torch.Tensor:
-        features = self._role.features(rows)
-        with torch.no_grad():
-            entering = features if self._trainable else self._half.bottom(features)
-        return entering.reshape(len(rows), math.prod(entering.shape[1:]))
-
-
-def _refuse_ignored_hooks(role: Role) -> None:
-    """Refuse a role that overrides a hook of the split network that training on shares never calls.
-
-    Raises:
-        InputError: it does; the job would train without the change, and nothing would show it.
-    """
-    kind = type(role)
-    # The class that makes the half is the split network's; what a class below it changes is the author's.
-    network = next((base for base in reversed(kind.__mro__) if "build_half" in vars(base)), None)
-    for hook in ("build_loss",) if network is None else _NEVER_CALLED:
-        if getattr(kind, hook, None) not in (None, getattr(network or ActiveRole, hook, None)):
-            raise InputError(
-                f"{kind.__qualname__} overrides {hook}, which training on shares never calls: it calls begin_epoch, "
-                "training_rows, feed and targets. Put the change there, take another protection, or leave shares=True "
-                "out of the algorithm's fits"
-            )
-
-
-def _half_of(role: Role) -> ActiveHalf | PassiveHalf:
-    half = role.parts.get("half")
-    if not isinstance(half, ActiveHalf | PassiveHalf):
-        raise TypeError(f"a {type(role).__name__} has no half of a split network to train on shares")
-    return half
-
-
 class SharesActive(ActiveProgram):
     """The active party's program: it deals its rows and its labels, and is one of the computing parties."""
 
@@ -130,16 +66,17 @@ class SharesActive(ActiveProgram):
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
         super().__init__(role)
-        _refuse_ignored_hooks(role)
-        half = _half_of(role)
+        refuse_ignored_hooks(role)
+        half = half_of(role)
         role.task = role.task.clipped_at(ERROR_BOUND) if isinstance(role.task, Regression) else role.task
         self.sharing = sharing
-        self.fed = _DealtRows(role, half, sharing.algorithm.trainable)
+        self.fed = DealtRows(role, half, sharing.algorithm.trainable)
         self.half = half
         self.model = SharedModel()
         self.uses = sharing.plan_releases(role)
         role.parts = {"shares": self.model}
         self.course: SharedTraining
+        self.learned = np.arange(0)
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -151,18 +88,22 @@ class SharesActive(ActiveProgram):
 
     async def setup(self) -> None:
         """Learn the widths of all inputs, tell them, exchange keys, and share out the first weights."""
-        site, role = self.sharing.site, self.role
-        if self.sharing.trains:
-            check_judged(site.name, len(role.table.split.valid))
+        site, role, split = self.sharing.site, self.role, self.role.table.split
         widths = [self.fed.width()]
+        if self.sharing.trains:
+            self.trained.warnings += check_rows(
+                site, len(split.train), len(split.valid), few_rows=self.sharing.few_rows
+            )
+            self.learned = rows_to_learn(role)
         for name in site.passive:
             message = await site.links[name].receive(Kind.CONTROL, WIDTH)
             widths.append(read_integer(message, name, "width", 0, MOST_WIDTH))
-        classes, rows = role.task.classes, len(role.table.split.test)
+        sizes = _plan_sizes(role, widths, role.task.classes, self.learned)
         told = np.array(widths, dtype=np.int64)
-        meta = {"classes": classes, "batch_size": role.plan.batch_size, "test": rows, "times": _planned_times(role)}
-        await fan_out(self.peers_to_notify(), lambda link: link.send(Kind.CONTROL, PLAN, meta=meta, widths=told))
-        await self.make_network(widths, classes, rows)
+        await fan_out(
+            self.peers_to_notify(), lambda link: link.send(Kind.CONTROL, PLAN, meta=sizes.meta(), widths=told)
+        )
+        await self.make_network(widths, sizes.classes, sizes.test)
 
     async def make_network(self, widths: Sequence[int], classes: int, rows: int) -> None:
         """Make the network, when the widths are known."""
@@ -185,15 +126,38 @@ class SharesActive(ActiveProgram):
     async def prepare_training(self) -> State | None:
         saved = await super().prepare_training()
         await self.model.refresh_shares()
+        if self.model.kept is None:
+            role, valid = self.role, self.role.table.split.valid
+            words = [np.empty((0, self.course.outputs), np.uint64) if self.sharing.mixes else self._train_targets()]
+            words.append(self._valid_targets(valid))
+            await self.course.deal_targets(
+                len(words[0]),
+                len(valid),
+                encode_kept(np.concatenate(words), role.task.classes),
+                counted=self.sharing.counts_classes,
+            )
+            self.model.kept = self.course.kept
+        self.course.kept = self.model.kept
         return saved
+
+    def _train_targets(self) -> np.ndarray:
+        return self._encode_targets(self.role, self.learned)
+
+    def _valid_targets(self, rows: np.ndarray) -> np.ndarray:
+        role = self.role
+        labels = role.labels(rows)
+        known = role.task.make_targets(labels).nan_to_num() if role.task.is_numeric else labels.clamp_min(0)
+        return target_words(known, role.task.classes)
 
     async def train_epoch(self, epoch: int) -> float:
         """One pass over an epoch's batches; the loss is not opened."""
         role, site = self.role, self.sharing.site
         self.course.begin_epoch(epoch, validates=role.plan.validates_after(epoch))
         batches = role.batches(epoch)
+        mixes = self.sharing.mixes
+        places = [] if mixes else [find_places(self.learned, rows) for rows in batches]
         await self._announce_sizes(
-            batches, _count_rows(list(split_chunks(role.table.split.valid, role.plan.eval_rows)))
+            batches, count_rows(list(split_chunks(role.table.split.valid, role.plan.eval_rows))), places
         )
 
         def encode_batch(number: int) -> list[np.ndarray]:
@@ -201,24 +165,29 @@ class SharesActive(ActiveProgram):
             site.observer.batch_begun(site.name, site.active, epoch, rows)
             if self.uses is not None:
                 self.uses.count_use(rows)
-            return [self.fed.encode_rows(role.feed(rows)), self._encode_targets(role, rows)]
+            fed = [self.fed.encode_rows(role.feed(rows))]
+            return [*fed, self._encode_targets(role, rows)] if mixes else fed
 
         await self.course.train(
-            _count_rows(batches), encode_batch, told=lambda done: site.observer.step(epoch, done, len(batches))
+            count_rows(batches), encode_batch, places, told=lambda done: site.observer.step(epoch, done, len(batches))
         )
         self.trained.rows = role.books.rows_trained(epoch)
         return math.nan
 
     def _encode_targets(self, role: ActiveRole, rows: np.ndarray) -> np.ndarray:
-        return _target_words(getattr(role, "targets")(rows), role.task.classes)  # noqa: B009 - roles of split networks have it
+        targets = getattr(role, "targets")(rows)  # noqa: B009 - roles of split networks have it
+        return target_words(targets, role.task.classes, soft=self.sharing.mixes)
 
-    async def _announce_sizes(self, batches: Sequence[np.ndarray], later: Sequence[int]) -> None:
-        """Tell a coordinator that computes, and has no rows, how many come."""
+    async def _announce_sizes(
+        self, batches: Sequence[np.ndarray], later: Sequence[int], places: Sequence[np.ndarray] = ()
+    ) -> None:
+        """Tell a coordinator that computes, and has no rows, how many come, and which targets are theirs."""
         site = self.sharing.site
         if site.coordinator in self.course.member.computing:
-            sizes = np.array(_count_rows(batches), dtype=np.int64)
+            sizes = np.array(count_rows(batches), dtype=np.int64)
             after = np.array(later, dtype=np.int64)
-            await site.links[site.coordinator].send(Kind.CONTROL, EPOCH, train=sizes, score=after)
+            which = np.concatenate([*places, np.arange(0)]).astype(np.uint32)
+            await site.links[site.coordinator].send(Kind.CONTROL, EPOCH, train=sizes, score=after, places=which)
 
     async def evaluate_rows(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
         """Metrics of the model as it is on these rows: of validation rows from shares, rounded; of test rows from their
@@ -228,40 +197,35 @@ class SharesActive(ActiveProgram):
             RangeError: weights left the range within which products on shares do not wrap.
         """
         if not judge:
-            return await super().evaluate_rows(rows, keep=keep)
+            tested = await super().evaluate_rows(rows, keep=keep)
+            alone = self.course.answer.kind == "class"  # then no metric of probabilities exists
+            return {"accuracy": tested["accuracy"]} if alone else tested
         role, parts = self.role, list(split_chunks(rows, self.role.plan.eval_rows))
-        labels = role.labels(rows).cpu().numpy()
-        positive = int((labels == 1).sum()) if role.task.classes == 2 else 0
-        pairs = positive * (len(labels) - positive)
-        found = await self.course.validate(
-            _count_rows(parts), self._words_to_score(parts), 0.5 / pairs if pairs else 0.0
-        )
-        if found is None or not found[0]:
-            raise RangeError(
-                "weights left the range within which products on shares do not wrap: lower lr in the protection; "
-                "nothing of this epoch was opened but that"
-            )
+        found = await self.course.validate(count_rows(parts), self._words_to_score(parts))
+        if found is None:
+            raise ProtocolError(f"no metrics were opened to {role.site.name!r}")
         if isinstance(role.task, Regression):
-            return {"huber": float(found[1]) * role.task.scale**2}
-        return name_metrics(found[1:], pairs=bool(pairs))
+            return {"huber": float(found[0]) * role.task.scale**2}
+        labels = role.labels(rows).cpu().numpy()
+        positive = int((labels == 1).sum())
+        return name_metrics(found, pairs=role.task.classes == 2 and 0 < positive < len(labels))
 
     def _words_to_score(self, parts: Sequence[np.ndarray]) -> Words:
-        role = self.role
-
-        def encode_batch(number: int) -> list[np.ndarray]:
-            rows = parts[number]
-            labels = role.labels(rows)  # of rows to predict they are not known and not used
-            known = role.task.make_targets(labels).nan_to_num() if role.task.is_numeric else labels.clamp_min(0)
-            return [self.fed.encode_rows(rows), _target_words(known, role.task.classes)]
-
-        return encode_batch
+        return lambda number: [self.fed.encode_rows(parts[number])]
 
     async def score_probabilities(self, rows: np.ndarray) -> np.ndarray:
-        """Probabilities (n, classes) of numbered rows by the model as it is: their logits are opened here."""
+        """Probabilities (n, classes) of numbered rows by the model as it is: what it answers is opened here.
+
+        Raises:
+            PolicyError: the passive parties' columns do not make the model better, and nothing is answered.
+        """
         await self.model.refresh_shares()
         parts = list(split_chunks(rows, self.role.plan.eval_rows))
-        await self._announce_sizes([], _count_rows(parts))
-        logits = await self.course.predict(_count_rows(parts), self._words_to_score(parts))
+        await self._announce_sizes([], count_rows(parts))
+        if self.sharing.judges_usefulness:
+            valid = list(split_chunks(self.role.table.split.valid, self.role.plan.eval_rows))
+            self.trained.warnings += await self.course.judge_usefulness(count_rows(valid), self._words_to_score(valid))
+        logits = await self.course.predict(count_rows(parts), self._words_to_score(parts))
         if logits is None:
             raise ProtocolError(f"nothing was opened to {self.role.site.name!r}")
         return self.role.task.compute_probabilities(torch.from_numpy(logits))
@@ -300,13 +264,14 @@ class SharesPassive(PassiveProgram):
 
     def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
         super().__init__(role)
-        _refuse_ignored_hooks(role)
+        refuse_ignored_hooks(role)
         self.sharing = sharing
-        self.fed = _DealtRows(role, _half_of(role), sharing.algorithm.trainable)
+        self.fed = DealtRows(role, half_of(role), sharing.algorithm.trainable)
         self.model = SharedModel()
         self.uses = sharing.plan_releases(role)
         role.parts = {"shares": self.model}
         self.course: SharedTraining
+        self.learned = np.arange(0)
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -318,26 +283,26 @@ class SharesPassive(PassiveProgram):
 
     async def setup(self) -> None:
         """Tell the width of this party's input, learn those of all, and exchange keys."""
+        role, split = self.role, self.role.table.split
         if self.sharing.trains:
-            check_judged(self.role.site.name, len(self.role.table.split.valid))
-        upstream, width = self.role.upstream, self.fed.width()
+            check_rows(role.site, len(split.train), len(split.valid), few_rows=self.sharing.few_rows)
+            self.learned = rows_to_learn(role)
+        upstream, width = role.upstream, self.fed.width()
         await upstream.send(Kind.CONTROL, WIDTH, meta={"width": width})
-        widths, classes, batch_size, rows, times = await receive_plan(
-            upstream, len(self.sharing.site.passive) + 1, numeric=self.role.plan.number is not None
-        )
-        mine = dict(_name_widths(self.sharing, widths))[self.role.site.name]
-        table = self.role.table
-        wanted = (width, table.classes, self.role.plan.batch_size, len(table.split.test), _planned_times(self.role))
-        if (mine, classes, batch_size, rows, times) != wanted:
+        sizes = await receive_plan(upstream, len(self.sharing.site.passive) + 1, numeric=role.plan.number is not None)
+        mine = dict(_name_widths(self.sharing, sizes.widths))[role.site.name]
+        wanted = _plan_sizes(role, sizes.widths, role.table.classes, self.learned)
+        if mine != width or sizes != wanted:
             raise ProtocolError(
-                f"{upstream.peer!r} plans {mine} columns of {self.role.site.name!r}, {classes} classes, batches of "
-                f"{batch_size}, {rows} test rows and {times} uses of a row; {wanted} was expected: use one job file"
+                f"{upstream.peer!r} plans {mine} columns of {role.site.name!r} and {sizes.meta()}; {width} and "
+                f"{wanted.meta()} were expected: use one job file"
             )
+        widths, classes, rows = sizes.widths, sizes.classes, sizes.test
         shape = self.sharing.network_shape(widths, classes)
         _bound_rows(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
         member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
-        self.course = self.sharing.make_training(member, shape, batch_size, times)
+        self.course = self.sharing.make_training(member, shape, sizes.batch_size, sizes.times)
         self.model.network, self.model.handing = (
             self.course.network,
             self.sharing.make_release(member, self.course, shape),
@@ -346,6 +311,12 @@ class SharesPassive(PassiveProgram):
     async def prepare_training(self) -> State | None:
         saved = await super().prepare_training()
         await self.model.refresh_shares()
+        if self.model.kept is None:
+            trained = 0 if self.sharing.mixes else len(self.learned)
+            counted = self.sharing.counts_classes
+            await self.course.deal_targets(trained, len(self.role.table.split.valid), None, counted=counted)
+            self.model.kept = self.course.kept
+        self.course.kept = self.model.kept
         return saved
 
     async def train_epoch(self, epoch: int) -> None:
@@ -361,22 +332,26 @@ class SharesPassive(PassiveProgram):
                 self.uses.count_use(batches[number])
             return [self.fed.encode_rows(role.feed(batches[number]))]
 
+        places = [] if self.sharing.mixes else [find_places(self.learned, rows) for rows in batches]
         await self.course.train(
-            _count_rows(batches), encode_batch, told=lambda done: site.observer.step(epoch, done, len(batches))
+            count_rows(batches), encode_batch, places, told=lambda done: site.observer.step(epoch, done, len(batches))
         )
 
     async def answer_all(self, rows: np.ndarray, *, judge: bool = False) -> None:
         await self.model.refresh_shares()
         parts = list(split_chunks(rows, self.role.plan.eval_rows))
-
-        def encode_batch(number: int) -> list[np.ndarray]:
-            return [self.fed.encode_rows(parts[number])]
-
         if judge:
-            await self.course.validate(_count_rows(parts), encode_batch, None)
+            await self.course.validate(count_rows(parts), self._words_to_score(parts))
             return
-        self.role.opened.count_opening(self.role.features.find_places(rows), self.course.outputs)
-        await self.course.predict(_count_rows(parts), encode_batch)
+        # Counted first, for a model that turns out useless, too: each try counts.
+        self.role.opened.count_opening(self.role.features.find_places(rows), self.course.answer.width)
+        if self.sharing.judges_usefulness:
+            valid = list(split_chunks(self.role.table.split.valid, self.role.plan.eval_rows))
+            await self.course.judge_usefulness(count_rows(valid), self._words_to_score(valid))
+        await self.course.predict(count_rows(parts), self._words_to_score(parts))
+
+    def _words_to_score(self, parts: Sequence[np.ndarray]) -> Words:
+        return lambda number: [self.fed.encode_rows(parts[number])]
 
     async def after_test(self) -> None:
         await self.model.hand_out()
@@ -394,6 +369,20 @@ async def _come_back(program: SharesActive | SharesPassive, model: State) -> Non
     """Take this party's shares of a trained model, and draw them anew with the other computing parties."""
     await program.setup()
     program.role.books.restore(model["parts"])
+
+
+def _plan_sizes(role: Role, widths: Sequence[int], classes: int, learned: np.ndarray) -> SharedPlan:
+    """The sizes of the job at a data party, which all have to agree on."""
+    split = role.table.split
+    return SharedPlan(
+        widths=tuple(widths),
+        classes=classes,
+        batch_size=role.plan.batch_size,
+        test=len(split.test),
+        times=_planned_times(role),
+        learned=len(learned),
+        valid=len(split.valid) if len(learned) else 0,
+    )
 
 
 def _planned_times(role: Role) -> int:
@@ -417,19 +406,3 @@ def _bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, plac
 
 def _name_widths(sharing: Sharing, widths: Sequence[int]) -> list[tuple[str, int]]:
     return list(zip((sharing.site.active, *sharing.site.passive), widths, strict=True))
-
-
-def _target_words(targets: torch.Tensor, classes: int) -> np.ndarray:
-    """Classes (n,) or probabilities (n, classes), as what logits are trained towards, uint64 (n, outputs); or scaled
-    numbers (n,).
-
-    Raises:
-        RangeError: a number too far from the others.
-    """
-    values = targets.detach().cpu()
-    if classes == 1:
-        return input_words("the active party", values.double()[:, None], TARGET_BOUND)
-    if values.ndim == 1:
-        values = torch.nn.functional.one_hot(values, classes)
-    wide = values.double()
-    return input_words("the active party", wide[:, 1:2] if classes == 2 else wide, 1.0)

@@ -12,6 +12,7 @@ from securevfl.cut.protections.base import Protection
 from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
+from securevfl.shares.answers import Answer, AnswerKind
 from securevfl.shares.exchanges import share_exchanges
 from securevfl.shares.network_ranges import ERROR_BOUND
 from securevfl.transport import COORDINATOR, PASSIVE, Exchange
@@ -48,6 +49,14 @@ class Shares(Protection):
         model: what becomes of the trained model. ``"shares"``: it stays in shares. ``"parts"``: it is opened at the end
             of training, to each data party the weights of its own columns, to the active one those above, too;
             predictions take the parts in as shares again.
+        answers: what the model answers about a row: ``"probabilities"``, ``"class"`` or ``"grades"``, see
+            `securevfl.shares.answers`. By default probabilities of two classes, and the class alone of more.
+        useful: ``"required"``: the model answers nothing unless it predicts the validation rows better with the passive
+            parties' columns than without; ``"off"``: it always answers. See `securevfl.shares.usefulness`.
+        few_rows: whether the job may have fewer than 400 training and 200 validation rows, or fewer than 20 validation
+            rows of a class. Between organisations each party's policy has to allow it.
+        soft: whether targets may be mixtures of classes that change from batch to batch, as Entity Augmentation's do.
+            They are not checked then, and can hide which rows the active party labels.
         dp: labels drawn by randomised response; noise on the steps of the model, where it has one layer: each computing
             party adds its own inside the shares, and that of any two reaches ε; or None.
     """
@@ -61,6 +70,10 @@ class Shares(Protection):
     momentum: Annotated[float, Meta(ge=0, le=0.99)] = 0.9
     weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     model: Literal["shares", "parts"] = "shares"
+    answers: AnswerKind | None = None
+    useful: Literal["required", "off"] = "required"
+    few_rows: bool = False
+    soft: bool = False
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -85,6 +98,9 @@ class Shares(Protection):
     @property
     def is_sealed(self) -> bool:
         return True
+
+    def numbers_per_answer(self, outputs: int) -> int:
+        return Answer.of(self.answers, 2 if outputs == 1 else outputs).width
 
     def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
         known = [active, *passive, *([coordinator] if coordinator else [])]

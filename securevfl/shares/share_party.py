@@ -77,13 +77,15 @@ class ShareParty:
             self.engine = await computing_at(self.site, self.computing, self.openings)
 
     async def share_arrays(
-        self, words: Sequence[np.ndarray] | None, shapes: Mapping[str, Shapes]
+        self, words: Sequence[np.ndarray] | None, shapes: Mapping[str, Shapes], *, beside: Share | None = None
     ) -> dict[str, list[Share]]:
         """Deal this party's arrays to the computing parties, and take what all data parties deal.
 
         Args:
             words: this party's arrays, uint64; None where it deals nothing now.
             shapes: data party → shapes of the arrays that it deals now.
+            beside: what is used with them at a computing party: rows of shares that were dealt before. Parties that
+                took different rows would not have one sharing, and notice it here.
 
         Returns:
             Data party → its arrays as shares, at a computing party; nothing elsewhere.
@@ -99,7 +101,8 @@ class ShareParty:
         sending = fan_out(given, lambda link: send_dealt(link, given[link]))
         await gather(sending, self._collect_shares(shapes, mine, found))
         if self.engine is not None:  # each summand has two holders: nothing is computed on what they hold differently
-            await self.engine.confirm("input", *(one for shares in found.values() for one in shares))
+            used = [share for shares in found.values() for share in shares]
+            await self.engine.confirm("input", *used, *([] if beside is None else [beside]))
         return found
 
     async def _collect_shares(

@@ -9,6 +9,7 @@ import torch
 from securevfl_crypto.replicated import Share
 
 from securevfl.errors import InputError
+from securevfl.shares.kept_targets import KeptTargets
 from securevfl.shares.model_release import ModelRelease
 from securevfl.shares.network import Network
 from securevfl.training.state import State, as_dict, as_list, as_tensor
@@ -28,6 +29,7 @@ class SharedModel:
         stale: whether its shares were loaded, and have to be drawn anew before they are used.
         handing: hands the model out at the end, where the job says so.
         own: what was handed out to this party, block → float64 weights; None before.
+        kept: the targets that were dealt for training; None before, and where a trained model predicts.
     """
 
     def __init__(self) -> None:
@@ -35,6 +37,7 @@ class SharedModel:
         self.stale = False
         self.handing: ModelRelease | None = None
         self.own: State | None = None
+        self.kept: KeptTargets | None = None
 
     async def setup(self) -> None:
         """See `Part.setup`; the program makes the network."""
@@ -54,11 +57,14 @@ class SharedModel:
             return
         if network is None or not stale:
             return
-        kept = [*network.weights.values(), *network.moving.values()]
+        targets = [] if self.kept is None else [self.kept.train, self.kept.valid]
+        kept = [*network.weights.values(), *network.moving.values(), *targets]
         await network.engine.confirm("loaded shares", *kept)
         fresh = iter(await network.engine.refresh(*kept))
         network.weights = {name: next(fresh) for name in network.weights}
         network.moving = {name: next(fresh) for name in network.moving}
+        if self.kept is not None:
+            self.kept = KeptTargets(next(fresh), next(fresh))
 
     async def hand_out(self) -> None:
         """Open to each data party its own part of the model, once, where the job says so: that is the model then."""
@@ -88,13 +94,27 @@ class SharedModel:
         """See `Part.get_state`."""
         if self.network is None:
             return {}
-        return {"weights": _pack_shares(self.network.weights), "moving": _pack_shares(self.network.moving)}
+        found: State = {"weights": _pack_shares(self.network.weights), "moving": _pack_shares(self.network.moving)}
+        if self.kept is not None:
+            found["targets"] = _pack_shares({"train": self.kept.train, "valid": self.kept.valid})
+        return found
 
     def load_state(self, state: State) -> None:
-        """See `Part.load_state`."""
+        """See `Part.load_state`.
+
+        Raises:
+            InputError: shares of another network, or a checkpoint without the targets.
+        """
         if self.network is not None:
+            if "targets" not in state:
+                raise InputError(
+                    "the checkpoint has no targets: an older version wrote it, which dealt them in each epoch; start "
+                    "the job again in another folder"
+                )
             self.restore(state["weights"])
             self.network.moving = _unpack_shares(as_dict(state["moving"]), self.network.moving)
+            targets = {name: _unpack_share(kept) for name, kept in as_dict(state["targets"]).items()}
+            self.kept = KeptTargets(targets["train"], targets["valid"])
 
 
 def _pack_shares(shares: Shares) -> State:
@@ -110,10 +130,20 @@ def _unpack_shares(state: Mapping[str, object], like: Shares) -> dict[str, Share
     """
     if state.keys() != like.keys():
         raise InputError(f"the model has shares of {', '.join(state)}; this job's network has {', '.join(like)}")
-    found = {}
-    for name, kept in state.items():
-        parts = [np.ascontiguousarray(as_tensor(part).numpy()).view(np.uint64) for part in as_list(kept)]
-        if len(parts) != 2 or any(part.shape != like[name].shape for part in parts):
+    found = {name: _unpack_share(kept) for name, kept in state.items()}
+    for name, share in found.items():
+        if share.shape != like[name].shape:
             raise InputError(f"the model's {name} has shares of other shapes than {like[name].shape}")
-        found[name] = Share(parts[0].copy(), parts[1].copy())
     return found
+
+
+def _unpack_share(kept: object) -> Share:
+    """One kept share.
+
+    Raises:
+        InputError: it is none.
+    """
+    parts = [np.ascontiguousarray(as_tensor(part).numpy()).view(np.uint64) for part in as_list(kept)]
+    if len(parts) != 2 or parts[0].shape != parts[1].shape:
+        raise InputError("a share has two parts of one shape, and what was kept has not")
+    return Share(parts[0].copy(), parts[1].copy())

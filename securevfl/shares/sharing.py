@@ -16,23 +16,27 @@ from securevfl.cut import Protection
 from securevfl.errors import ProtectionInactive, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Gaussian, Link
+from securevfl.shares.answers import Answer
 from securevfl.shares.dp_steps import StepNoise, check_logits, gradient_bound
 from securevfl.shares.epochs import SharedTraining, check_sizes
 from securevfl.shares.exchanges import EPOCH, PLAN
+from securevfl.shares.least_rows import check_metric_sets
 from securevfl.shares.model_release import ModelRelease
 from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import NetworkShape, OptimiserConstants
 from securevfl.shares.share_party import ShareParty
 from securevfl.shares.shared_steps import SharedSteps
 from securevfl.training.bottoms import Architecture
+from securevfl.training.fits import Fits
 from securevfl.training.plan import Plan
 from securevfl.training.role import Role
 from securevfl.training.state import as_int
 from securevfl.training.task import Task
-from securevfl.transport import Kind, Message
+from securevfl.transport import Kind, Message, Scalar
 
 __all__ = [
     "MOST_WIDTH",
+    "SharedPlan",
     "Sharing",
     "computing_notes",
     "name_parties_in_errors",
@@ -53,6 +57,11 @@ class OnShares(Protocol):
     @property
     def trainable(self) -> bool:
         """Whether bottoms have parameters."""
+        ...
+
+    @property
+    def fits(self) -> Fits:
+        """What it declares."""
         ...
 
     def build_architecture(self, outputs: int) -> Architecture:
@@ -84,9 +93,10 @@ class Sharing:
         return self.protection.computing_parties(self.site.active, self.site.passive, self.site.coordinator)
 
     def make_party(self, rows: int, classes: int, handed: NetworkShape | None = None) -> ShareParty:
-        """This party's part, and all that it lets be opened: one set of metrics and one bit in each epoch that is not
-        done and validates, and predictions of so many rows, once; to the active party. Where the model is handed out,
-        to each party its own part, once.
+        """This party's part, and all that it lets be opened: one set of metrics in each epoch that is not done and
+        validates, and answers about so many rows, once; to the active party. Where the model is handed out, to each
+        party its own part, once. And to all three what they check: targets once, the range of the weights before
+        anything of a model is opened, and once whether the model is useful.
 
         Args:
             rows: that are tested, or predicted.
@@ -96,16 +106,44 @@ class Sharing:
         saved, names = self.site.keeper.load(), self.computing_parties
         done = 0 if saved is None else as_int(saved["epoch"])
         left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, self.plan.epochs + 1))
-        to, outputs = (names.index(self.site.active),), Task(classes).outputs
+        check_metric_sets(left)
+        to, width = (names.index(self.site.active),), self.answer(classes).width
         most = self.plan.eval_rows
         openings = {
-            "range": Opening(left, to, 1, each=1),
+            "targets": Opening(int(self.trains), None, 1),
+            "range": Opening(left, None, 1, each=1),
+            "final range": Opening(1 + self.trains, None, 1),
+            "useful": Opening(int(self.trains), None, 1),
             "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2), each=1),
-            "predictions": Opening(-(-rows // most), to, min(rows, most) * outputs, total=rows * outputs),
+            "predictions": Opening(-(-rows // most), to, min(rows, most) * width, total=rows * width),
         }
         if handed is not None:
             openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
         return ShareParty(self.site, names, openings)
+
+    def answer(self, classes: int) -> Answer:
+        """What the job opens of each row that is scored."""
+        return Answer.of(getattr(self.protection, "answers", None), classes)
+
+    @property
+    def few_rows(self) -> bool:
+        """Whether the job asks for fewer rows than are needed between organisations."""
+        return bool(getattr(self.protection, "few_rows", False))
+
+    @property
+    def mixes(self) -> bool:
+        """Whether targets are mixtures, dealt anew for each batch."""
+        return self.algorithm.fits.mixes
+
+    @property
+    def judges_usefulness(self) -> bool:
+        """Whether the model has to prove useful before it answers."""
+        return self.trains and getattr(self.protection, "useful", "required") == "required"
+
+    @property
+    def counts_classes(self) -> bool:
+        """Whether the validation rows need a number of rows of each class. In a simulation the report warns."""
+        return not (self.few_rows or self.site.simulated)
 
     def shape_if_released(self, shape: NetworkShape) -> NetworkShape | None:
         """The network, where this run hands it out at its end."""
@@ -145,7 +183,8 @@ class Sharing:
         if member.engine is not None:
             rule, noise = optimiser_of(self.protection), self.step_noise(shape, times)
             network = Network(shape, rule, batch_size, member.engine, self.site.seed, noise=noise)
-        return SharedTraining(member, shape.inputs, shape.outputs, network)
+        answer = self.answer(shape.classes)
+        return SharedTraining(member, shape.inputs, shape.outputs, network, answer, mixes=self.mixes)
 
     def plan_releases(self, role: Role) -> SharedSteps | None:
         """Uses of a data party's rows in noisy steps; None without noise, and in a prediction.
@@ -199,23 +238,65 @@ def name_parties_in_errors(computing: Sequence[str]) -> Iterator[None]:
         raise ProtocolError(f"on shares ({who}): {error}") from error
 
 
-async def receive_plan(link: Link, parties: int, *, numeric: bool) -> tuple[list[int], int, int, int, int]:
-    """Widths of the inputs, classes, rows of a batch and of the test, and uses of one row, as the active party tells
-    them; one class where the job learns a number."""
+@dataclass(frozen=True, kw_only=True)
+class SharedPlan:
+    """Sizes of a job, as the active party tells them.
+
+    Attributes:
+        widths: columns of each data party's input, the active party's first.
+        classes: number of classes; 1 where the job learns a number.
+        batch_size: rows of a batch.
+        test: rows that are tested or predicted.
+        times: uses of one row.
+        learned: rows whose targets are dealt for training; 0 where a trained model predicts.
+        valid: validation rows; likewise.
+    """
+
+    widths: tuple[int, ...]
+    classes: int
+    batch_size: int
+    test: int
+    times: int
+    learned: int
+    valid: int
+
+    def meta(self) -> dict[str, Scalar]:
+        """What the message says beside the widths."""
+        return {name: getattr(self, name) for name in _TOLD}
+
+
+_TOLD = {
+    "classes": (1, WIDEST),
+    "batch_size": (1, _MOST_ROWS),
+    "test": (0, 1 << 24),
+    "times": (1, 1 << 24),
+    "learned": (0, 1 << 24),
+    "valid": (0, 1 << 24),
+}
+"""Numbers of a plan, with the least and the most that is possible."""
+
+
+async def receive_plan(link: Link, parties: int, *, numeric: bool) -> SharedPlan:
+    """The sizes of a job; one class where it learns a number."""
     message = await link.receive(Kind.CONTROL, PLAN, "widths")
     widths = np.asarray(message.arrays["widths"])
     if widths.dtype != np.int64 or widths.shape != (parties,) or not ((widths >= 0) & (widths <= MOST_WIDTH)).all():
         raise ProtocolError(f"{link.peer!r} tells widths {widths.dtype} {widths.shape}; {parties} were expected")
-    least, most = (1, 1) if numeric else (2, WIDEST)
-    classes = read_integer(message, link.peer, "classes", least, most)
-    batch_size = read_integer(message, link.peer, "batch_size", 1, _MOST_ROWS)
-    tested = read_integer(message, link.peer, "test", 0, 1 << 24)
-    return widths.tolist(), classes, batch_size, tested, read_integer(message, link.peer, "times", 1, 1 << 24)
+    ranges = _TOLD | {"classes": (1, 1) if numeric else (2, WIDEST)}
+    told = {name: read_integer(message, link.peer, name, *bounds) for name, bounds in ranges.items()}
+    return SharedPlan(widths=tuple(widths.tolist()), **told)
 
 
-async def receive_epoch(link: Link, plan: Plan) -> tuple[list[int], list[int]]:
-    """Rows of the batches that train and of the parts that are scored, at a coordinator; none above the job's sizes."""
-    message = await link.receive(Kind.CONTROL, EPOCH, "train", "score")
+async def receive_epoch(link: Link, plan: Plan, learned: int) -> tuple[list[int], list[int], list[np.ndarray]]:
+    """Rows of the batches that train and of the parts that are scored, at a coordinator, and the places of the batches'
+    rows among the targets that were dealt; none above the job's sizes.
+
+    Args:
+        link: to the active party.
+        plan: of the job.
+        learned: how many targets were dealt for training; 0 where places are not told.
+    """
+    message = await link.receive(Kind.CONTROL, EPOCH, "train", "score", "places")
     found = []
     for name, most in (("train", plan.batch_size), ("score", plan.eval_rows)):
         sizes = np.asarray(message.arrays[name])
@@ -224,7 +305,14 @@ async def receive_epoch(link: Link, plan: Plan) -> tuple[list[int], list[int]]:
         listed = sizes.tolist()
         check_sizes(listed, most)
         found.append(listed)
-    return found[0], found[1]
+    train, score = found
+    places = np.asarray(message.arrays["places"])
+    wanted = sum(train) if learned else 0
+    if places.dtype != np.uint32 or places.shape != (wanted,) or (wanted and places.max() >= learned):
+        raise ProtocolError(
+            f"{link.peer!r} tells places of {places.dtype} {places.shape} for {wanted} rows among {learned} targets"
+        )
+    return train, score, np.split(places, np.cumsum(train)[:-1]) if wanted else []
 
 
 def read_integer(message: Message, peer: str, what: str, low: int, high: int) -> int:

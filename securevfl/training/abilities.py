@@ -104,6 +104,12 @@ class Abilities(Config):
         dp = protection.dp
         if protection.on_shares and dp is not None:
             self._check_noise_on_shares(dp)
+        if protection.on_shares and self.fits.mixes and not getattr(protection, "soft", False):
+            raise InputError(
+                f"{self.title} trains towards mixtures of several rows' classes, which change from batch to batch, and "
+                "on shares a target is one class, dealt once and checked: set soft = true in the protection. Then the "
+                "active party can hide which rows it labels, and the report says so"
+            )
         if self.reveals and protection.is_sealed:
             raise PolicyError(
                 f"{self.title} {self.reveals}, so {protection.name!r} cannot seal it: use protection "

@@ -33,6 +33,8 @@ class Fits:
             nothing else. Then it can be trained on shares as it is.
         counts: whether a passive party counts every value of a row that it sends, so that `Policy.max_looks` can
             bound it.
+        mixes: whether targets are mixtures of several rows' targets, drawn anew for each batch. On shares such a job
+            has to say ``soft = true``: elsewhere targets are dealt once and checked to be one class each.
 
     Raises:
         InputError: an unknown kind.
@@ -42,6 +44,7 @@ class Fits:
     learns: Collection[LearnsKind] = frozenset()
     shares: bool = False
     counts: bool = False
+    mixes: bool = False
 
     def __post_init__(self) -> None:
         for field, known in (("dp", get_args(NoiseKind)), ("learns", get_args(LearnsKind))):

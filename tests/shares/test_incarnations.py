@@ -161,8 +161,9 @@ def test_each_party_lets_be_opened_what_the_job_is_for_and_no_more(
     sv.simulate(_job(), people)
     assert len(declared) == 3
     for one in declared:
-        assert set(one) == {"range", "metrics", "predictions"}
-        assert one["range"] == Opening(EPOCHS, (0,), 1, each=1)
+        assert set(one) == {"targets", "range", "final range", "useful", "metrics", "predictions"}
+        assert one["targets"] == one["useful"] == Opening(1, None, 1)
+        assert one["range"] == Opening(EPOCHS, None, 1, each=1)
         assert one["metrics"] == Opening(EPOCHS, (0,), 3, each=1)
         rows = one["predictions"].total
         assert one["predictions"] == Opening(1, (0,), rows, total=rows)
@@ -170,7 +171,7 @@ def test_each_party_lets_be_opened_what_the_job_is_for_and_no_more(
 
 @pytest.mark.parametrize(
     ("rows", "classes", "most", "expected"),
-    [(17, 2, 2048, (1, 17, 17)), (20, 3, 8, (3, 24, 60)), (0, 2, 2048, (0, 0, 0))],
+    [(17, 2, 2048, (1, 17, 17)), (20, 3, 8, (3, 8, 20)), (0, 2, 2048, (0, 0, 0))],
 )
 def test_predictions_are_opened_of_so_many_rows_and_no_more(
     rows: int, classes: int, most: int, expected: tuple[int, int, int]
@@ -193,7 +194,7 @@ def test_metrics_of_few_rows_are_refused_before_anything_is_shared(
     with pytest.raises(sv.PolicyError, match=refused) as caught:
         sv.simulate(few, people)
     assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.iter_entries())
-    monkeypatch.setattr("securevfl.shares.programs.check_judged", lambda party, rows: None)
+    monkeypatch.setattr("securevfl.shares.programs.check_rows", lambda *given, **more: [])
     with pytest.raises(sv.PolicyError, match=refused) as caught:  # also when it is time to open them
         sv.simulate(few, people)
     assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.iter_entries())
@@ -218,7 +219,8 @@ def test_what_an_epoch_may_open_is_not_opened_in_another(
         await train(course, *given, **more)
         if course.network is not None:
             engine = course.network.engine
-            await engine.open(wanted, engine.constant(np.zeros(1, np.uint64)), [0])
+            nothing = engine.constant(np.zeros(1, np.uint64))
+            await (engine.is_zero(wanted, nothing) if wanted == "range" else engine.open(wanted, nothing, [0]))
 
     monkeypatch.setattr(SharedTraining, "train", greedy)
     for every in (1, 2):
@@ -278,10 +280,9 @@ def test_metrics_that_an_attempt_opened_and_lost_are_counted_by_the_next(people:
 
 
 def test_metrics_are_opened_once_an_epoch(people: Parties) -> None:
-    """A share from one party and a digest of the other: of the range bit, of the metrics; at the end of predictions."""
+    """A share from one party and a digest of the other: of metrics; at the end of the one bit, and of predictions."""
     found = sv.simulate(_job(), people)
     (ledgers,) = [kept for key, kept in found.ledgers.items() if key != "alignment"]
     entries = [e for e in ledgers[people.active.name].iter_entries() if e.way == "received"]
     opened = [e.what for e in entries if e.what.startswith("shares/open")]
-    once = ["shares/open range"] * 2 + ["shares/open metrics"] * 2
-    assert opened == once * EPOCHS + ["shares/open predictions"] * 2
+    assert opened == ["shares/open metrics"] * 2 * EPOCHS + ["shares/open useful"] * 2 + ["shares/open predictions"] * 2

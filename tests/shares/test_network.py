@@ -8,11 +8,12 @@ import pytest
 import torch
 from securevfl_crypto.replicated import Clear, Computing, run_three
 from securevfl_crypto.ring import decode_words, encode_words
+from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
 from securevfl.shares import Network, NetworkShape, OptimiserConstants, SharedMetrics
 from securevfl.shares.engine import Engine
-from securevfl.shares.metrics import EDGES
+from securevfl.shares.metrics import EDGES, metric_bits
 from securevfl.testing.shared_reference import SharedReference
 
 RULE = OptimiserConstants(lr=0.25, momentum=0.9, decay=0.0)
@@ -42,12 +43,11 @@ async def _trained(
         await network.train_batch([one[here] for one in x], y[here])
     scores = SharedMetrics(network)
     await scores.add_rows(x, y)
-    pairs = float(labels.sum() * (1 - labels).sum())
     found = {name: one for kind in network.get_state().values() for name, one in kind.items()}
     found |= {f"moving {name}": one for name, one in network.moving.items()}
     found["logits"] = await network.forward(x)
-    found["metrics"] = await scores.compute_rounded(engine.constant(SharedMetrics.scale_words(0.5 / pairs)))
-    found["range"] = await network.in_range()
+    found["metrics"] = await scores.compute_rounded()
+    found["out of range"] = await network.out_of_range()
     return {name: one.mine for name, one in found.items()}
 
 
@@ -83,14 +83,14 @@ def test_the_arithmetic_is_that_of_sgd_with_momentum_up_to_rounding(name: str) -
     found: dict[str, np.ndarray] = ended.value.value
     wanted = model(x).detach().numpy()
     np.testing.assert_allclose(decode_words(found["logits"]), wanted, atol=0.01)
-    accuracy, log_loss, auc = decode_words(found["metrics"], 10)
+    accuracy, log_loss, auc = decode_words(found["metrics"], metric_bits(len(labels)))
     loss = float(np.logaddexp(0, wanted).sum() - (labels * wanted).sum()) / len(labels)
-    assert abs(accuracy - ((wanted > 0) == (labels > 0)).mean()) < 0.003
-    assert abs(log_loss - loss) < 0.02
+    assert abs(accuracy - ((wanted > 0) == (labels > 0)).mean()) < 0.01
+    assert abs(log_loss - loss) < 0.025
     bins = np.digitize(decode_words(found["logits"]), EDGES)
     gap = bins[labels > 0][:, None] - bins[labels == 0][None, :]
-    assert abs(auc - ((gap > 0) + (gap == 0) / 2).mean()) < 0.002
-    assert found["range"].tolist() == [1 << 16]
+    assert abs(auc - ((gap > 0) + (gap == 0) / 2).mean()) < 0.01
+    assert not found["out of range"].any()
 
 
 def test_a_step_takes_no_more_than_24_rounds() -> None:
@@ -113,8 +113,29 @@ def test_weights_out_of_range_are_found(value: float) -> None:
     words[1, 1] = encode_words(np.array([value]))[0]
     network.weights["layer 1"] = engine.constant(words)
     with pytest.raises(StopIteration) as ended:
-        network.in_range().send(None)
-    assert ended.value.value.mine.tolist() == [0]
+        network.out_of_range().send(None)
+    assert ended.value.value.mine.any()
+
+
+def test_weights_of_a_wide_layer_whose_norm_would_wrap_are_found() -> None:
+    """Their squares, added up in one sum, would come to 0 modulo 2^64: 2^20 weights of 64."""
+    shape = NetworkShape((1024,), (), (1024,), 2)
+    engine = Clear(bytes(32))
+    network = Network(shape, RULE, 8, engine, seed=1)
+    most = shape.top_layers()[0].max_norm
+    wrong = np.full(network.weights["layer 0"].shape, min(64.0, most))
+    network.weights["layer 0"] = engine.constant(encode_words(wrong))
+    with pytest.raises(StopIteration) as ended:
+        network.out_of_range().send(None)
+    assert ended.value.value.mine.any()
+
+
+def test_the_first_answers_of_a_model_are_equal_whatever_the_row_is() -> None:
+    """All parties know the first weights: an untrained model's answers would be known equations in a row's columns."""
+    for shape in SHAPES.values():
+        inputs, _ = _rows(shape)
+        model = SharedReference(shape, RULE, batch_size=8, seed=1)
+        assert not model([torch.from_numpy(one) for one in inputs]).any()
 
 
 def test_networks_whose_products_could_wrap_are_refused() -> None:
@@ -156,13 +177,18 @@ def test_the_log_loss_is_right_whatever_the_number_of_rows(rows: int) -> None:
         scores._sums = await scores._score_two_classes(
             engine.constant(encode_words(logits)), engine.constant(encode_words(labels))
         )
-        return decode_words((await scores.compute_rounded(engine.constant(SharedMetrics.scale_words(0.5)))).mine, 10)
+        return decode_words((await scores.compute_rounded()).mine, metric_bits(rows))
 
     with pytest.raises(StopIteration) as ended:
         judged(Clear(bytes(32))).send(None)
-    accuracy, log_loss, _ = ended.value.value
-    assert abs(accuracy - ((logits > 0) == (labels > 0)).mean()) < 0.0012
-    assert abs(log_loss - np.mean(np.logaddexp(0, logits) - labels * logits)) < 0.006  # chords, rounding at 2^-10
+    accuracy, log_loss, auc = ended.value.value
+    fine = 2.0 ** -metric_bits(rows)
+    assert abs(accuracy - ((logits > 0) == (labels > 0)).mean()) < 0.0002 + fine
+    assert abs(log_loss - np.mean(np.logaddexp(0, logits) - labels * logits)) < 0.005 + fine  # chords, and rounding
+    bins = np.digitize(logits, EDGES)[:, 0].astype(float)
+    if rows > 3:
+        positive = labels[:, 0] == 1
+        assert abs(auc - roc_auc_score(positive, bins)) < 0.0003 + fine
 
 
 def test_steps_that_are_too_small_are_refused_with_that_reason() -> None:
@@ -172,4 +198,4 @@ def test_steps_that_are_too_small_are_refused_with_that_reason() -> None:
 
 def test_metrics_of_no_rows() -> None:
     with pytest.raises(ValueError, match="no rows"):
-        SharedMetrics(Network(SHAPES["logistic"], RULE, 8, Clear(bytes(32)), seed=1)).compute_rounded(None).send(None)  # type: ignore[arg-type]
+        SharedMetrics(Network(SHAPES["logistic"], RULE, 8, Clear(bytes(32)), seed=1)).compute_rounded().send(None)

@@ -20,6 +20,7 @@ from securevfl.data import Parties
 from securevfl.run import Result
 from securevfl.shares import ERROR_BOUND, Network, NetworkShape, OptimiserConstants, SharedMetrics, gradient_bound
 from securevfl.shares.engine import Engine
+from securevfl.shares.metrics import metric_bits
 from securevfl.testing.shared_reference import SharedReference
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.regression import Regression
@@ -55,7 +56,7 @@ async def _trained(engine: Engine, shape: NetworkShape, steps: int) -> dict[str,
     await scores.add_rows([one[10:] for one in x], y[10:])
     found = {name: one for kind in network.get_state().values() for name, one in kind.items()}
     found |= {"logits": await network.forward(x)}
-    found |= {"metrics": await scores.compute_rounded(engine.constant(SharedMetrics.scale_words(0.0)))}
+    found |= {"metrics": await scores.compute_rounded()}
     return {name: one.mine for name, one in found.items()}
 
 
@@ -90,7 +91,7 @@ def test_the_arithmetic_is_that_of_the_huber_loss_up_to_rounding(name: str) -> N
     loss = float(functional.huber_loss(wanted, y, delta=ERROR_BOUND))
     assert float(functional.mse_loss(wanted, y)) > 4 * loss, "some errors are clipped"
     assert found["metrics"].shape == (1,)
-    assert decode_words(found["metrics"], 10)[0] == pytest.approx(loss, abs=0.01 * ERROR_BOUND)
+    assert decode_words(found["metrics"], metric_bits(24))[0] == pytest.approx(loss, abs=0.01 * ERROR_BOUND)
 
 
 def test_a_number_takes_no_more_rounds_than_two_classes() -> None:
@@ -167,8 +168,8 @@ def test_what_is_opened_is_one_number_an_epoch_and_the_predictions_once(ran: Res
     (ledgers,) = [found for key, found in ran.ledgers.items() if key != "alignment"]
     for name, ledger in ledgers.items():
         got = Counter(one.what for one in ledger.iter_entries() if one.way == "received" and "open" in one.what)
-        mine = {"shares/open metrics": 2 * EPOCHS, "shares/open range": 2 * EPOCHS, "shares/open predictions": 2}
-        assert got == (mine if name == people.active.name else {})
+        mine = {"shares/open metrics": 2 * EPOCHS, "shares/open useful": 2, "shares/open predictions": 2}
+        assert got == (mine if name == people.active.name else {"shares/open useful": 2})
         kinds = {one.kind for one in ledger.iter_entries()}
         assert kinds <= {Kind.CONTROL, Kind.PUBLIC_KEY, Kind.SHARE}
 

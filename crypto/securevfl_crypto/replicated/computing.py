@@ -8,7 +8,13 @@ import numpy as np
 
 from securevfl_crypto.replicated.functions import Functions
 from securevfl_crypto.replicated.keys import Streams
-from securevfl_crypto.replicated.opening import Opening, Openings, compare_digests, open_share
+from securevfl_crypto.replicated.opening import (
+    Opening,
+    Openings,
+    compare_digests,
+    is_zero_everywhere,
+    open_share,
+)
 from securevfl_crypto.replicated.party import Party
 from securevfl_crypto.replicated.product import Product, Result, product_summand
 from securevfl_crypto.replicated.resharing import Reshare
@@ -96,6 +102,19 @@ class Computing(Functions, Party):
         self._openings.count_opening(name, x, to)
         self.begin_operation()
         return await open_share(self, name, x, to)
+
+    async def is_zero(self, name: str, x: Share) -> bool:
+        """Tell all three parties whether every word of x is zero, and nothing else of x; one round.
+
+        It counts as an opening of one value to all three.
+
+        Raises:
+            UndeclaredOpening: the opening exceeds what was declared; nothing was sent.
+            DisagreementError: two parties have different summands.
+        """
+        self._openings.count_check(name)
+        self.begin_operation()
+        return await is_zero_everywhere(self, name, x)
 
     def begin_stage(self, *names: str) -> None:
         """Begin a stage, such as an epoch, in which these openings are allowed, each `Opening.each` times.

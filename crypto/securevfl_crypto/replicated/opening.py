@@ -12,9 +12,10 @@ from securevfl_crypto.errors import DisagreementError, MalformedError, Undeclare
 from securevfl_crypto.replicated.party import Party
 from securevfl_crypto.replicated.share import PARTIES, U64, Share
 
-__all__ = ["Opening", "Openings", "compare_digests", "open_share"]
+__all__ = ["Opening", "Openings", "compare_digests", "is_zero_everywhere", "open_share"]
 
 _DIGEST = 32
+_ONE_WORD = np.zeros(1, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,14 @@ class Openings:
         if limit.each is not None:
             self._now[name] -= 1
 
+    def count_check(self, name: str) -> None:
+        """Count one check of whether a value is zero, whose outcome all three parties learn.
+
+        Raises:
+            UndeclaredOpening: it exceeds what was declared.
+        """
+        self.count_opening(name, Share(_ONE_WORD, _ONE_WORD), range(PARTIES))
+
     def remaining_limits(self) -> dict[str, int | Opening]:
         """Return the remaining limits of each declaration."""
         return {
@@ -161,3 +170,24 @@ async def compare_digests(party: Party, label: str, shares: Sequence[Share]) -> 
                 f"parties {low} and {high} hold different summands at {label!r}: what was dealt or loaded is not one "
                 "sharing; nothing was opened"
             )
+
+
+async def is_zero_everywhere(party: Party, name: str, x: Share) -> bool:
+    """Learn whether every word of x is zero, and nothing else of x; one round, and 64 bytes from each party.
+
+    Each party lacks one summand. If x is zero, that summand is minus the sum of the two that it has, so a digest of it
+    settles the question. Both parties that hold the summand send its digest.
+    """
+    label = f"confirm {name} is zero"
+    first = (party.index + 1) % PARTIES
+    second = (party.index + 2) % PARTIES
+    await party.send(second, label, [_hash_arrays(label, [x.next])])  # `next` is what the previous party lacks
+    await party.send(first, label, [_hash_arrays(label, [x.mine])])
+    (one,) = await party.receive(first, label, [(np.uint8, (_DIGEST,))])
+    (other,) = await party.receive(second, label, [(np.uint8, (_DIGEST,))])
+    if not np.array_equal(one, other):
+        raise DisagreementError(
+            f"parties {first} and {second} hold different shares of {name!r}; nothing was opened: restart all three "
+            "from one checkpoint"
+        )
+    return bool(np.array_equal(one, _hash_arrays(label, [np.uint64(0) - x.mine - x.next])))

@@ -112,6 +112,11 @@ class Clear(Functions):
         self._openings.count_opening(name, x, to)
         return x.mine
 
+    async def is_zero(self, name: str, x: Share) -> bool:
+        """Return whether x is zero, if that was declared."""
+        self._openings.count_check(name)
+        return not x.mine.any()
+
     async def confirm(self, label: str, *shares: Share) -> None:
         """Do nothing: there is only one party."""
 

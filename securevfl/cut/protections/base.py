@@ -78,6 +78,14 @@ class Protection(Config):
         """Whether a model that was trained on shares is opened at the end, to each party its own part."""
         return False
 
+    def numbers_per_answer(self, outputs: int) -> int:
+        """How many numbers of a row one answer about it opens.
+
+        Args:
+            outputs: of the model: one for two classes or a number, else one for each class.
+        """
+        return outputs
+
     def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
         """Names of the parties that train on shares; empty where each trains its own half, at a cut.
 

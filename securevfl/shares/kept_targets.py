@@ -1,0 +1,102 @@
+"""Targets that the active party deals once a job, of the rows that train and of those that validate; every epoch uses
+these same shares.
+
+A target that changes between two epochs opens what changed with it: the logit of one row to ±0.004 among eight
+validation rows, and to ±0.6 among a thousand. Kept shares cannot change, and a checkpoint keeps them over restarts.
+
+When they are dealt, the computing parties check, on shares, what they may be:
+
+- a class is 0 or 1 in each column, y (y − 1) = 0 modulo 2^64, which has no other solutions; more than two columns of a
+  row add up to one;
+- a number is at most `TARGET_BOUND` of its scales from zero; errors beyond three scales count no more, see
+  `ERROR_BOUND`;
+- the validation rows have at least `FEWEST_OF_CLASS` rows of each of two classes, unless the job says `few_rows`.
+
+All three learn whether that holds, and nothing else of the targets. The check finds a party that deals something else.
+It does not find one that also computes falsely; `docs/threat-model.md` says what such a party can do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from securevfl_crypto.replicated import Product, Share, concatenate
+
+from securevfl.errors import PolicyError
+from securevfl.shares.engine import ONE, Engine, compute_products
+from securevfl.shares.network_ranges import TARGET_BOUND
+
+__all__ = ["FEWEST_OF_CLASS", "KeptTargets", "check_targets", "decode_kept", "encode_kept", "explain_wrong_targets"]
+
+FEWEST_OF_CLASS = 20
+"""Fewest validation rows of each of two classes: metrics of fewer follow single rows."""
+
+
+@dataclass(frozen=True)
+class KeptTargets:
+    """Shares of all targets, at a computing party.
+
+    Attributes:
+        train: of the rows that train, (n, outputs), by the place of their numbers in order; 16 fractional bits.
+        valid: of the validation rows, likewise.
+    """
+
+    train: Share = field(repr=False)
+    valid: Share = field(repr=False)
+
+
+def encode_kept(words: np.ndarray, classes: int) -> np.ndarray:
+    """Targets in fixed point, uint64 (n, outputs), as they are dealt: of classes whole numbers, 0 or 1."""
+    return words >> np.uint64(ONE.bit_length() - 1) if classes > 1 else words
+
+
+def decode_kept(dealt: Share, classes: int) -> Share:
+    """Dealt targets with 16 fractional bits."""
+    return dealt * ONE if classes > 1 else dealt
+
+
+async def check_targets(engine: Engine, dealt: Share, trained: int, classes: int, *, counted: bool) -> bool:
+    """Learn, at all three, whether targets are what they may be.
+
+    Args:
+        engine: computes on shares.
+        dealt: as `encode_kept`: the rows that train, then those that validate.
+        trained: how many of them train.
+        classes: number of classes; 1 for a number.
+        counted: whether validation rows of each class have to be `FEWEST_OF_CLASS`.
+    """
+    if classes == 1:
+        outside = await engine.compare(concatenate([dealt, -dealt]), (TARGET_BOUND + 1 / ONE,))
+        return await engine.is_zero("targets", outside.reshape(-1))
+    one = engine.constant(np.ones(dealt.shape, np.uint64))
+    (found,) = await compute_products(engine, [Product(dealt, dealt - one, "times")])
+    parts = [found.reshape(-1)]
+    if classes > 2:
+        parts.append(dealt.sum(axis=1) - engine.constant(np.ones(len(dealt), np.uint64)))
+    if counted:
+        parts.append(await _lacks_classes(engine, dealt[trained:], classes))
+    return await engine.is_zero("targets", concatenate(parts))
+
+
+async def _lacks_classes(engine: Engine, valid: Share, classes: int) -> Share:
+    """A word that is zero where at least two classes have `FEWEST_OF_CLASS` rows, else one."""
+    counts = valid.sum(axis=0)
+    if classes == 2:
+        counts = concatenate([counts, engine.constant(np.array([len(valid)], np.uint64)) - counts])
+    enough = (await engine.compare(counts * ONE, (FEWEST_OF_CLASS - 0.5,))).reshape(-1)
+    two = await engine.compare(enough.sum(keepdims=True) * ONE, (1.5,))
+    return engine.constant(np.ones(1, np.uint64)) - two.reshape(1)
+
+
+def explain_wrong_targets(party: str, classes: int, *, counted: bool) -> PolicyError:
+    """The error of a party whose active peer dealt targets that it does not accept."""
+    kinds = f"numbers within {TARGET_BOUND:g} scales" if classes == 1 else "one class for each row"
+    rule, cure = "", ""
+    if counted and classes > 1:
+        rule = f", with at least {FEWEST_OF_CLASS} validation rows of each of two classes"
+        cure = "; a job with rarer classes needs few_rows = true in its protection and in each party's policy"
+    return PolicyError(
+        f"{party!r} refuses to train on the targets that were dealt: they have to be {kinds}{rule}. Nothing was opened"
+        f"{cure}"
+    )

@@ -1,0 +1,171 @@
+"""One bit: does the model predict the validation rows better with the passive parties' columns than without?
+
+It is opened once, to all three computing parties, before the model answers anything. Let z be a row's output and z₀ the
+output with the columns of all passive parties at their mean over the validation rows. With g = loss(z₀) − loss(z), the
+bit says whether Σg is positive and exceeds what chance gives it in one standard deviation:
+
+- two classes: 4 (Σg)² > Σ(z − z₀)², as y − p has a standard deviation of at most ½;
+- more classes: 2 (Σg)² > Σ‖z − z₀‖², as the variance of a difference of two outputs is at most ½ of that (Popoviciu);
+- a number: n (Σg)² > Σc² · Σ(z − z₀)², with c the error clipped at ±3 and g a difference of Huber losses.
+
+A model of labels drawn by coin fails in most cases; so does one whose label follows from the active party's own
+columns. The bit cannot tell labels that the active party knows and wants to extend to other rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from securevfl_crypto.replicated import Product, Share, concatenate
+from securevfl_crypto.ring import FRACTION
+
+from securevfl.errors import PolicyError
+from securevfl.party_context import PartyContext
+from securevfl.shares.answers import clip_outputs
+from securevfl.shares.engine import ONE, compute_products, scaling_job
+from securevfl.shares.network import Network
+from securevfl.shares.network_ranges import ERROR_BOUND
+
+__all__ = ["Usefulness", "explain_useless"]
+
+_ROOM = 61
+"""Values below 2 to this are right; all sums here stay below it."""
+
+_DIVISOR_BITS = 20
+
+
+class Usefulness:
+    """Adds up, over parts of the validation rows, what the bit follows from.
+
+    Args:
+        network: the trained model.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._means: list[Share] | None = None
+        self._sums: Share | None = None
+        self._rows = 0
+
+    async def add_rows(self, inputs: Sequence[Share], targets: Share) -> None:
+        """Judge some rows: inputs as for `Network.forward`, targets (n, outputs) with 16 fractional bits."""
+        engine, classes, n = self._network.engine, self._network.shape.classes, len(targets)
+        if self._means is None:
+            self._means = await self._mean_rows(inputs[1:])
+        without = [
+            inputs[0],
+            *(mean.broadcast_to(part.shape) for mean, part in zip(self._means, inputs[1:], strict=True)),
+        ]
+        both = [concatenate([one, other]) for one, other in zip(inputs, without, strict=True)]
+        outputs = await clip_outputs(engine, await self._network.forward(both), classes)
+        moved = (outputs[:n] - outputs[n:]).reshape(-1, 1)
+        (change,) = await compute_products(engine, [Product(moved.T, moved, shift=FRACTION)])
+        if self._network.shape.is_numeric:
+            gain, spread = await self._compare_numbers(outputs, targets)
+        else:
+            gain, spread = await self._compare_classes(outputs, targets), change
+        found = concatenate([gain.reshape(1), change.reshape(1), spread.reshape(1)])
+        self._sums = found if self._sums is None else self._sums + found
+        self._rows += n
+
+    async def decide(self) -> Share:
+        """The bit as a word 0 or 1, (1,)."""
+        if self._sums is None:
+            raise ValueError("usefulness over no rows")
+        engine, shape = self._network.engine, self._network.shape
+        log_rows = math.ceil(math.log2(max(self._rows, 2)))
+        gain, change, spread = (self._sums[place : place + 1] for place in range(3))
+        if shape.is_numeric:
+            # Σg is below 2^8 n, Σ(z − z₀)² below 2^12 n, the mean of c² at most 9.
+            bits = min(FRACTION, (_ROOM - 1) // 2 - 8 - log_rows, (_ROOM - 16 - FRACTION - log_rows) // 2)
+            factor, shift = round(2.0 ** (_DIVISOR_BITS + log_rows) / self._rows), _DIVISOR_BITS + log_rows
+            jobs = [scaling_job(engine, spread, factor, shift), *self._rescale_jobs(gain, change, bits)]
+            mean, gain, change = await compute_products(engine, jobs)
+            (chance,) = await compute_products(engine, [Product(change, mean, "times", shift=FRACTION)])
+        else:
+            # Σg is below 2^5 n: losses of outputs within ±8 are below 17. Σ(z − z₀)² is below 2^8 n, for each output.
+            wide = math.ceil(math.log2(shape.outputs))
+            bits = min(FRACTION, (_ROOM - 3) // 2 - 5 - log_rows, (_ROOM - 9 - wide - log_rows) // 2)
+            gain, chance = await compute_products(engine, self._rescale_jobs(gain, change, bits))
+        (square,) = await compute_products(engine, [Product(gain, gain, "times")])
+        weight = 1 if shape.is_numeric else 4 if shape.classes == 2 else 2
+        least = 1 / ONE  # one unit of the last place: compares as *above zero*
+        exceeds = await engine.compare(concatenate([square * weight - chance, gain]), (least,))
+        exceeds = exceeds.reshape(-1)
+        (bit,) = await compute_products(engine, [Product(exceeds[:1], exceeds[1:], "times")])
+        return bit
+
+    def _rescale_jobs(self, gain: Share, change: Share, bits: int) -> list[Product]:
+        """Σg with so many fractional bits, and Σ(z − z₀)² with twice as many."""
+        engine = self._network.engine
+        finer = max(2 * bits - FRACTION, 0)
+        coarser = max(FRACTION - 2 * bits, 0)
+        return [
+            scaling_job(engine, gain, 1, FRACTION - bits),
+            scaling_job(engine, change, 1 << finer, coarser),
+        ]
+
+    async def _mean_rows(self, parts: Sequence[Share]) -> list[Share]:
+        """The mean row of each party's inputs, (1, d)."""
+        engine = self._network.engine
+        jobs = []
+        for part in parts:
+            jobs.append(
+                scaling_job(
+                    engine, part.sum(axis=0, keepdims=True), round(2.0**_DIVISOR_BITS / len(part)), _DIVISOR_BITS
+                )
+            )
+        return await compute_products(engine, jobs)
+
+    async def _compare_classes(self, outputs: Share, targets: Share) -> Share:
+        """Σ loss(z₀) − Σ loss(z), with 16 fractional bits."""
+        engine, n = self._network.engine, len(targets)
+        (product,) = await compute_products(
+            engine, [Product(targets.reshape(1, -1), (outputs[:n] - outputs[n:]).reshape(-1, 1), shift=FRACTION)]
+        )
+        whole = await (engine.softplus(outputs) if self._network.shape.classes == 2 else engine.log_sum_exp(outputs))
+        return product.reshape(1) + (whole[n:] - whole[:n]).reshape(-1).sum(keepdims=True)
+
+    async def _compare_numbers(self, outputs: Share, targets: Share) -> tuple[Share, Share]:
+        """Σ huber(z₀ − y) − Σ huber(z − y), and Σc² of the errors with all columns."""
+        engine, n = self._network.engine, len(targets)
+        error = outputs - concatenate([targets, targets])
+        bound = engine.constant(np.full(error.shape, round(ERROR_BOUND * ONE), dtype=np.uint64))
+        (done,) = await engine.compute_products([replace(scaling_job(engine, error + bound, 1, 0), then="relu6")])
+        clipped = (done[0] if isinstance(done, tuple) else done) - bound
+        slope = error * 2 - clipped
+        with_, without, squares = await compute_products(
+            engine,
+            [
+                Product(clipped[:n].T, slope[:n], shift=FRACTION + 1),
+                Product(clipped[n:].T, slope[n:], shift=FRACTION + 1),
+                Product(clipped[:n].T, clipped[:n], shift=FRACTION),
+            ],
+        )
+        return without - with_, squares
+
+
+def explain_useless(site: PartyContext, rows: int) -> str:
+    """What follows from a model that is not useful: in a simulation a warning for the report.
+
+    Args:
+        site: the party's context.
+        rows: validation rows that judged.
+
+    Raises:
+        PolicyError: between organisations; nothing is answered.
+    """
+    found = (
+        f"on {rows} validation rows the model does not predict better with the passive parties' columns than with "
+        "their means, by more than chance"
+    )
+    more = "more validation rows, or columns that tell more of the label, help"
+    if site.simulated:
+        return f"{found}: between organisations it would answer nothing; {more}"
+    raise PolicyError(
+        f"{site.name!r} refuses to answer: {found}. The try counts as an answer about each test row; {more}. useful = "
+        '"off" in the protection and in each party\'s policy turns the rule off'
+    )

@@ -1,0 +1,255 @@
+"""Targets on shares: dealt once a job, checked, and the same in every epoch; how many rows a job needs; the range."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from securevfl_crypto.replicated import Clear, Product
+from securevfl_crypto.ring import encode_words
+from support.helpers import make_parties
+
+import securevfl as sv
+from securevfl.data import Parties
+from securevfl.run import context_building
+from securevfl.shares import coordinator
+from securevfl.shares import LEAST_TRAINING, LEAST_VALIDATION, SharedTraining, check_targets
+from securevfl.shares.network import Network
+from securevfl.shares.shared_model import SharedModel
+
+
+def _job(**more: Any) -> sv.Job:
+    told: dict[str, Any] = {"algorithm": sv.LogisticRegression(), "protection": sv.Shares(), "epochs": 2}
+    return sv.Job(**{**told, "batch_size": 32, **more})
+
+
+@pytest.fixture(scope="module")
+def people() -> Parties:
+    return make_parties(2, 300)
+
+
+@pytest.fixture
+def between_organisations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parties that do not know that one person runs them all."""
+
+    def built(*given: Any, **more: Any) -> Any:
+        return context_building.build_context(*given, **{**more, "simulated": False})
+
+    monkeypatch.setattr("securevfl.run.simulated_parties.build_context", built)
+
+
+def _accepts(words: np.ndarray, trained: int, classes: int, *, counted: bool = False) -> bool:
+    async def checked(engine: Clear) -> bool:
+        return await check_targets(engine, engine.constant(words), trained, classes, counted=counted)
+
+    with pytest.raises(StopIteration) as ended:
+        checked(Clear(bytes(32), openings={"targets": 1})).send(None)
+    return bool(ended.value.value)
+
+
+def _bits(*values: int) -> np.ndarray:
+    return np.array(values, np.uint64)[:, None]
+
+
+@pytest.mark.parametrize("wrong", [2, 1 << 15, 1 << 16, 1 << 32, 1 << 48, 1 << 63, (1 << 64) - 1])
+def test_a_class_is_zero_or_one_and_nothing_else_modulo_2_64(wrong: int) -> None:
+    assert _accepts(_bits(0, 1, 1, 0), 2, 2)
+    assert not _accepts(_bits(0, 1, wrong, 0), 2, 2)
+
+
+def test_a_row_of_many_classes_has_one() -> None:
+    one_hot = np.eye(3, dtype=np.uint64)[[0, 2, 1]]
+    assert _accepts(one_hot, 2, 3)
+    for wrong in ([0, 0, 0], [1, 1, 0], [1, (1 << 64) - 1, 1], [1 << 63, 1 << 63, 1]):
+        changed = one_hot.copy()
+        changed[1] = wrong
+        assert not _accepts(changed, 2, 3), wrong
+
+
+def test_numbers_are_bounded() -> None:
+    assert _accepts(encode_words(np.array([[-1024.0], [3.5], [1024.0]])), 2, 1)
+    for wrong in (1024.01, -1025.0, 2.0**45, -(2.0**45)):
+        assert not _accepts(encode_words(np.array([[0.0], [wrong]])), 1, 1), wrong
+    assert not _accepts(_bits(0, 1 << 63), 1, 1)
+
+
+@pytest.mark.parametrize(("positive", "fits"), [(20, True), (180, True), (19, False), (181, False), (0, False)])
+def test_validation_rows_need_some_of_each_class(positive: int, fits: bool) -> None:
+    valid = [1] * positive + [0] * (200 - positive)
+    assert _accepts(_bits(0, 1, *valid), 2, 2, counted=True) is fits
+    assert _accepts(_bits(0, 1, *valid), 2, 2)
+    three = np.eye(3, dtype=np.uint64)[[0, 1, *[2] * positive, *[1] * (200 - positive)]]
+    assert _accepts(three, 2, 3, counted=True) is fits
+
+
+def _dealing(change: Callable[[np.ndarray], np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The active party deals other targets than its program would."""
+    deal = SharedTraining.deal_targets
+
+    async def dealt(course: SharedTraining, trained: int, valid: int, words: np.ndarray | None, **more: bool) -> None:
+        await deal(course, trained, valid, None if words is None else change(words), **more)
+
+    monkeypatch.setattr(SharedTraining, "deal_targets", dealt)
+
+
+def _half(words: np.ndarray) -> np.ndarray:
+    changed = words.copy()
+    changed[3] = 1 << 15
+    return changed
+
+
+def test_targets_that_are_no_classes_end_the_job_before_anything_is_opened(
+    people: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _dealing(_half, monkeypatch)
+    with pytest.raises(sv.PolicyError, match=r"refuses to train on the targets that were dealt.*Nothing was") as caught:
+        sv.simulate(_job(), people)
+    assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.iter_entries())
+
+
+def test_each_epoch_uses_the_targets_that_were_dealt(people: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One message with targets; what the label's owner would say later changes nothing."""
+    once = sv.simulate(_job(), people)
+    targets = sv.LogisticRegression().active
+    used = Counter[str]()
+
+    def changing(config: Any, setting: Any) -> Any:
+        role = targets.__func__(config, setting)  # type: ignore[attr-defined]
+        first = role.targets
+
+        def told(rows: np.ndarray) -> Any:
+            used["asked"] += 1
+            return first(rows) if used["asked"] == 1 else 1 - first(rows)
+
+        role.targets = told
+        return role
+
+    monkeypatch.setattr(sv.LogisticRegression, "active", changing)
+    again = sv.simulate(_job(), people)
+    assert used["asked"] == 1
+    assert again.record.runs[-1].test["auc"] == pytest.approx(once.record.runs[-1].test["auc"], abs=0.02)
+
+
+def test_other_targets_of_a_batch_at_one_party_are_noticed(people: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An active party that told a coordinator other places would choose other targets in each epoch."""
+    names = (people.active.name, people.passive[0].name, "helper")
+    receive = coordinator.receive_epoch
+
+    async def swapped(*given: Any) -> Any:
+        train, score, places = await receive(*given)
+        if places:
+            places[0] = places[0][::-1].copy()
+        return train, score, places
+
+    monkeypatch.setattr(coordinator, "receive_epoch", swapped)
+    two = Parties.of(people.active, people.passive[0])
+    with pytest.raises(sv.ProtocolError, match="hold different summands at 'input'"):
+        sv.simulate(_job(protection=sv.Shares(computing=names)), two)
+
+
+class _Stops(sv.Observer):
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        if epoch == 2:
+            raise RuntimeError("the power failed")
+
+
+def test_a_restart_goes_on_with_the_targets_that_were_dealt_first(
+    people: Parties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(_job(epochs=3), people, checkpoints=tmp_path, observer=_Stops())
+    dealt = Counter[str]()
+    deal = SharedTraining.deal_targets
+
+    async def counted(course: SharedTraining, *given: Any, **more: Any) -> None:
+        dealt["times"] += 1
+        await deal(course, *given, **more)
+
+    monkeypatch.setattr(SharedTraining, "deal_targets", counted)
+    found = sv.simulate(_job(epochs=3), people, checkpoints=tmp_path)
+    assert not dealt
+    assert found.record.runs[-1].test["auc"] > 0.8
+
+
+def test_a_checkpoint_without_targets_is_refused_with_the_cure(people: Parties, tmp_path: Path) -> None:
+    keeps = SharedModel.get_state
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SharedModel, "get_state", lambda model: {k: v for k, v in keeps(model).items() if k != "targets"})
+        with pytest.raises(sv.PartyFailed):
+            sv.simulate(_job(epochs=3), people, checkpoints=tmp_path, observer=_Stops())
+    with pytest.raises(sv.InputError, match=r"has no targets: an older version wrote it.*in another folder"):
+        sv.simulate(_job(epochs=3), people, checkpoints=tmp_path)
+
+
+def test_mixtures_need_a_word_of_the_job() -> None:
+    with pytest.raises(sv.InputError, match=r"mixtures of several rows' classes.*set soft = true"):
+        _job(algorithm=sv.EntityAugmentation(hidden=4))
+    _job(algorithm=sv.EntityAugmentation(hidden=4), protection=sv.Shares(soft=True))
+
+
+def test_a_simulation_warns_of_few_rows_and_organisations_refuse(
+    people: Parties, request: pytest.FixtureRequest
+) -> None:
+    words = f"needs {LEAST_TRAINING} and {LEAST_VALIDATION}"
+    ran = sv.simulate(_job(), people)
+    assert any(words in warning for warning in ran.record.runs[-1].warnings)
+    request.getfixturevalue("between_organisations")
+    with pytest.raises(sv.PolicyError, match=f"{words}: align more common rows.*few_rows = true") as caught:
+        sv.simulate(_job(), people)
+    assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.iter_entries())
+
+
+def test_few_rows_run_where_job_and_policies_allow_them(people: Parties, between_organisations: None) -> None:
+    shares = sv.Shares(few_rows=True, useful="off")
+    with pytest.raises(sv.PolicyError, match=r"fewer rows than .*few_rows = true in its policy"):
+        sv.simulate(_job(protection=shares), people)
+    policies = {name: sv.Policy(few_rows=True, useful="off") for name in people}
+    assert sv.simulate(_job(protection=shares, policies=policies), people).record.runs[-1].test["auc"] > 0.8
+
+
+def test_a_useless_model_answers_nothing_between_organisations(
+    people: Parties, between_organisations: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels drawn by coin; the try is counted all the same."""
+    policies = {name: sv.Policy(few_rows=True) for name in people}
+    job = _job(protection=sv.Shares(few_rows=True), policies=policies)
+    coins = np.random.default_rng(0).integers(0, 2, len(people.active.ids))
+    active = replace(people.active, label=coins)
+    with pytest.raises(sv.PolicyError, match=r"refuses to answer.*does not predict better") as caught:
+        sv.simulate(job, Parties.of(active, *people.passive))
+    entries = [e for ledger in caught.value.ledgers for e in ledger.iter_entries()]
+    assert not any(e.what == "shares/open predictions" for e in entries)
+
+
+@pytest.mark.parametrize("value", [1024.0, -1024.0])
+def test_a_number_added_to_one_summand_of_one_step_is_noticed_by_all_before_anything_is_opened(
+    people: Parties, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The active party adds it to its summand of one weight: predictions would follow one column of a partner."""
+    step = Network._step_job
+
+    def added(network: Network, layer: Any, tape: Any, gradient: Any) -> Product:
+        job = step(network, layer, tape, gradient)
+        if network.engine.index != 0:
+            return job
+        own = np.zeros(job.shape, np.uint64)
+        own[-2] = encode_words(np.array([value]), 16 + job.shift)[0]
+        return Product(job.left, job.right, job.how, job.shift, add=job.add, own=own)
+
+    monkeypatch.setattr(Network, "_step_job", added)
+    with pytest.raises(sv.RangeError, match="weights left the range") as caught:
+        sv.simulate(_job(), people)
+    entries = [e for ledger in caught.value.ledgers for e in ledger.iter_entries()]
+    assert not any(e.what.startswith("shares/open") for e in entries)
+
+
+def test_more_sets_of_metrics_than_a_job_may_open_are_refused_before_anything_is_sent(people: Parties) -> None:
+    with pytest.raises(sv.PolicyError, match=r"would open 101 sets .* at most 100 are opened: set valid_every"):
+        sv.simulate(_job(epochs=101), people)
+    assert partial(_job, epochs=101, valid_every=2)().plan.epochs == 101
