@@ -5,8 +5,8 @@ honest job beside them.
 
 Two tables: the UCI credit table, and Fashion-MNIST in 16 means of pixels, on which no rule was shaped. *On shares* runs
 real jobs, all parties in one process; *twins* are the same models in the clear, for matrices of many jobs. On shares
-each attack runs under the rules as they come (`on`: a policy of two numbers a row, written out) and with each rule
-switched off that has a switch (`off`); in a version without rules, once (`before`). Where rules refuse, the cell holds
+each attack runs under the rules as they come between organisations (`on`) and with each rule switched off that has a
+switch (`off`); in a version without rules, once (`before`). Where rules refuse, the cell holds
 the refusal. Cells that are done stay in ``results/asked.json`` and are not run again, unless with `--again`;
 `--quick` writes nothing.
 """
@@ -48,7 +48,7 @@ def cells(table: Table, seeds: int, *, quick: bool) -> Iterator[tuple[str, Work]
             for seed in range(more):
                 yield (
                     f"shares | {rules} | {name} | {table.name} | seed {seed}",
-                    partial(attack, table, rules, seed, quick, None),
+                    partial(attack, table, rules, seed, quick),
                 )
     tries = 4 if quick else 24
     for kind in list(KINDS)[:1] if quick else KINDS:

@@ -62,11 +62,11 @@ def test_the_bit_passes_a_column_that_tells_the_label_and_not_one_that_does_not(
 
 def test_an_attack_runs_on_shares_and_a_refusal_is_a_result(made: tables.Table) -> None:
     rules = "off" if runs.has_rules() else "before"
-    found = attacks.ATTACKS["classes"](made, rules, 0, True, None)
+    found = attacks.ATTACKS["classes"](made, rules, 0, True)
     assert found["answered"] == 500
     few = made.draw_rows(40, 4, 20, 0)
     people = made.parties(few)
     job = runs.job_on_shares(rules, people, attacks.sv.LogisticRegression(), epochs=1, batch_size=16)
-    refused = runs.Asker().train(job, people, {f"p{row:06d}": int(row) for row in few.all})
+    refused = runs.Asker(rules).train(job, people, {f"p{row:06d}": int(row) for row in few.all})
     assert refused.refused
     assert "validation rows" in refused.figures()["words"]

@@ -12,17 +12,16 @@ from securevfl_crypto.ring import decode_words
 
 import securevfl as sv
 from benchmarks.asking.readers import KNOWN, columns_read, log_odds, solved
-from benchmarks.asking.runs import Asked, Asker, job_on_shares
+from benchmarks.asking.runs import Asked, Asker, job_on_shares, listening
 from benchmarks.asking.tables import Rows, Table
-from benchmarks.shares_parity import listening
 from securevfl.attacks.learners import fit_classifier
 from securevfl.attacks.measure import Known, auc
 from securevfl.shares import programs
 
 __all__ = ["ATTACKS", "Attack"]
 
-Attack = Callable[[Table, str, int, bool, Mapping[str, Any] | None], dict[str, Any]]
-"""Table, rules, seed, whether the size is the quick one, books of the passive parties → figures."""
+Attack = Callable[[Table, str, int, bool], dict[str, Any]]
+"""Table, rules, seed, whether the size is the quick one → figures."""
 
 _LABELLED = 72
 
@@ -40,22 +39,22 @@ def _read(table: Table, rows: np.ndarray, answers: np.ndarray | None, seed: int)
     }
 
 
-def untrained(table: Table, rules: str, seed: int, quick: bool, books: Mapping[str, Any] | None) -> dict[str, Any]:
+def untrained(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
     """24 classes by a coin, one step of next to nothing: the job opens x·W₀, and W₀ follows from the public seed."""
     classes = 24
-    rows = table.draw_rows(400, 200, 400, seed)
+    rows = table.draw_rows(400, 600, 400, seed)
     label = np.random.default_rng([seed, 1]).integers(0, classes, len(table.label))
     people = table.parties(rows, label=label, classes=classes)
     job = job_on_shares(
         rules, people, sv.LogisticRegression(), lr=2.0**-13, epochs=1, batch_size=4096, seed=seed, keep="last"
     )
     with listening() as heard:
-        asked = Asker(books).train(job, people, _numbers(rows))
+        asked = Asker(rules).train(job, people, _numbers(rows))
     found = asked.figures()
     if asked.refused or heard.shape is None:
         return found
     answers = log_odds(asked.probabilities)
-    dealt = [np.concatenate([batch[0].numpy() for batch in heard.tested[name]]) for name in people]
+    dealt = [np.concatenate(heard.tested[name]) for name in people]
     (layer,) = heard.shape.first_weights(seed).values()
     own, others = dealt[0], np.hstack(dealt[1:])
     each = solved(answers, own, decode_words(layer), others)
@@ -66,23 +65,23 @@ def untrained(table: Table, rules: str, seed: int, quick: bool, books: Mapping[s
     )
 
 
-def classes(table: Table, rules: str, seed: int, quick: bool, books: Mapping[str, Any] | None) -> dict[str, Any]:
+def classes(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
     """Twelve classes by a coin in one job: twelve numbers of each row."""
     many = 12
     rows = table.draw_rows(400 if quick else 600, 200, 500, seed)
     label = np.random.default_rng([seed, 2]).integers(0, many, len(table.label))
     people = table.parties(rows, label=label, classes=many)
     job = job_on_shares(rules, people, sv.LogisticRegression(), epochs=2, batch_size=128, seed=seed, keep="last")
-    asked = Asker(books).train(job, people, _numbers(rows))
+    asked = Asker(rules).train(job, people, _numbers(rows))
     if asked.refused:
         return asked.figures()
     return asked.figures() | _read(table, asked.rows, log_odds(asked.probabilities), seed)
 
 
-def jobs(table: Table, rules: str, seed: int, quick: bool, books: Mapping[str, Any] | None) -> dict[str, Any]:
+def jobs(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
     """Jobs with labels by a coin, all about the same rows."""
     count = 3 if quick else 24
-    rows, asker, given = table.draw_rows(400, 200, 400, seed), Asker(books), []
+    rows, asker, given = table.draw_rows(400, 200, 400, seed), Asker(rules), []
     last = Asked()
     seconds = 0.0
     for number in range(count):
@@ -100,10 +99,10 @@ def jobs(table: Table, rules: str, seed: int, quick: bool, books: Mapping[str, A
     return found | _read(table, rows.test, np.hstack(given) if given else None, seed)
 
 
-def own_columns(table: Table, rules: str, seed: int, quick: bool, books: Mapping[str, Any] | None) -> dict[str, Any]:
+def own_columns(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
     """One honest model, asked again about the same rows with other values in the asker's own columns."""
     count = 3 if quick else 24
-    rows, asker = table.draw_rows(600, 200, 400, seed), Asker(books)
+    rows, asker = table.draw_rows(1600, 400, 400, seed), Asker(rules)
     people = table.parties(rows)
     job = job_on_shares(rules, people, sv.SplitNN(hidden=16), epochs=2 if quick else 4, batch_size=128, seed=seed)
     first = asker.train(job, people, _numbers(rows))
@@ -129,9 +128,7 @@ def own_columns(table: Table, rules: str, seed: int, quick: bool, books: Mapping
     )
 
 
-def label_is_a_column(
-    table: Table, rules: str, seed: int, quick: bool, books: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def label_is_a_column(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
     """The label is a passive column above its median, known for 72 rows; the others' labels are by a coin or absent.
 
     The known rows train and validate; where the rules ask for more rows, made-up ones fill up.
@@ -149,7 +146,7 @@ def label_is_a_column(
     for lr in (1.0, 0.3):
         epochs = 10 if quick else 40
         job = job_on_shares(rules, people, sv.LogisticRegression(), lr=lr, epochs=epochs, batch_size=32, seed=seed)
-        asked = Asker(books).train(job, people, _numbers(rows))
+        asked = Asker(rules).train(job, people, _numbers(rows))
         if asked.refused != "RangeError":
             break
     alone = fit_classifier(np.arange(len(truth)), table.own, Known(known, truth[known]), 2).values[:, 1]
@@ -163,17 +160,17 @@ def label_is_a_column(
     return found
 
 
-def metrics(table: Table, rules: str, seed: int, quick: bool, books: Mapping[str, Any] | None) -> dict[str, Any]:
+def metrics(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
     """A party that does not follow the protocol: it deals the target of one validation row as ± 2¹² in turn, and the
-    log-losses of two epochs open this row's logit."""
+    log-losses of two epochs open this row's logit. Where targets are dealt once, it deals 2¹² once."""
     rows = table.draw_rows(400, 200, 100, seed)
     people = table.parties(rows)
     job = job_on_shares(
         rules, people, sv.LogisticRegression(), lr=2.0**-13, epochs=4, batch_size=4096, seed=seed, keep="last"
     )
-    lies = _Lies(2.0**12)
+    lies = _Lies(2.0**12, len(rows.train))
     with lies.told(), listening() as heard:
-        asked = Asker(books).train(job, people, _numbers(rows))
+        asked = Asker(rules).train(job, people, _numbers(rows))
     found = asked.figures()
     found.pop("auc", None)
     if asked.refused or heard.shape is None:
@@ -197,19 +194,30 @@ class _Lies:
 
     Args:
         size: of the target.
+        trained: rows that train, whose targets are dealt before those of validation rows.
 
     Attributes:
         losses: log-losses that were opened.
     """
 
-    def __init__(self, size: float) -> None:
+    def __init__(self, size: float, trained: int) -> None:
         self.size = size
+        self.trained = trained
         self.losses: list[float] = []
         self._sign = 1.0
 
     def told(self) -> Any:
         """Make the active party lie, inside."""
         honest, words, lies = programs.SharesActive.evaluate_rows, programs.SharesActive._words_to_score, self
+        if hasattr(programs, "encode_kept"):
+            once = programs.encode_kept
+
+            def kept(dealt: np.ndarray, classes: int) -> np.ndarray:
+                found = once(dealt, classes).copy()
+                found[lies.trained, 0] = round(lies.size)
+                return found
+
+            return patch.object(programs, "encode_kept", kept)
 
         def scored(this: Any, parts: Any) -> Any:
             encode = words(this, parts)
@@ -236,14 +244,14 @@ class _Lies:
         return false
 
 
-def honest(table: Table, rules: str, seed: int, quick: bool, books: Mapping[str, Any] | None) -> dict[str, Any]:
+def honest(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
     """The honest job at several sizes: its AUC, or that it was refused."""
     found: dict[str, Any] = {}
     for train, valid in ((800, 200),) if quick else ((800, 200), (1600, 400), (6400, 1600)):
         rows = table.draw_rows(train, valid, 1000, seed)
         people = table.parties(rows)
         job = job_on_shares(rules, people, sv.LogisticRegression(), epochs=5, batch_size=128, seed=seed)
-        found[f"{train}+{valid}"] = Asker(books).train(job, people, _numbers(rows)).figures()
+        found[f"{train}+{valid}"] = Asker(rules).train(job, people, _numbers(rows)).figures()
     return found
 
 

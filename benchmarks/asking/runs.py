@@ -1,23 +1,34 @@
-"""Jobs on real shares as an asker runs them: what was answered about the test rows, or who refused and why."""
+"""Jobs on real shares as an asker runs them: what was answered about the test rows, or who refused and why.
+
+The parties run in one process, and behave as between organisations: a simulation's leniency is taken from them.
+"""
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from inspect import signature
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
+from securevfl_crypto.ring import decode_words
 
 import securevfl as sv
 from securevfl.errors import SecureVFLError
 from securevfl.privacy import Policy
-from securevfl.run import join_parties
+from securevfl.run import join_parties, simulated_parties
 from securevfl.run.simulation import predict_parties, run_parties
+from securevfl.shares import NetworkShape, SharedTraining
 from securevfl.training import Trained
 
-__all__ = ["RULES", "Asked", "Asker", "has_rules", "job_on_shares", "policies"]
+__all__ = ["RULES", "Asked", "Asker", "Heard", "has_rules", "job_on_shares", "listening", "policies"]
 
 RULES = ("before", "off", "on")
 """The code before it had rules; with each rule switched off that has a switch; as it comes."""
@@ -29,12 +40,10 @@ def has_rules() -> bool:
 
 
 def policies(rules: str, parties: sv.Parties) -> dict[str, Policy]:
-    """Party → its policy. With the rules on it is the default, written out, which binds a simulation as well."""
-    if rules == "before":
+    """Party → its policy: none, so the default, with the rules on; otherwise one that allows everything."""
+    if rules != "off":
         return {}
-    if rules == "on":
-        return {name: _policy(max_results=2) for name in parties}
-    return {name: _policy(max_results="unlimited", useful="off", few_rows=8) for name in parties}
+    return {name: _policy(max_results="unlimited", useful="off", few_rows=True, soft=True) for name in parties}
 
 
 def _policy(**settings: object) -> Policy:
@@ -49,12 +58,12 @@ def job_on_shares(rules: str, parties: sv.Parties, algorithm: sv.Algorithm, **te
         rules: of `RULES`.
         parties: who take part.
         algorithm: what is trained.
-        terms: of the job; `lr`, `momentum`, `answers` and `soft` are the protection's.
+        terms: of the job; `lr`, `answers`, `useful` and others are the protection's.
     """
-    names = ("lr", "momentum", "answers", "soft", "model")
+    names = ("lr", "momentum", "answers", "soft", "model", "useful", "few_rows", "computing")
     own = {name: terms.pop(name) for name in names if name in terms}
     if rules == "off":
-        own = {"answers": "probabilities", "soft": True} | own
+        own = {"answers": "probabilities", "useful": "off", "few_rows": True} | own
     known = {name: value for name, value in own.items() if name in sv.Shares.__struct_fields__}
     return sv.Job(algorithm=algorithm, protection=sv.Shares(**known), policies=policies(rules, parties), **terms)
 
@@ -92,15 +101,63 @@ class Asked:
         return told | ({"auc": round(self.test["auc"], 4)} if "auc" in self.test else {})
 
 
+@dataclass
+class Heard:
+    """What parties dealt, and the network.
+
+    Attributes:
+        tested: party → its inputs of the test rows, batch by batch.
+        shape: of the network.
+    """
+
+    tested: dict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
+    shape: NetworkShape | None = None
+
+
+@contextmanager
+def listening() -> Iterator[Heard]:
+    """Note what every party of this process deals for the predictions: the truth that an attack is held against."""
+    heard, predict = Heard(), SharedTraining.predict
+
+    async def predicting(self: SharedTraining, sizes: Sequence[int], words: Any) -> Any:
+        if self.network is not None:
+            heard.shape = self.network.shape
+
+        def noted(number: int) -> list[np.ndarray]:
+            found: list[np.ndarray] = words(number)
+            heard.tested[self.member.site.name].append(decode_words(found[0]))
+            return found
+
+        return await predict(self, sizes, None if words is None else noted)
+
+    with patch.object(SharedTraining, "predict", predicting):
+        yield heard
+
+
+@contextmanager
+def _between_organisations() -> Iterator[None]:
+    """Inside, no party knows that it is simulated."""
+    build = simulated_parties.build_context
+    if "simulated" not in signature(build).parameters:
+        yield
+        return
+
+    def built(*values: Any, **more: Any) -> Any:
+        return build(*values, **(more | {"simulated": False}))
+
+    with patch.object(simulated_parties, "build_context", built):
+        yield
+
+
 class Asker:
     """An active party that runs jobs and asks their models again; the passive parties' books go on from job to job.
 
     Args:
-        books: party → its book of what was opened, or None for none.
+        rules: of `RULES`; books are kept where there are rules.
     """
 
-    def __init__(self, books: Mapping[str, Any] | None = None) -> None:
-        self._books = books
+    def __init__(self, rules: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="asked-") if rules != "before" and has_rules() else None
         self.models: list[tuple[sv.Job, Mapping[str, Any]]] = []
 
     def train(self, job: sv.Job, parties: sv.Parties, numbers: Mapping[str, int]) -> Asked:
@@ -114,7 +171,8 @@ class Asker:
         start = time.process_time()
         try:
             aligned = join_parties(parties, job)
-            ran = run_parties(job, parties, aligned, run="asked", **self._kept())
+            with _between_organisations():
+                ran = run_parties(job, parties, aligned, run="asked", **self._kept(parties))
         except SecureVFLError as error:
             return _refusal(error, start)
         bank = parties.active
@@ -142,7 +200,8 @@ class Asker:
         start = time.process_time()
         try:
             aligned = join_parties(parties, job)
-            found, _ = predict_parties(job, parties, aligned, model, run="asked again", **self._kept())
+            with _between_organisations():
+                found, _ = predict_parties(job, parties, aligned, model, run="asked again", **self._kept(parties))
         except SecureVFLError as error:
             return _refusal(error, start)
         bank = parties.active
@@ -153,8 +212,18 @@ class Asker:
             seconds=time.process_time() - start,
         )
 
-    def _kept(self) -> dict[str, Any]:
-        return {} if self._books is None else {"looks": self._books}
+    def counted(self, parties: sv.Parties, party: str, names: Sequence[str]) -> np.ndarray:
+        """Numbers that a party's book holds of each of these identifiers for the active party, (n,)."""
+        found: np.ndarray = self._kept(parties)["results"][party].count_opened(names, parties.active.name)
+        return found
+
+    def _kept(self, parties: sv.Parties) -> dict[str, Any]:
+        if self._folder is None:
+            return {}
+        from securevfl.privacy.result_book import ResultBook
+
+        folder = Path(self._folder.name)
+        return {"results": {t.name: ResultBook(folder / f"{t.name}.results", party=t.name) for t in parties.passive}}
 
 
 def _sent_by(trained: Trained) -> int:
