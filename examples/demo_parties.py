@@ -73,6 +73,12 @@ certificate = "certs/{name}.crt"
 key = "certs/{name}.key"
 """
 
+UNBOUNDED = """
+[policy]
+# A decision of a person: by default a partner may have 2 numbers of each row, ever, and such a job opens more.
+max_results = "unlimited"
+"""
+
 
 class Party:
     """One organisation: its folder, its files, its process."""
@@ -177,6 +183,7 @@ def write_files(parties: dict[str, Party], job: str) -> None:
             listen=f'listen = "127.0.0.1:{one.port}"' if name != "retailer" else "",
             label='label = "default"' if name == "bank" else "",
         )
+        text += "" if name == "bank" else UNBOUNDED
         for peer in (peer for peer in NAMES if peer != name):
             way = f'dial = "127.0.0.1:{parties[peer].port}"' if peer in calls[name] else "listen = true"
             text += f"\n[peer.{peer}]\n{way}\n"

@@ -76,6 +76,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         ProtectionInactive,
         ProtocolError,
         RangeError,
+        RowsSpent,
         SecureVFLError,
         UnknownNameError,
         WireError,
@@ -118,7 +119,8 @@ _NAMES: Mapping[str, str] = {
     "read_csv read_parquet read_table",
     "securevfl.errors": (
         "AlignmentError AuditError Expired FewCommonRows InputError NoCommonRows Parked PartyFailed PeerEnded "
-        "PeerRefused PolicyError ProtectionInactive ProtocolError RangeError SecureVFLError UnknownNameError WireError"
+        "PeerRefused PolicyError ProtectionInactive ProtocolError RangeError RowsSpent SecureVFLError UnknownNameError "
+        "WireError"
     ),
     "securevfl.auditing": "audit",
     "securevfl.experiments": ("AttackResult Study attack compare cross_validate demo read_sweep run_sweep simulate"),
@@ -212,6 +214,7 @@ __all__ = [
     "RangeError",
     "ResidualAtTheCut",
     "Result",
+    "RowsSpent",
     "Scorecard",
     "SecureVFLError",
     "SelfSupervised",

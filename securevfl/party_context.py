@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from securevfl.errors import InputError
-from securevfl.privacy import Clock, DisclosureBook, Journal, Policy
+from securevfl.privacy import Clock, HeldNumbers, Journal, Policy, ResultBook
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
 
 if TYPE_CHECKING:
@@ -196,9 +196,9 @@ class Keeper:
         return Journal()
 
     @cached_property
-    def disclosures(self) -> DisclosureBook:
-        """Values of each row that earlier attempts opened, if the party has a budget of them."""
-        return DisclosureBook()
+    def results(self) -> ResultBook:
+        """Numbers of each row that earlier attempts opened, in a simulation whose policy bounds them."""
+        return ResultBook()
 
     def load(self) -> dict[str, object] | None:
         """Load the checkpoint to resume from, or None to start from the beginning."""
@@ -232,13 +232,16 @@ class PartyContext:
         observer: receives progress events.
         keeper: keeps the party's checkpoints.
         notes: remarks for the report on this party's part in the run.
-        looks: what earlier jobs and predictions gave away of each of the party's rows.
+        results: what earlier jobs and predictions answered of each of the party's rows.
+        held: the running numbers of its peers' result books.
+        organisations: party → its organisation, as this party's officer entered it. The book counts for organisations.
+        simulated: whether one person runs all parties and sees every table, so that a refusal protects nobody. Then
+            rules that nobody wrote refuse nothing, and the report warns; see `Policy.max_results`.
         filters: folder for files that outlive an unbalanced alignment; None to store none.
         silence: seconds without a sign of life after which an awaited peer counts as lost. Each party chooses its own;
             the job does not set it.
         pool: the party's own workers, as `securevfl_crypto.pools.open_pool` reads them; likewise.
         device: the party's own device for plain tensors and for large products of shares; likewise.
-        simulated: whether one person runs all parties and sees every table, so that a refusal protects nobody.
     """
 
     name: str
@@ -256,12 +259,14 @@ class PartyContext:
     observer: Observer = field(default_factory=Observer)
     keeper: Keeper = field(default_factory=Keeper)
     notes: list[str] = field(default_factory=list)
-    looks: DisclosureBook = field(default_factory=DisclosureBook)
+    results: ResultBook = field(default_factory=ResultBook)
+    held: HeldNumbers = field(default_factory=HeldNumbers)
+    organisations: Mapping[str, str] = field(default_factory=dict)
+    simulated: bool = False
     filters: Path | None = None
     silence: float = SILENCE
     pool: str = "local"
     device: str = "cpu"
-    simulated: bool = False
 
     @property
     def role(self) -> PartyRole:
@@ -273,6 +278,15 @@ class PartyContext:
         if self.coordinator and name == self.coordinator:
             return COORDINATOR
         return PASSIVE if name in self.passive else ACTIVE
+
+    def organisation_of(self, name: str) -> str:
+        """A party's organisation: as the officer entered it, otherwise the party's name."""
+        return self.organisations.get(name, name)
+
+    @property
+    def asker(self) -> str:
+        """The organisation that this federation's answers are for: the active party's."""
+        return self.organisation_of(self.active)
 
     @property
     def label_owners(self) -> tuple[str, ...]:

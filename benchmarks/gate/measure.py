@@ -254,7 +254,7 @@ def _stated(cell: Cell, owner: str, passive: tuple[str, ...], learner: str, abou
     mine = [f.severity for f in found if f.party == learner and f.about == about]
     worst = next((s for s in ("leak", "note", "ok") if s in mine), "ok")
     strict = job.replace(policies={about: Policy(leaks=False)})
-    return worst, not rule_against(strict, about, active=owner, passive=passive)
+    return worst, not rule_against(strict, about, active=owner, passive=passive, simulated=True)
 
 
 def _permitted(cell: Cell, bank: PartyView, what: str) -> float:

@@ -13,7 +13,16 @@ from securevfl_net.errors import InputError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["InUse", "append_synced", "is_held", "lock_folder", "make_folder", "sync_folder", "write_atomic"]
+__all__ = [
+    "InUse",
+    "append_synced",
+    "is_held",
+    "lock_file",
+    "lock_folder",
+    "make_folder",
+    "sync_folder",
+    "write_atomic",
+]
 
 RUNNING = ".running"
 """File with the id of the process that has the folder locked."""
@@ -137,6 +146,31 @@ def lock_folder(folder: Path, what: str) -> Iterator[None]:
         finally:
             with suppress(OSError):  # it only tells who holds the folder; the lock itself goes with the process
                 running.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def lock_file(path: Path) -> Iterator[None]:
+    """Wait until this process has the file `path` locked, and keep it locked during the block. The file is made if it
+    is missing, stays empty, and must not be the one that is replaced during the block.
+
+    Raises:
+        InputError: it cannot be locked.
+    """
+    if sys.platform == "win32":  # as for folders
+        yield
+        return
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}): choose another folder") from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            raise InputError(f"{path} cannot be locked ({error.strerror}): choose a place on a local disk") from None
+        yield
     finally:
         os.close(handle)
 

@@ -5,7 +5,7 @@ Every message states the value found, the bound it broke and the cure.
 ``` SecureVFLError                exit 1 ├── InputError                exit 2   what the user gave: tables, job files,
 names, options │   └── UnknownNameError      exit 2   an unknown algorithm, protection, data set, key … ├── PolicyError
 exit 3   a party's own policy forbids it; nothing was sent │   ├── FewCommonRows         exit 3   fewer common rows than
-a party's policy requires │   ├── Expired               exit 3   an agreement's time or attempts are used up │   └──
+a party's policy requires │   ├── RowsSpent             exit 3   a party answers nothing more about some rows │   ├── Expired               exit 3   an agreement's time or attempts are used up │   └──
 ProtectionInactive    exit 3   a requested protection had no effect ├── AlignmentError            exit 4   the parties
 do not agree on the common rows │   └── NoCommonRows          exit 4   no row is common to all parties ├── ProtocolError
 exit 5   a peer sent something that the protocol does not allow │   ├── PeerEnded exit 5   a peer ended before the run
@@ -19,7 +19,7 @@ ledger that does not verify ```
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "ProtectionInactive",
     "ProtocolError",
     "RangeError",
+    "RowsSpent",
     "SecureVFLError",
     "UnknownNameError",
     "WireError",
@@ -96,6 +97,26 @@ class PolicyError(SecureVFLError):
 
 class FewCommonRows(PolicyError):
     """Fewer common rows than a party's policy requires."""
+
+
+class RowsSpent(PolicyError):
+    """Parties answer nothing more about some rows: the asker has had as many numbers of each as it may, ever.
+
+    Args:
+        parties: party → about how many rows.
+        spent: how many rows that are, each counted once.
+        rows: how many rows there were.
+    """
+
+    def __init__(self, parties: Mapping[str, int], *, spent: int, rows: int) -> None:
+        self.parties = dict(sorted(parties.items()))
+        self.spent, self.rows = spent, rows
+        who = " and ".join(f"{name!r} (about {count:,})" for name, count in self.parties.items())
+        super().__init__(
+            f"max_results: of {rows:,} rows, {spent:,} have had as many numbers as {who} may give of a row, ever; "
+            f"nothing was asked: leave these {spent:,} rows out (--skip-spent), use answers that you hold, or ask "
+            f"{' and '.join(map(repr, self.parties))} for a grant"
+        )
 
 
 class Expired(PolicyError):

@@ -120,7 +120,18 @@ def _find_refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[st
         found += [
             rule
             for owner in owners
-            if (rule := rule_against(job, me, active=owner, passive=passive, pairwise=proposal.has_book(owner)))
+            if (
+                rule := rule_against(
+                    job,
+                    me,
+                    active=owner,
+                    passive=passive,
+                    pairwise=proposal.has_book(owner),
+                    columns=0 if card.table is None else card.table.columns,
+                    classes=proposal.class_count,
+                    asker=own.organisations.get(owner, owner),
+                )
+            )
         ]
     for what, asked, bound in (
         ("attempts", proposal.limits.attempts, budget.attempts),

@@ -191,7 +191,7 @@ class _Sections(Config):
 
     party: Annotated[str, Meta(max_length=64)] = ""
     state: Word = "state"
-    looks: Word = "looks.jsonl"
+    results: Word | None = None
     filters: Word | None = None
     device: Word = "cpu"
     pool: Word = "local"
@@ -202,6 +202,7 @@ class _Sections(Config):
     policy: Policy | None = None
     budget: PartyBudget = msgspec.field(default_factory=PartyBudget)
     peer: Mapping[str, PeerSection] = msgspec.field(default_factory=dict)
+    organisations: Mapping[str, Word] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,8 +213,9 @@ class PartyFile:
         path: of the file.
         party: whose it is.
         state: the state folder.
-        looks: where it counts what was opened of each of its rows, over all agreements and what is served of them;
-            used where the policy has a budget of looks.
+        results: the party's result book: there it counts the numbers of each of its rows that it answered, over all
+            agreements and what is served of them. ``PARTY.results.jsonl`` beside the party file unless given; back it
+            up, and never put an older copy in its place.
         filters: folder for filters and keys of unbalanced alignments, if an agreement allows keeping them; None to keep
             none.
         device: ``"cpu"`` or ``"cuda"``.
@@ -224,12 +226,14 @@ class PartyFile:
         policy: the party's own; of its file and of the section, both.
         budget: the party's own.
         peers: name → how it is reached.
+        organisations: name of a party → its organisation, as this party's officer knows it. Numbers are counted for
+            organisations: two parties of one organisation share what it may have.
     """
 
     path: Path
     party: str
     state: Path
-    looks: Path
+    results: Path
     filters: Path | None
     device: str
     pool: str
@@ -239,6 +243,7 @@ class PartyFile:
     policy: Policy
     budget: PartyBudget
     peers: Mapping[str, PeerSection]
+    organisations: Mapping[str, str]
 
     @property
     def folder(self) -> Path:
@@ -305,7 +310,8 @@ def read_party_file(path: str | Path) -> PartyFile:
         path=file,
         party=sections.party,
         state=file.parent / sections.state,
-        looks=file.parent / sections.looks,
+        results=file.parent / (sections.results or f"{sections.party}.results.jsonl"),
+        organisations=sections.organisations,
         filters=None if sections.filters is None else file.parent / sections.filters,
         device=sections.device,
         pool=sections.pool,

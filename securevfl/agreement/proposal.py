@@ -254,6 +254,13 @@ class Proposal(Config, dict=True):
         """The party without a table; empty if there is none."""
         return next((card.name for card in self.party if card.role == COORDINATOR), "")
 
+    @property
+    def class_count(self) -> int:
+        """Most classes of a label in the job; 1 for a number."""
+        return max(
+            card.table.class_count for name in self.owner_names if (card := self.card_of(name)).table is not None
+        )
+
     def has_book(self, name: str) -> bool:
         """Whether a party's table comes with a label book."""
         table = self.card_of(name).table

@@ -17,6 +17,7 @@ from securevfl.data.link_columns import read_texts, table_columns
 from securevfl.data.overview import TableOverview, table_overview
 from securevfl.data.parties import wrong_id_columns
 from securevfl.data.sample import SAMPLE, read_identifiers, table_mistakes
+from securevfl.data.snapshots import snapshot_hint
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.experiments.baselines import wrong_baselines
 from securevfl.experiments.sweep_file import read_sweep_sections
@@ -108,6 +109,7 @@ def _check_party(file: Path) -> JobCheck:
     looked = f"; of its table, the first {SAMPLE:,} rows were looked at" if found.table else ""
     return JobCheck(
         mistakes=found.mistakes,
+        hints=found.hints,
         summary=f"The file of {found.party}{peers}{looked}",
         tables=() if found.table is None else (found.table,),
         certificates=found.certificates,
@@ -146,6 +148,11 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
             mistakes.append(str(error))
         except PolicyError as error:
             refused.append(str(error))
+    hints += [
+        hint
+        for party in sections.party
+        for hint in snapshot_hint(party.path_from(file.parent), party.column_use, form=party.csv_form)
+    ]
     if job is not None:
         mistakes += [too_many_classes(job, one.party, one.classes) for one in tables if one.classes is not None]
     if job is not None and roster is not None:

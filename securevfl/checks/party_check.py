@@ -14,6 +14,7 @@ from securevfl_net.identity.own import Identity
 from securevfl.agreement.party_file import PartyFile, read_party_file
 from securevfl.data.overview import TableOverview, table_overview
 from securevfl.data.sample import table_mistakes
+from securevfl.data.snapshots import snapshot_hint
 from securevfl.errors import InputError
 
 __all__ = ["SOON", "CertificateEnd", "PartyFindings", "check_party_file"]
@@ -59,6 +60,7 @@ class PartyFindings:
     Attributes:
         party: whose it is; empty where the file cannot be read.
         mistakes: problems that the party must correct.
+        hints: what would run, and is likely not meant.
         table: content of its table; None if there is none or it cannot be read.
         certificates: its own, and its authority's where it names one.
         peers: names of its peers.
@@ -66,6 +68,7 @@ class PartyFindings:
 
     party: str = ""
     mistakes: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
     table: TableOverview | None = None
     certificates: tuple[CertificateEnd, ...] = ()
     peers: tuple[str, ...] = ()
@@ -83,14 +86,16 @@ def check_party_file(path: Path, *, now: Callable[[], datetime] = utc_now) -> Pa
     except InputError as error:
         return PartyFindings(mistakes=(str(error),))
     found, certificates = _check_keys(own, now)
-    table = None
+    table, hints = None, list[str]()
     if own.data is not None:
         place = own.data.path_from(own.folder)
         found += table_mistakes(place, own.data.column_use, form=own.data.csv_form)
         table = table_overview(own.party, place, own.data.column_use, form=own.data.csv_form)
+        hints = snapshot_hint(place, own.data.column_use, form=own.data.csv_form)
     return PartyFindings(
         party=own.party,
         mistakes=tuple(found),
+        hints=tuple(hints),
         table=table,
         certificates=tuple(certificates),
         peers=tuple(own.peers),

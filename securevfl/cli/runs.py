@@ -12,7 +12,7 @@ from securevfl_net.durable import make_folder, write_atomic
 import securevfl as sv
 from securevfl.cli import terminal
 from securevfl.cli.application import app
-from securevfl.cli.scores import scores_as_csv
+from securevfl.cli.scores import describe_answers, describe_skipped, scores_as_csv
 from securevfl.cli.serving import predict_as
 
 if TYPE_CHECKING:
@@ -277,6 +277,18 @@ def predict_command(
             "'parties'.",
         ),
     ] = False,
+    skip_spent: Annotated[
+        bool,
+        typer.Option(
+            "--skip-spent", help="Leave out the rows about which a party answers nothing more, and list them unscored."
+        ),
+    ] = False,
+    ask_again: Annotated[
+        bool,
+        typer.Option(
+            "--ask-again", help="Ask about rows whose answers you hold, too; that costs numbers as a new question does."
+        ),
+    ] = False,
 ) -> None:
     """Predict on new rows with a trained model: all parties in this process, or with --as one of them."""
     if party:
@@ -284,7 +296,7 @@ def predict_command(
             raise sv.InputError(
                 "--as takes the agreement and --file PARTY.toml; the model is in the party's state folder"
             )
-        predict_as(job, party, own, data, file, everyone=everyone)
+        predict_as(job, party, own, data, file, everyone=everyone, skip_spent=skip_spent, ask_again=ask_again)
         return
     if model is None or own is not None or data is not None:
         raise sv.InputError(
@@ -300,17 +312,28 @@ def predict_command(
         keep_ledgers(file.parent),
         terminal.err.status("aligning and predicting"),
     ):
-        found = sv.predict(trained, content.parties, everyone=everyone)
+        found = sv.predict(
+            trained,
+            content.parties,
+            everyone=everyone,
+            answers=model / "answers",
+            skip_spent=skip_spent,
+            ask_again=ask_again,
+        )
     make_folder(file.parent)
-    write_atomic(
-        file, scores_as_csv(found.classes, found.ids, found.probabilities.tolist(), found.used if everyone else None)
-    )
+    used = found.used if everyone else None
+    content_of_file = scores_as_csv(found.classes, found.ids, found.probabilities.tolist(), used, found.skipped)
+    write_atomic(file, content_of_file)
     for step in found.steps:
         why = f" ({step.why})" if step.why else ""
         cost = f"; {step.messages:,} messages, {step.bytes:,} bytes: {step.tells}" if step.messages else ", no message"
         line = f"{len(step.rows):,} rows by {' and '.join(step.parties)}{cost}{why}"
         terminal.out.print(line, soft_wrap=True, highlight=False, markup=False)
     terminal.out.print(f"{len(found.ids):,} rows: {file}", soft_wrap=True, highlight=False)
+    if found.kept:
+        terminal.print_line(describe_answers(found.kept, 0, found.asked, found.numbers))
+    if found.skipped:
+        terminal.print_line(describe_skipped(found.refused, len(found.skipped), file))
 
 
 @app.command("report")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-__all__ = ["scores_as_csv"]
+__all__ = ["describe_answers", "describe_skipped", "scores_as_csv"]
 
 
 def scores_as_csv(
@@ -14,6 +15,7 @@ def scores_as_csv(
     ids: Sequence[str],
     probabilities: Sequence[Sequence[float]],
     used: Sequence[Sequence[str]] | None = None,
+    skipped: Sequence[str] = (),
 ) -> bytes:
     """Return the CSV file that `predict` writes.
 
@@ -22,6 +24,7 @@ def scores_as_csv(
         ids: of the rows.
         probabilities: per row, one probability per class; for a numeric target the prediction, in its units.
         used: per row, the parties whose columns were used; None omits the column ``parties``.
+        skipped: rows that were left out; they follow without a score.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text)
@@ -31,4 +34,35 @@ def scores_as_csv(
         writer.writerow(
             [name, *(format(value, digits) for value in row), *([] if used is None else [" ".join(used[place])])]
         )
+    blank = [""] * (len(classes) + (used is not None))
+    writer.writerows([name, *blank] for name in skipped)
     return text.getvalue().encode()
+
+
+def describe_answers(kept: int, older: int, asked: int, numbers: int) -> str:
+    """One line: how many rows were answered from what the asker holds, and how many were asked about, at what price.
+
+    Args:
+        kept: rows that were answered from the store.
+        older: how many of these answers are from before a partner's table changed.
+        asked: rows that were asked about.
+        numbers: of each row that an answer costs.
+    """
+    price = f"{numbers} number{'s' * (numbers != 1)} of each row"
+    line = f"{kept:,} rows were answered from the store, {asked:,} were asked about" + (f": {price}" if asked else "")
+    if not kept:
+        return line
+    changed = f"; {older:,} answers of the store are from before a partner's table changed" if older else ""
+    return f"{line}{changed}. --ask-again asks about these as well, for {price}"
+
+
+def describe_skipped(refused: Mapping[str, int], skipped: int, file: Path) -> str:
+    """One line about rows that were left out.
+
+    Args:
+        refused: party → about how many of them it answers nothing more.
+        skipped: how many were left out.
+        file: where they are listed.
+    """
+    who = " and ".join(f"{name} ({count:,})" for name, count in sorted(refused.items()))
+    return f"{skipped:,} rows were left out, about which {who} answers nothing more; {file} lists them without a score"

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from securevfl.cli import terminal
 from securevfl.cli.application import app
-from securevfl.cli.scores import scores_as_csv
+from securevfl.cli.scores import describe_answers, describe_skipped, scores_as_csv
 from securevfl.errors import InputError, Parked
 
 if TYPE_CHECKING:
@@ -158,24 +158,38 @@ def add_command(
 
 
 def predict_as(
-    agreement: Path, party: str, file: Path, data: Path | None, out: Path, *, everyone: bool = False
+    agreement: Path,
+    party: str,
+    file: Path,
+    data: Path | None,
+    out: Path,
+    *,
+    everyone: bool = False,
+    skip_spent: bool = False,
+    ask_again: bool = False,
 ) -> None:
     """Take part in a prediction as one party. The active party writes the scores to `out`; with `everyone`, also those
-    of its other rows, which it scores alone.
+    of its other rows, which it scores alone. See `predict_all` for the other options.
     """
-    found = asyncio.run(_predict_rows(agreement, party, file, data, everyone=everyone))
+    found = asyncio.run(
+        _predict_rows(agreement, party, file, data, everyone=everyone, skip_spent=skip_spent, ask_again=ask_again)
+    )
     if found is None:
         _say(f"{party} took part; the active party has the scores.")
         return
     make_folder(out.parent)
     used = found.used if everyone else None
-    write_atomic(out, scores_as_csv(found.classes, found.ids, found.probabilities, used), private=True)
+    content = scores_as_csv(found.classes, found.ids, found.probabilities, used, found.skipped)
+    write_atomic(out, content, private=True)
     alone = sum(len(names) == 1 for names in found.used)
     more = f" that all parties have, and {alone:,} scored by {party} alone" if everyone else " that all parties have"
     _say(f"{len(found.ids) - alone:,} rows{more}: {out}")
+    _say(describe_answers(found.kept, found.older, found.asked, found.numbers))
+    if found.skipped:
+        _say(describe_skipped(found.refused, len(found.skipped), out))
 
 
-async def _predict_rows(agreement: Path, party: str, file: Path, data: Path | None, *, everyone: bool) -> Scored | None:
+async def _predict_rows(agreement: Path, party: str, file: Path, data: Path | None, **options: bool) -> Scored | None:
     from securevfl.process.operations import keep_to_quota, stop_on_signals
     from securevfl.serving.process import run_server
     from securevfl.serving.process_tasks import predict_all
@@ -184,7 +198,7 @@ async def _predict_rows(agreement: Path, party: str, file: Path, data: Path | No
     end = asyncio.Event()
     with stop_on_signals(end.set):
         async with run_server(agreement, party, file, data=data, once=True) as process, process.running() as task:
-            working = asyncio.ensure_future(predict_all(process.server, task, everyone=everyone))
+            working = asyncio.ensure_future(predict_all(process.server, task, **options))
             waiting = asyncio.ensure_future(end.wait())
             await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()

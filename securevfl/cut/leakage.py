@@ -183,7 +183,7 @@ def describe_features(
     if frozen:
         text += (
             "; each disclosure of a row opens as many values as z is wide. Long before they outnumber its columns, an "
-            "active party that knows some records can estimate the features: see max_looks"
+            "active party that knows some records can estimate the features: see max_results"
         )
     elif sealed and not trainable:
         text += (

@@ -19,7 +19,7 @@ from securevfl.data.names import Names
 from securevfl.data.storage import DEFAULT_STORAGE, Storage
 from securevfl.errors import InputError
 
-__all__ = ["CategoryColumn", "IdentifierColumn", "LabelColumn", "NumberColumn"]
+__all__ = ["CategoryColumn", "IdentifierColumn", "LabelColumn", "NumberColumn", "PersonColumn"]
 
 _NEAR = 32
 """Largest distance of a column's mean from 0, in standard deviations, for storing it as float32. Half a unit in the
@@ -57,8 +57,10 @@ class IdentifierColumn:
         where: the table, for messages.
     """
 
+    _role = "id"
+
     def __init__(self, column: str, where: str) -> None:
-        self._what = f"{where}: id column {column!r}"
+        self._what = f"{where}: {self._role} column {column!r}"
         self._column, self._where = column, where
         self._parts: list[Any] = []
         self._missing = _Missing()
@@ -102,6 +104,14 @@ class IdentifierColumn:
                 f"{self._what} is null or empty in {self._missing.rows} rows (rows {self._missing}); drop them"
             )
         return Names(pa.concat_arrays(self._parts))
+
+
+class PersonColumn(IdentifierColumn):
+    """Builds the names of the rows' persons: texts or whole numbers, which may repeat; arguments as for
+    `IdentifierColumn`.
+    """
+
+    _role = "person"
 
 
 class NumberColumn:

@@ -45,6 +45,7 @@ class ColumnUse:
         weight: the column of row weights, or None.
         group: the column whose values stay together in a split, or None.
         time: the column by which rows are split, or None.
+        person: the column that names the person of a row, or None for the identifier; it may be part of the identifier.
         labels: the 0/1 label columns if a row can have several labels; empty unless `target` is ``"labels"``.
     """
 
@@ -59,6 +60,7 @@ class ColumnUse:
     weight: str | None = None
     group: str | None = None
     time: str | None = None
+    person: str | None = None
     labels: tuple[str, ...] = ()
 
     @classmethod
@@ -75,6 +77,7 @@ class ColumnUse:
         weight: str | None = None,
         group: str | None = None,
         time: str | None = None,
+        person: str | None = None,
     ) -> ColumnUse:
         """Build it from the loaders' arguments.
 
@@ -120,6 +123,7 @@ class ColumnUse:
             weight=weight,
             group=group,
             time=time,
+            person=person,
         )
 
     @property
@@ -138,7 +142,7 @@ class ColumnUse:
     @property
     def reserved_columns(self) -> tuple[str | None, ...]:
         """Columns that are not features unless listed explicitly."""
-        return (*self.ids, self.label, *self.labels, self.weight, self.group, self.time)
+        return (*self.ids, self.label, *self.labels, self.weight, self.group, self.time, self.person)
 
     def select_features(self, names: Sequence[str]) -> list[str]:
         """Return the feature columns among `names`."""
@@ -169,6 +173,7 @@ class ColumnUse:
             ("weight column", [self.weight] if self.weight else []),
             ("group column", [self.group] if self.group else []),
             ("time column", [self.time] if self.time else []),
+            ("person column", [self.person] if self.person else []),
             ("column", [*chosen, *sorted(self.categorical - set(chosen))]),
         ):
             found += [UnknownNameError(f"{what} of {where}:", c, names) for c in wanted if c not in there]
@@ -178,6 +183,8 @@ class ColumnUse:
             found.append(InputError(f"{where}: {named} is also listed as a feature; a column has one use"))
         if self.weight and self.weight in {*self.ids, self.label, *self.labels, *chosen}:
             found.append(InputError(f"{where}: the weight {self.weight!r} also has another use; a column has one use"))
+        if self.person and self.person in {self.label, *self.labels, self.weight, *chosen}:
+            found.append(InputError(f"{where}: the person {self.person!r} also has another use; a column has one use"))
         if not chosen and (self.features is None or not self.label):
             hint = "; a party with labels only passes features=[]" if self.label else ""
             found.append(InputError(f"{where} has no feature columns; name at least one in features=…{hint}"))
@@ -201,7 +208,7 @@ class ColumnUse:
     @property
     def text_columns(self) -> frozenset[str]:
         """Columns to read as text from a CSV file, whatever they look like."""
-        return self.categorical | self.as_text | set(self.ids) | ({self.group} if self.group else set())
+        return self.categorical | self.as_text | set(self.ids) | {one for one in (self.group, self.person) if one}
 
     def with_text(self, column: str) -> ColumnUse:
         """Return a copy that reads one more column as text."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.column_builders import LabelColumn
+from securevfl.data.column_builders import LabelColumn, PersonColumn
 from securevfl.data.columns import ColumnUse, Target, column_names, doubled_names
 from securevfl.data.compound_ids import identifier_of
 from securevfl.data.csv_rows import NotConverted
@@ -46,6 +46,7 @@ def read_table(
     weight: str | None = None,
     group: str | None = None,
     time: str | None = None,
+    person: str | None = None,
     limits: TableLimits = DEFAULT_LIMITS,
     storage: Storage = DEFAULT_STORAGE,
     filesystem: Any = None,
@@ -77,6 +78,9 @@ def read_table(
         weight: at the active party, a column of numbers from 0 up: how much each row counts in training and in metrics.
         group: at the active party, a column whose values stay together in a split (``split_by="group"``).
         time: at the active party, the column by which rows are split (``split_by="time"``).
+        person: the column that names the person of each row, if a person has several rows or a new identifier in each
+            snapshot: what may be answered about the person is counted by it. Not a feature; may be part of the
+            identifier.
         limits: bounds on rows, columns and bytes.
         storage: size above which columns go to a memory-mapped file, and the folder of that file.
         filesystem: a `pyarrow.fs.FileSystem` that `path` is in, if an address does not name it.
@@ -100,6 +104,7 @@ def read_table(
         weight=weight,
         group=group,
         time=time,
+        person=person,
     )
     source = source_of(place_of(path, filesystem), kind, CsvForm(delimiter, encoding, decimal))
     columns = use.columns_to_read(source.column_names(limits), source.location)
@@ -160,6 +165,7 @@ def from_arrow(
     weight: str | None = None,
     group: str | None = None,
     time: str | None = None,
+    person: str | None = None,
     source: str = "",
     storage: Storage = DEFAULT_STORAGE,
 ) -> PartyTable:
@@ -175,6 +181,7 @@ def from_arrow(
         weight=weight,
         group=group,
         time=time,
+        person=person,
     )
     where = source or f"the table of {name!r}"
     columns = use.columns_to_read(column_names(table.schema, where), where)
@@ -201,6 +208,7 @@ def _build_table(
     features = {column: use.column_builder(column, where, area[i], limits, storage) for i, column in enumerate(chosen)}
     ids = identifier_of(use.ids, where)
     labels = LabelColumn(use.label, where) if use.label is not None and use.target == "classes" else None
+    persons = None if use.person is None else PersonColumn(use.person, where)
     roles = column_builders(use.role_columns, where)
     rows = 0
     for batch in _merge_batches(batches):
@@ -210,6 +218,8 @@ def _build_table(
         ids.add(batch)
         if labels is not None:
             labels.add(batch.column(use.label))
+        if persons is not None:
+            persons.add(batch.column(use.person))
         for column, role in roles.values():
             role.add(batch.column(column))
         add_columns(features, batch)
@@ -235,6 +245,7 @@ def _build_table(
         weight=own.get("weight"),
         group=own.get("group"),
         time=own.get("time"),
+        persons=() if persons is None else persons.finish(),
         source=source,
         storage=storage,
         preparation=use.preparation,

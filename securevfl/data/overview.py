@@ -133,6 +133,7 @@ def table_overview(
     found = fit_columns(values, use.categorical, np.arange(table.num_rows), preparation, b"")
     roles = {role: column for role, column in (("label", use.label), ("weight", use.weight)) if column}
     roles |= {role: column for role, column in (("group", use.group), ("time", use.time)) if column}
+    roles |= {"person": use.person} if use.person else {}
     roles |= {"label": ", ".join(use.labels)} if use.labels else {}
     used = {*use.reserved_columns, *columns}
     texts = {line.column for line in found.lines if line.holds != "categories" and _of_texts(table[line.column])}

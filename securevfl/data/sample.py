@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.data.categories import Column
+from securevfl.data.column_builders import PersonColumn
 from securevfl.data.columns import ColumnUse, column_names, convert_labels
 from securevfl.data.compound_ids import identifier_of
 from securevfl.data.dialect import CsvForm
@@ -68,6 +69,8 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
                 f"{where}: no column is left after preparation (dropped: {', '.join(features)}): give columns "
                 "whose values differ between rows"
             )
+    if use.person in single:
+        found += _catch_mistake(lambda: _read_persons(table, use, where))
     for role, (column, gatherer) in column_builders(use.role_columns, where).items():
         if column in single:
             told = f"label {column}" if role.startswith("label ") else role
@@ -111,6 +114,13 @@ def _read_identifiers(table: Any, use: ColumnUse, where: str) -> Names:
     for batch in table.to_batches():
         gathered.add(batch)
     return gathered.finish()
+
+
+def _read_persons(table: Any, use: ColumnUse, where: str) -> None:
+    gathered = PersonColumn(str(use.person), where)
+    for part in table[use.person].chunks:
+        gathered.add(part)
+    gathered.finish()
 
 
 def _check_role(values: Any, role: str, gatherer: Any, where: str) -> None:

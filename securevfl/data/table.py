@@ -77,6 +77,8 @@ class PartyTable:
         group: at the active party, the group of each row, (rows,) int64; a split by group keeps the rows of a group
             together.
         time: at the active party, the time of each row, (rows,) float64: the order of a split by time.
+        persons: the name of each row's person, by which what may be answered about the person is counted; empty if the
+            identifiers name the persons.
         storage: where its encoded features are stored.
         preparation: how its columns are prepared; they may then contain texts, dates (`numpy.datetime64`) and missing
             values. None allows only numbers and categories without gaps.
@@ -101,6 +103,7 @@ class PartyTable:
     weight: np.ndarray | None = field(default=None, repr=False)
     group: np.ndarray | None = field(default=None, repr=False)
     time: np.ndarray | None = field(default=None, repr=False)
+    persons: Sequence[str] = field(default=(), repr=False)
     source: str = field(default="", repr=False)
     storage: Storage = field(default=DEFAULT_STORAGE, repr=False)
     preparation: Preparation | None = field(default=None, repr=False)
@@ -112,6 +115,8 @@ class PartyTable:
         if rule:
             raise InputError(rule)
         object.__setattr__(self, "ids", self.ids if isinstance(self.ids, Names) else tuple(self.ids))
+        if not isinstance(self.persons, Names):
+            object.__setattr__(self, "persons", tuple(self.persons))
         object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
         where = self.source or f"the table of {self.name!r}"
         if not len(self.ids):
@@ -122,6 +127,8 @@ class PartyTable:
         if unknown:
             raise UnknownNameError(f"categorical column of {where}:", unknown[0], self.columns)
         check_ids(self.ids, where)
+        if len(self.persons) not in (0, len(self.ids)):
+            raise InputError(f"{where} names the persons of {len(self.persons)} rows; it has {len(self.ids)} rows")
         run_all([partial(self._check_column, column, where) for column in self.columns])
         if self.label is not None and self.target == "number":
             check_target(self.label, len(self.ids), where)
@@ -220,9 +227,11 @@ class PartyTable:
 
     def ids_of(self, rows: np.ndarray) -> Sequence[str]:
         """Return the identifiers of these rows, (n,) int64, in this order."""
-        if isinstance(self.ids, Names):
-            return self.ids.take(rows)
-        return tuple(self.ids[row] for row in rows.tolist())
+        return _take_texts(self.ids, rows)
+
+    def persons_of(self, rows: np.ndarray) -> Sequence[str]:
+        """Return the names of the persons of these rows, (n,) int64, in this order."""
+        return _take_texts(self.persons if len(self.persons) else self.ids, rows)
 
     def take(self, rows: np.ndarray | Sequence[int]) -> PartyTable:
         """Return the table with these rows, in this order."""
@@ -237,6 +246,7 @@ class PartyTable:
             weight=None if self.weight is None else self.weight[index],
             group=None if self.group is None else self.group[index],
             time=None if self.time is None else self.time[index],
+            persons=_take_texts(self.persons, index) if len(self.persons) else (),
         )
 
     def select(self, columns: Iterable[str]) -> PartyTable:
@@ -252,6 +262,10 @@ class PartyTable:
         return replace(
             self, columns={name: self.columns[name] for name in names}, categorical=self.categorical & set(names)
         )
+
+
+def _take_texts(texts: Sequence[str], rows: np.ndarray) -> Sequence[str]:
+    return texts.take(rows) if isinstance(texts, Names) else tuple(texts[row] for row in rows.tolist())
 
 
 def run_all(works: Sequence[Callable[[], T]]) -> list[T]:

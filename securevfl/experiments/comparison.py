@@ -18,7 +18,7 @@ from securevfl.experiments.baselines import BASELINES, run_baseline, wrong_basel
 from securevfl.party import Job, choose_protection, with_default_protection
 from securevfl.party.numbering import split_own_rows
 from securevfl.party_context import Observer, PartySecret
-from securevfl.privacy import DisclosureBook, Ledger, Ledgers
+from securevfl.privacy import Ledger, Ledgers, ResultBook
 from securevfl.report import progress_line
 from securevfl.report.record import (
     PartyRecord,
@@ -35,7 +35,7 @@ from securevfl.run.result import Result
 from securevfl.run.run_files import ALIGNMENT, RESULTS
 from securevfl.run.signing import Keys, open_signed_ledgers
 from securevfl.run.simulated_parties import coordinator_of
-from securevfl.run.simulation import Aligned, RunOutcome, align_parties, consent_parties, disclosure_books, run_parties
+from securevfl.run.simulation import Aligned, RunOutcome, align_parties, consent_parties, result_books, run_parties
 from securevfl.training import Split
 
 __all__ = ["compare", "simulate"]
@@ -57,7 +57,7 @@ def simulate(
     secrets: Mapping[str, PartySecret] | None = None,
     keys: Keys = None,
     ledgers: str | Path | None = None,
-    looks: str | Path | None = None,
+    results: str | Path | None = None,
 ) -> Result:
     """Run one job with all parties in this process: align, verify, train, test.
 
@@ -88,7 +88,7 @@ def simulate(
         secrets=secrets,
         keys=keys,
         ledgers=ledgers,
-        looks=looks,
+        results=results,
     )
 
 
@@ -108,7 +108,7 @@ def compare(
     secrets: Mapping[str, PartySecret] | None = None,
     keys: Keys = None,
     ledgers: str | Path | None = None,
-    looks: str | Path | None = None,
+    results: str | Path | None = None,
 ) -> Result:
     """Run several jobs over the same verified alignment, and baselines on the same rows.
 
@@ -134,14 +134,14 @@ def compare(
         keys: party → the private key that signs its ledgers, or the folder of `securevfl keys` with one for each party;
             new keys that stay in memory unless given.
         ledgers: folder for the ledgers while the run continues, ``PARTY.jsonl`` each; it contains no ledgers yet.
-        looks: folder in which each party counts what was opened of each of its rows, over all runs and predictions that
-            name the folder; see `Policy.max_looks`.
+        results: folder in which each party counts the numbers that were opened of each of its rows, over all runs and
+            predictions that name the folder; see `Policy.max_results`.
 
     Raises:
         SecureVFLError: whatever ended a run; `ledgers` of the error has its ledgers and those of the runs before it.
     """
     first, jobs, why = _check_jobs(jobs, parties, baselines, draws)
-    books = None if looks is None else disclosure_books(looks, parties)
+    books = None if results is None else result_books(results, parties)
     observer = observer or progress_line()
     observer.run("alignment by PSI")
     start = time.perf_counter()
@@ -230,7 +230,7 @@ class _Course:
     observers: Mapping[str, Observer] | None
     checkpoints: str | Path | None
     signing: Ledgers
-    books: Mapping[str, DisclosureBook] | None
+    books: Mapping[str, ResultBook] | None
     secrets: dict[str, PartySecret] = field(repr=False)
     ledgers: dict[str, Mapping[str, Ledger]] = field(default_factory=dict)
     scores: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
@@ -275,7 +275,7 @@ class _Course:
                 keepers=kept,
                 secrets=self.secrets,
                 signing=self.signing,
-                looks=self.books,
+                results=self.books,
             )
             self.ledgers[cell.name] = ran.ledgers
             if first:

@@ -74,6 +74,7 @@ def _pack_table(table: PartyTable) -> dict[str, object]:
         if table.book is None
         else {"ids": _pack_texts(table.book.ids), "label": _pack_array("book", table.book.label)},
         "preparation": None if table.preparation is None else table.preparation.describe(),
+        "persons": _pack_texts(table.persons),
         "link": {name: [_to_plain(f"linkage field {name!r}", one) for one in v] for name, v in table.link.items()},
     }
 
@@ -91,6 +92,7 @@ def _unpack_table(tree: Mapping[str, Any]) -> PartyTable:
         source=tree["source"],
         book=None if book is None else LabelBook(ids=tuple(_unpack_names(book["ids"])), label=_as_array(book["label"])),
         preparation=None if tree["preparation"] is None else Preparation.from_values(tree["preparation"]),
+        persons=_unpack_names(tree["persons"]),
         link={name: [_as_plain(one) for one in values] for name, values in tree["link"].items()},
     )
 

@@ -16,6 +16,8 @@ from securevfl.data.csv_rows import CsvRows
 from securevfl.data.file_locations import place_of
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
+from securevfl.data.sample import SAMPLE
+from securevfl.data.snapshots import describe_snapshots, find_ending
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.jobfile.joining import (
     count_distinct,
@@ -331,6 +333,10 @@ def _choose_title(owner: _Table | None) -> str:
     return "job" if owner is None else re.sub(r"[^A-Za-z0-9_-]+", "-", owner.label).strip("-") or "job"
 
 
+def _read_ids(one: _Table) -> list[str]:
+    return ["".join(map(str, row.values())) for row in one.table.select(list(one.ids)).slice(0, SAMPLE).to_pylist()]
+
+
 def _format_party(one: _Table, folder: Path) -> list[str]:
     try:
         file = one.path.resolve().relative_to(folder.resolve())
@@ -346,6 +352,8 @@ def _format_party(one: _Table, folder: Path) -> list[str]:
         lines.append(f"id = [{several}]   # no single column identifies the rows; these do together, in all tables")
     else:
         lines.append('id = "FILL IN"   # no column, and no two or three together, identify each row in all tables')
+    if one.ids and (ending := find_ending(_read_ids(one))):
+        lines.append(f"# {describe_snapshots(one.path.name, ending)}")
     if one.label:
         several = "[" + ", ".join(map(quote_text, one.labels)) + "]   # zeros and ones; a row can have more than one"
         lines.append(f"label = {several if one.labels else quote_text(one.label)}")

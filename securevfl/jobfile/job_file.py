@@ -58,6 +58,8 @@ class TableSection(Config):
         target: content of the label column: ``"classes"``, a ``"number"`` or several ``"labels"``; by default that of
             the job's task.
         weight, group, time: a label owner's columns; see `read_table`.
+        person: the column that names the person of a row; the identifier unless given. What may be answered about a
+            person is counted by it.
         spill_above: size in bytes above which columns and encoded features are put into a memory-mapped file.
         spill_folder: folder of that file.
         fold: a label owner's column that marks which rows train (0), validate (1) and test (2); not a feature.
@@ -77,6 +79,7 @@ class TableSection(Config):
     weight: Word | None = None
     group: Word | None = None
     time: Word | None = None
+    person: Word | None = None
     fold: Word | None = None
     book: Word | None = None
     link: Mapping[str, Word] = msgspec.field(default_factory=dict)
@@ -113,7 +116,7 @@ class TableSection(Config):
 
     @property
     def _column_fields(self) -> dict[str, Any]:
-        names = ("id", "label", "features", "categorical", "classes", "prepare", "weight", "group", "time")
+        names = ("id", "label", "features", "categorical", "classes", "prepare", "weight", "group", "time", "person")
         return {name: getattr(self, name) for name in names} | {"target": self.target or "classes"}
 
     def with_task(self, task: str) -> Self:

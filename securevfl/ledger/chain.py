@@ -123,6 +123,7 @@ class Ledger:
         self._head = GENESIS
         self._time = 0
         self._count = 0
+        self._attempt = 0, ""
         self._late: deque[_Late] = deque()
         self._closed = False
         self._peers: dict[str, Peer] = {}
@@ -251,10 +252,16 @@ class Ledger:
             view: digest of the processes and checkpoints that take part, in hex.
             epoch, step: epochs completed, and batches completed in the next epoch.
         """
+        self._attempt = attempt, view
         self._append_line(
             AttemptLine(time=self._next_time(), attempt=attempt, view=view, epoch=epoch, step=step, prev=self.head)
         )
         self.sync()
+
+    @property
+    def attempt(self) -> tuple[int, str]:
+        """The attempt's number and view, as `record_attempt` was given them; 0 and "" before, and in other runs."""
+        return self._attempt
 
     def sync(self) -> None:
         """Return once all lines are on disk. Does nothing if there is no file."""
@@ -281,6 +288,11 @@ class Ledger:
     def introduction(self) -> dict[str, Scalar]:
         """The ledger version, public key and session that the party sends its peers when a run begins."""
         return {"ledger": VERSION, "key": self.opening.key, "session": self.opening.session}
+
+    @property
+    def pins(self) -> Mapping[str, str]:
+        """Party → its public key, hexadecimal, as agreed beforehand; empty without an agreement."""
+        return self._pins
 
     def record_peers(self, peers: Mapping[str, tuple[str, Mapping[str, Scalar]]]) -> None:
         """Append the peers and the keys that they sent.
@@ -315,6 +327,10 @@ class Ledger:
         if found and found != self._peers:
             self._peers = found
             self._append_line(PeersLine(time=self._next_time(), peers=found, prev=self.head))
+
+    def has_pinned(self, peer: str) -> bool:
+        """Whether an agreement names this peer's key."""
+        return peer in self._pins
 
     def sign_for_peers(self, kind: str, content: bytes) -> str:
         """Sign `content` of type `kind` with the party's key, for its peers."""

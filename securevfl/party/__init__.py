@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.party.default_protection import choose_protection, possible_defaults, with_default_protection
     from securevfl.party.eligibility import too_few_epochs, too_many_classes, wrong_parties
     from securevfl.party.job import Job, JobOptions, JobTerms
+    from securevfl.party.planning import planned_numbers
     from securevfl.party.program import (
         Alignments,
         align_party,
@@ -46,6 +47,7 @@ _NAMES = {
     "securevfl.party.default_protection": "choose_protection possible_defaults with_default_protection",
     "securevfl.party.eligibility": "too_few_epochs too_many_classes wrong_parties",
     "securevfl.party.job": "Job JobOptions JobTerms",
+    "securevfl.party.planning": "planned_numbers",
     "securevfl.party.program": (
         "Alignments align_party consent_party helping_program note_spent predict_party run_party "
         "scoring_program train_party"
@@ -66,6 +68,7 @@ __all__ = [
     "helping_program",
     "job_exchanges",
     "note_spent",
+    "planned_numbers",
     "possible_defaults",
     "predict_party",
     "rule_against",

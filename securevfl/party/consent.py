@@ -3,20 +3,23 @@
 Label owners decide first, because only they know whether a label book will reveal pairwise intersections; then the
 passive parties and the coordinator answer. A party that refuses names the rule and sends nothing else; a party that
 receives a refusal stops. Only these control messages cross before all have agreed. Parties that keep journals compare
-them here, see `securevfl.party.attempts`.
+them here, see `securevfl.party.attempts`, and the running numbers of result books, see
+`securevfl.party.running_numbers`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from securevfl.align import alignment_exchanges, link_exchanges
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.party.attempts import agree_attempt, attempt_fields
 from securevfl.party.job import Job
+from securevfl.party.planning import planned_numbers
 from securevfl.party.remedies import find_remedies
+from securevfl.party.running_numbers import compare_running, running_fields
 from securevfl.party_context import PartyContext
 from securevfl.privacy import (
     READABLE_KINDS,
@@ -49,8 +52,24 @@ EXCHANGES = tuple(
 """Messages of consent, between any two parties."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """What the plan of numbers of a row follows from beside the job; see `exchange_consent`."""
+
+    columns: int
+    classes: int
+    predicts: bool
+
+
 async def exchange_consent(
-    site: PartyContext, job: Job, *, book: bool, among: Sequence[str] = (), columns: int = 0
+    site: PartyContext,
+    job: Job,
+    *,
+    book: bool,
+    among: Sequence[str] = (),
+    columns: int = 0,
+    classes: int = 0,
+    predicts: bool = False,
 ) -> None:
     """Send this party's decision to all peers and receive theirs.
 
@@ -60,7 +79,9 @@ async def exchange_consent(
         book: at a label owner, whether it has a label book.
         among: all passive parties of the job, where fewer take part: the rows that those share with the active party
             become known to it.
-        columns: how many columns its table has, for the budget of opened values; 0 if unknown.
+        columns: how many columns its table has, for the bound of numbers of a row; 0 if unknown.
+        classes: how many classes the label has, likewise; 0 if unknown.
+        predicts: whether the job is trained, and rows are predicted by its model.
 
     Raises:
         PolicyError: this party refuses, or a peer does; names the party and the rule.
@@ -72,35 +93,49 @@ async def exchange_consent(
     books, said = {site.name: book}, dict[str, tuple[str, Mapping[str, Scalar]]]()
     if site.role != ACTIVE:
         await _receive_decisions(site, owners, books, said)
-    await _send_decision(site, job, books, among, columns)
+    await _send_decision(site, job, books, among, _Numbers(columns, classes, predicts))
     if site.role == ACTIVE:
         await _receive_decisions(site, owners, books, said)
     await _receive_decisions(site, others, books, said)
     site.ledger.record_peers(said)
+    compare_running(site, {name: meta for name, (_, meta) in said.items()})
     await agree_attempt(site, _CONSENT, {name: meta for name, (_, meta) in said.items()})
 
 
 async def _send_decision(
-    site: PartyContext, job: Job, books: dict[str, bool], among: Sequence[str], columns: int
+    site: PartyContext, job: Job, books: dict[str, bool], among: Sequence[str], numbers: _Numbers
 ) -> None:
-    rule = "" if site.role == COORDINATOR else _own_rule(site, job, books, among, columns)
+    rule = "" if site.role == COORDINATOR else _own_rule(site, job, books, among, numbers)
     if rule:
         meta = {"rule": rule}
         await fan_out(site.other_links, lambda link: link.send(Kind.CONTROL, REFUSED, meta=meta))
         raise PolicyError(f"{site.name!r} refuses the job: {rule}")
+    if site.simulated and site.role == PASSIVE and planned_numbers(job, site.name) is None:
+        _note_uncounted(site, job)
     book = books[site.name]
     await fan_out(site.other_links, lambda link: _send_consent(link, site, book))
 
 
+def _note_uncounted(site: PartyContext, job: Job) -> None:
+    """Note in a simulation what between organisations would have been refused."""
+    if site.policy.allowed_results is not None and not site.policy.writes_bound:
+        site.notes.append(
+            f"{job.algorithm.title} does not count the numbers of a row of {site.name!r} that it opens: between "
+            'organisations its policy has to say max_results = "unlimited"'
+        )
+
+
 async def _send_consent(link: Link, site: PartyContext, book: bool) -> None:
-    await link.send(
-        Kind.CONTROL, _CONSENT, meta={"job": site.job, "book": book, **site.ledger.introduction, **attempt_fields(site)}
-    )
+    meta = {"job": site.job, "book": book, **site.ledger.introduction, **attempt_fields(site), **running_fields(site)}
+    await link.send(Kind.CONTROL, _CONSENT, meta=meta)
 
 
-def _own_rule(site: PartyContext, job: Job, books: dict[str, bool], among: Sequence[str], columns: int) -> str:
+def _own_rule(site: PartyContext, job: Job, books: dict[str, bool], among: Sequence[str], numbers: _Numbers) -> str:
     passive, fewer = among or site.passive, len(among) > len(site.passive)
     owners = (site.name,) if site.role == ACTIVE else site.label_owners
+    stranger = next((rule for owner in owners if (rule := _unknown_asker(site, owner))), "")
+    if stranger:
+        return stranger
     rules = (
         rule_against(
             job,
@@ -108,11 +143,30 @@ def _own_rule(site: PartyContext, job: Job, books: dict[str, bool], among: Seque
             active=owner,
             passive=passive,
             pairwise=fewer or books.get(owner, False),
-            columns=columns,
+            columns=numbers.columns,
+            classes=numbers.classes,
+            predicts=numbers.predicts,
+            asker=site.organisation_of(owner),
+            simulated=site.simulated,
         )
         for owner in owners
     )
     return next((rule for rule in rules if rule), "")
+
+
+def _unknown_asker(site: PartyContext, owner: str) -> str:
+    """Why a passive party cannot tell whose numbers it would count; empty if it can. One organisation could otherwise
+    ask under several names, each with its own count. The refusal names no other organisation: peers read it."""
+    if site.role == ACTIVE or site.simulated or site.policy.max_results == "unlimited" or owner in site.organisations:
+        return ""
+    askers = site.results.askers
+    if not askers or site.organisation_of(owner) in askers:
+        return ""
+    return (
+        f"max_results: {site.name!r} counts what it answers for each organisation, and does not know which one {owner!r} "
+        f'is: its officer has to write that into its party file, [organisations] {owner} = "…", with the name that it '
+        "had before if it was answered before"
+    )
 
 
 async def _receive_decisions(
@@ -130,7 +184,17 @@ async def _receive_decisions(
 
 
 def terms_of_job(
-    job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False, columns: int = 0
+    job: Job,
+    party: str,
+    *,
+    active: str,
+    passive: Sequence[str],
+    pairwise: bool = False,
+    columns: int = 0,
+    classes: int = 0,
+    predicts: bool = False,
+    asker: str = "",
+    simulated: bool = False,
 ) -> Terms:
     """What `job` would do to `party`, by its declared exchanges.
 
@@ -141,6 +205,10 @@ def terms_of_job(
         passive: names of the passive parties.
         pairwise: whether alignment would show the active party pairwise intersections, as a label book needs.
         columns: how many columns its table has; 0 where that is not known.
+        classes: how many classes the label has; 0 where that is not known.
+        predicts: whether the job is trained, and rows are predicted by its model.
+        asker: organisation of the active party; its name unless given.
+        simulated: see `Terms.simulated`.
     """
     protection, mine = job.planned_protection(len(passive)), party == active
     role: PartyRole = ACTIVE if mine else PASSIVE
@@ -164,21 +232,16 @@ def terms_of_job(
         epsilon=_planned_epsilon(job, mine, len(passive)),
         delta=_planned_delta(job, mine),
         releases="gradients" if mine else "activations",
-        values=_opened_values(job, mine),
+        numbers=0 if mine else planned_numbers(job, party, classes, columns=columns, predicts=predicts),
         columns=columns,
+        asker=asker or active,
+        simulated=simulated,
+        few_rows=not mine and protection.takes_few_rows,
+        useless=not mine and protection.answers_useless,
         leaks=_describe_leaks(findings, party),
         computing=protection.computing_parties(active, passive),
         pairwise=known_to,
     )
-
-
-def _opened_values(job: Job, mine: bool) -> int | None:
-    """Values that would be opened of one row of the party; None if nobody counts them."""
-    if mine:
-        return 0
-    if job.protection.on_shares:
-        return 1  # its final prediction, or one for each class: numbers of classes are known later
-    return job.algorithm.values_opened(job.plan) if job.algorithm.fits.counts else None
 
 
 def _describe_leaks(findings: Iterable[Finding], party: str) -> tuple[str, ...]:
@@ -234,13 +297,34 @@ def _planned_delta(job: Job, mine: bool) -> float:
 
 
 def rule_against(
-    job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False, columns: int = 0
+    job: Job,
+    party: str,
+    *,
+    active: str,
+    passive: Sequence[str],
+    pairwise: bool = False,
+    columns: int = 0,
+    classes: int = 0,
+    predicts: bool = False,
+    asker: str = "",
+    simulated: bool = False,
 ) -> str:
-    """The rule of `party`'s own policy that `job` breaks, in words; empty if it accepts the job. See `terms`."""
+    """The rule of `party`'s own policy that `job` breaks, in words; empty if it accepts the job. See `terms_of_job`."""
     if not passive:
         return ""
     own = job.policies.get(party, Policy())
-    found = terms_of_job(job, party, active=active, passive=passive, pairwise=pairwise, columns=columns)
+    found = terms_of_job(
+        job,
+        party,
+        active=active,
+        passive=passive,
+        pairwise=pairwise,
+        columns=columns,
+        classes=classes,
+        predicts=predicts,
+        asker=asker,
+        simulated=simulated,
+    )
     if found.leaks and not own.leaks:
         found = replace(found, cure=find_remedies(job, party, active=active, passive=passive))
     return describe_broken_rule(own, found, party)

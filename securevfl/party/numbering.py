@@ -349,7 +349,7 @@ def number_rows(
         **coded_columns(encoder),
         split=agreed.split,
         name=site.name,
-        names=_names_of_rows(table, alignment.rows, others) if site.role == PASSIVE else (),
+        names=_persons_of_rows(table, alignment.rows, others) if site.role == PASSIVE else (),
         columns=table.values,
         rest={name: agreed.counts[name][0] for name in order},
         labelled={name: agreed.counts[name][1] for name in order[1:]},
@@ -368,8 +368,8 @@ def number_rows(
     return _with_labels(mine, site, table, alignment, job, others)
 
 
-def _names_of_rows(table: PartyTable, *rows: np.ndarray) -> Sequence[str]:
-    return table.ids_of(np.concatenate(rows))
+def _persons_of_rows(table: PartyTable, *rows: np.ndarray) -> Sequence[str]:
+    return table.persons_of(np.concatenate(rows))
 
 
 def _spare_features(

@@ -17,6 +17,7 @@ import torch
 
 from securevfl.align import Alignment, check_fields
 from securevfl.data import FeatureEncoder, PartyTable
+from securevfl.data.snapshots import describe_snapshots, find_ending
 from securevfl.errors import InputError, PeerEnded
 from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
 from securevfl.party.consent import exchange_consent
@@ -82,7 +83,14 @@ async def run_party(site: PartyContext, table: PartyTable | None, job: Job) -> T
 
 
 async def consent_party(
-    site: PartyContext, table: PartyTable | None, job: Job, *, among: Sequence[str] = (), pairwise: bool = False
+    site: PartyContext,
+    table: PartyTable | None,
+    job: Job,
+    *,
+    among: Sequence[str] = (),
+    pairwise: bool = False,
+    classes: int = 0,
+    predicts: bool = False,
 ) -> None:
     """Check the job against the party's policy, send the decision to the peers, and receive theirs; see `consent`.
 
@@ -92,6 +100,8 @@ async def consent_party(
         job: the job to consent to.
         among: all passive parties that the job's model was trained with, where fewer take part in a prediction.
         pairwise: whether fewer are going to, in what follows.
+        classes: how many classes the label has, where the parties agreed on that; 0 otherwise.
+        predicts: whether the job is trained, and rows are predicted by its model.
 
     Raises:
         InputError: parties that the algorithm cannot serve.
@@ -102,7 +112,7 @@ async def consent_party(
     if job.link is not None and table is not None and site.passive:
         check_fields(job.link, table.link, site.name)
     book, columns = pairwise or (table is not None and table.book is not None), 0 if table is None else table.values
-    await exchange_consent(site, job, book=book, among=among, columns=columns)
+    await exchange_consent(site, job, book=book, among=among, columns=columns, classes=classes, predicts=predicts)
     if len(among) > len(site.passive):
         missing = ", ".join(name for name in among if name not in site.passive)
         site.ledger.record_note(FEWER, {"parties": ", ".join((*site.label_owners, *site.passive)), "without": missing})
@@ -143,6 +153,8 @@ async def train_party(
         agreed[owner] = await agree_rows(alone, table, alignments[owner], job, evaluates=evaluates, split=split)
     fit_on = np.concatenate([fit_rows(alignments[owner], agreed[owner]) for owner in members])
     encoder = encode_features(table, fit_on, job, site.secret)
+    if site.role == PASSIVE and not len(table.persons) and (ending := find_ending(table.ids)):
+        site.notes.append(describe_snapshots(f"the table of {site.name!r}", ending))
     tables = {
         owner: number_rows(member, table, alignments[owner], job, agreed[owner], encoder)
         for owner, member in members.items()
@@ -246,7 +258,7 @@ def scoring_program(
         **coded_columns(encoder),
         split=Split(rows[:0], rows[:0], rows),
         name=site.name,
-        names=names if site.role == PASSIVE else (),
+        names=table.persons_of(alignment.rows) if site.role == PASSIVE else (),
         columns=table.values,
         y=y,
         classes=classes,

@@ -33,9 +33,9 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         epsilon_rdp,
     )
     from securevfl.privacy.clock import Clock, Reading
-    from securevfl.privacy.disclosure_book import DisclosureBook
     from securevfl.privacy.dp import DP
     from securevfl.privacy.findings import OTHER_OWNERS, Finding
+    from securevfl.privacy.held_numbers import HeldNumber, HeldNumbers
     from securevfl.privacy.joint import JointRelease
     from securevfl.privacy.journal import Journal, describe_lost_attempts
     from securevfl.privacy.labels import LabelRelease, randomised_response
@@ -44,9 +44,10 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.privacy.means import group_means
     from securevfl.privacy.mechanisms import Gaussian, JointNoise, RandomisedResponse
     from securevfl.privacy.noise import Noised, NoiseShare, clip_rows, draw_gaussian, map_noised, strip_noise_mark
-    from securevfl.privacy.opened_values import OpenedValues, allowed_values
-    from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, protection_of
+    from securevfl.privacy.opened_values import OpenedValues, describe_excess
+    from securevfl.privacy.policy import DEFAULT_RESULTS, READABLE_KINDS, SCHEMES, SHARES, Policy, protection_of
     from securevfl.privacy.releases import Releases
+    from securevfl.privacy.result_book import Grant, ResultBook
     from securevfl.privacy.rows import RowRelease
     from securevfl.privacy.severity import MeasuredView, Permitted, load_measured, permitted_by, severity_of_view
     from securevfl.privacy.sgd import PrivateSteps
@@ -62,9 +63,9 @@ _NAMES = {
         "Accountant GaussianRelease PureRelease Release Total calibrate_sigma epsilon_prv epsilon_rdp"
     ),
     "securevfl.privacy.clock": "Clock Reading",
-    "securevfl.privacy.disclosure_book": "DisclosureBook",
     "securevfl.privacy.dp": "DP",
     "securevfl.privacy.findings": "OTHER_OWNERS Finding",
+    "securevfl.privacy.held_numbers": "HeldNumber HeldNumbers",
     "securevfl.privacy.joint": "JointRelease",
     "securevfl.privacy.journal": "Journal describe_lost_attempts",
     "securevfl.privacy.labels": "LabelRelease randomised_response",
@@ -73,9 +74,10 @@ _NAMES = {
     "securevfl.privacy.means": "group_means",
     "securevfl.privacy.mechanisms": "Gaussian JointNoise RandomisedResponse",
     "securevfl.privacy.noise": "Noised NoiseShare clip_rows draw_gaussian map_noised strip_noise_mark",
-    "securevfl.privacy.opened_values": "OpenedValues allowed_values",
-    "securevfl.privacy.policy": "READABLE_KINDS SCHEMES SHARES Policy protection_of",
+    "securevfl.privacy.opened_values": "OpenedValues describe_excess",
+    "securevfl.privacy.policy": "DEFAULT_RESULTS READABLE_KINDS SCHEMES SHARES Policy protection_of",
     "securevfl.privacy.releases": "Releases",
+    "securevfl.privacy.result_book": "Grant ResultBook",
     "securevfl.privacy.rows": "RowRelease",
     "securevfl.privacy.severity": "MeasuredView Permitted load_measured permitted_by severity_of_view",
     "securevfl.privacy.sgd": "PrivateSteps",
@@ -85,6 +87,7 @@ _NAMES = {
 """Module → the names that it gives to this package, loaded when one of them is first used."""
 
 __all__ = [
+    "DEFAULT_RESULTS",
     "DP",
     "OTHER_OWNERS",
     "PROTECTS",
@@ -97,11 +100,13 @@ __all__ = [
     "Counted",
     "CrossEntropy",
     "Declared",
-    "DisclosureBook",
     "Entry",
     "Finding",
     "Gaussian",
     "GaussianRelease",
+    "Grant",
+    "HeldNumber",
+    "HeldNumbers",
     "JointNoise",
     "JointRelease",
     "Journal",
@@ -129,15 +134,16 @@ __all__ = [
     "Reading",
     "Release",
     "Releases",
+    "ResultBook",
     "RowRelease",
     "Spent",
     "Terms",
     "Total",
-    "allowed_values",
     "calibrate_sigma",
     "clip_rows",
     "depends_on",
     "describe_broken_rule",
+    "describe_excess",
     "describe_lost_attempts",
     "draw_gaussian",
     "epsilon_prv",

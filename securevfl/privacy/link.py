@@ -18,6 +18,7 @@ from securevfl.ledger import Ledger
 from securevfl.privacy.clock import Clock
 from securevfl.privacy.noise import Noised
 from securevfl.privacy.policy import Policy
+from securevfl.privacy.signed_keys import check_public_key, sign_public_key
 from securevfl.privacy.terms import raise_refusal
 from securevfl.transport import (
     NO_GUARD,
@@ -51,7 +52,8 @@ class Link:
     """One party's connection to one peer.
 
     Before a message goes to the channel, the link checks that it was declared, checks it against `policy` and writes it
-    to `ledger`, in this order. A message that arrives is written to the ledger and then checked in the same way.
+    to `ledger`, in this order. A message that arrives is written to the ledger and then checked in the same way. Public
+    keys are signed and checked as `signed_keys` describes.
 
     Attributes:
         awaits: what the program is waiting for on this link; empty if it is not waiting.
@@ -144,6 +146,8 @@ class Link:
                 f"{self.me!r} was about to send {message.kind.value} {what!r} to {self.peer!r}, which nothing in the "
                 "job declares; nothing was sent: declare it in the algorithm's exchanges"
             )
+        if message.kind is Kind.PUBLIC_KEY:
+            message = sign_public_key(self._ledger, message, self.peer)
         self.policy.check_message(message, self.peer)
         if not isinstance(self._channel, MemoryChannel):
             message = move_to_host(message)  # a wire carries bytes of the host, not of the GPU
@@ -171,7 +175,8 @@ class Link:
 
         Raises:
             PolicyError: the message is protected less than the party's policy demands, or the peer refuses the job.
-            ProtocolError: the peer sent another message, an undeclared one or numbers that are not finite, or it ended.
+            ProtocolError: the peer sent another message, an undeclared one or numbers that are not finite, or it ended;
+                or a public key is not signed by the peer.
                 Numbers on a GPU are checked when the ledger writes them, at most `LAG` messages later and before an
                 epoch ends: checking them here would wait for the GPU.
         """
@@ -203,6 +208,8 @@ class Link:
             )
         if late is None:
             _require_finite(message, self.peer, self.me)
+        if kind is Kind.PUBLIC_KEY:
+            check_public_key(self._ledger, message, self.peer)
         return message
 
     def _deferred_check(self, message: Message, sender: str, receiver: str) -> Callable[[], None] | None:

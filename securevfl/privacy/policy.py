@@ -4,12 +4,14 @@ whatever a policy does not know is forbidden.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import warnings
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from securevfl.config import Config
 from securevfl.errors import FewCommonRows, PolicyError
@@ -18,7 +20,7 @@ from securevfl.transport import NO_GUARD, Guard, Kind
 if TYPE_CHECKING:
     from securevfl.transport import Array, Message
 
-__all__ = ["READABLE_KINDS", "SCHEMES", "SHARES", "Policy", "protection_of", "quote_names"]
+__all__ = ["DEFAULT_RESULTS", "READABLE_KINDS", "SCHEMES", "SHARES", "Policy", "protection_of", "quote_names"]
 
 READABLE_KINDS = frozenset({Kind.ACTIVATION, Kind.GRADIENT, Kind.REPRESENTATION})
 """Kinds whose unguarded content reveals single rows."""
@@ -28,6 +30,10 @@ SCHEMES = frozenset({"bfv", "ckks", "paillier"})
 
 SHARES = "shares"
 """Name, in job files, of the protection that sends secret shares."""
+
+DEFAULT_RESULTS = 2
+"""Numbers of each row that an asker may have, ever, where the policy names no bound: one answer of a test, and one when
+it counts."""
 
 _CIPHERS = SCHEMES | {"blinded", "masked", "none"}
 _DEFAULT_SECURITY = 112
@@ -73,10 +79,19 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
         computing: the parties that may receive secret shares of this party's data, or None for any. It trusts that no
             two of them pool their shares. The job names the computing parties.
         max_set_size: most rows that a peer may announce for alignment.
-        max_looks: most values of z that may be opened of any one row of this party, for each of its columns, over all
-            jobs and predictions; or None for no bound. Opening a row discloses as many values as the cut is wide: 0.5
-            allows a party with 18 columns 9 values of a row, which is nine openings at a cut of width 1 or none at a
-            cut of width 16. See `securevfl.privacy.opened_values` for what a number of values reveals.
+        max_results: most numbers of any one row of this party that an asker, an organisation, may have: ever, over all
+            jobs, predictions and models that are served. A number is one real value that depends on the row: z of width
+            h is h of them, logits of K > 2 classes are K, the class alone or a number is 1. ``"unlimited"`` for no
+            bound. None, the default, is `DEFAULT_RESULTS`, which refuses between organisations; in a simulation, where
+            one person sees everything, it is only noted. See `securevfl.privacy.opened_values` for what numbers reveal.
+        max_looks: deprecated, and read for one release: a bound of so many numbers for each of the party's columns.
+            Write `max_results`.
+        few_rows: whether a job on shares that says `few_rows` may train with fewer than 400 training and 200 validation
+            rows, or fewer than 20 validation rows of a class. Whoever knows that many rows of a column of this party
+            can train on it alone, as its label. Not written, it may not, except in a simulation, which warns.
+        useful: ``"off"`` accepts a job on shares whose model answers although it does not predict better with this
+            party's columns than without, see `securevfl.shares.usefulness`. Not written, or ``"required"``, such a job
+            is refused, except in a simulation, which warns.
         tell_speed: whether alignment by ``auto`` may tell peers how fast this machine computes, which shows its class
             of CPU.
 
@@ -101,13 +116,55 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
     pairwise_intersections: bool = True
     computing: frozenset[str] | None = None
     max_set_size: Count = 1 << 24
-    max_looks: Annotated[float, Meta(gt=0, le=1e6, description="leave it out for no bound")] | None = None
+    max_results: Annotated[int, Meta(ge=1, le=1 << 28)] | Literal["unlimited"] | None = None
+    max_looks: Annotated[float, Meta(gt=0, le=1e6, description="write max_results instead")] | None = None
+    few_rows: bool | None = None
+    useful: Literal["required", "off"] | None = None
     tell_speed: bool = True
 
     @property
     def guards_rows(self) -> bool:
         """Return True if the policy requires row-level content to be encrypted, noised or without known leaks."""
         return self.sealed or bool(self.noised) or not self.leaks
+
+    @classmethod
+    def refuse_keywords(cls, values: Mapping[str, object], where: str = "") -> None:
+        super().refuse_keywords(values, where)
+        if values.get("max_looks") is not None and not where:  # a file's values come here again, without their place
+            warnings.warn(
+                f"max_looks = {values['max_looks']} is read as so many numbers for each of the party's columns, "
+                "rounded down, and goes with the next release: write max_results, the most numbers of each row",
+                FutureWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def writes_bound(self) -> bool:
+        """Whether the policy itself says how many numbers of a row an asker may have: then that holds in simulations,
+        too."""
+        return self.max_results is not None or self.max_looks is not None
+
+    @property
+    def allowed_results(self) -> int | None:
+        """Numbers of each row that an asker may have, ever; None for any number. `allowed_numbers` also reads the
+        deprecated `max_looks`.
+        """
+        if self.max_results is None:
+            return DEFAULT_RESULTS
+        return None if self.max_results == "unlimited" else self.max_results
+
+    def allowed_numbers(self, columns: int) -> int | None:
+        """Numbers of each row that an asker may have, ever; None for any number.
+
+        Args:
+            columns: how many columns the party's table has, which `max_looks` counts by; 0 where that is not known.
+        """
+        if self.max_looks is None:
+            return self.allowed_results
+        # 0.1 × 30 is 3 less a rounding error, and must allow 3.
+        looks = math.floor(self.max_looks * columns + 1e-9) if columns else None
+        bounds = [n for n in (looks, self.max_results) if isinstance(n, int)]
+        return min(bounds) if bounds else None
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -281,7 +338,7 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
         looks = [bound for bound in (self.max_looks, other.max_looks) if bound is not None]
         accepted = [names for names in (self.protections, other.protections) if names is not None]
         trusted = [names for names in (self.computing, other.computing) if names is not None]
-        return self.replace(
+        found = self.replace(
             sealed=self.sealed or other.sealed,
             protections=frozenset.intersection(*accepted) if accepted else None,
             noised=self.noised | other.noised,
@@ -296,43 +353,73 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
             pairwise_intersections=self.pairwise_intersections and other.pairwise_intersections,
             computing=frozenset.intersection(*trusted) if trusted else None,
             max_set_size=min(self.max_set_size, other.max_set_size),
-            max_looks=min(looks) if looks else None,
+            max_results=_stricter_results(self.max_results, other.max_results),
+            max_looks=None,
+            few_rows=_both(self.few_rows, other.few_rows),
+            useful=_stricter_usefulness(self.useful, other.useful),
             tell_speed=self.tell_speed and other.tell_speed,
         )
+        if looks:
+            structs.force_setattr(found, "max_looks", min(looks))  # as read: the warning was given then
+        return found
 
     def text(self) -> str:
         """One line for ledgers and reports."""
-        parts = [f"keys >= {self.paillier_bits} bits", f"intersection >= {self.min_intersection}"]
-        if self.min_security != _DEFAULT.min_security:
-            parts.insert(0, f"security >= {self.min_security} bits")
-        if self.min_masking != _DEFAULT.min_masking:
-            parts.append(f"masks >= {self.min_masking} bits")
-        if self.max_set_size != _DEFAULT.max_set_size:
-            parts.append(f"sets <= {self.max_set_size} rows")
-        if not self.pairwise_intersections:
-            parts.append("no pairwise intersection")
-        if not self.tell_speed:
-            parts.append("speed untold")
-        if self.sealed:
-            parts.append("row-level content sealed")
-        if self.protections is not None:
-            parts.append("only " + (", ".join(sorted(self.protections)) or "nothing"))
-        if self.computing is not None:
-            parts.append("shares only among " + (", ".join(sorted(self.computing)) or "nobody"))
-        if self.noised:
-            parts.append("noise on " + ", ".join(sorted(kind.value for kind in self.noised)))
-        if self.forbidden:
-            parts.append("never " + ", ".join(sorted(kind.value for kind in self.forbidden)))
-        if not self.leaks:
-            parts.append("no known leak")
-        if self.max_epsilon is not None:
-            parts.append(f"ε <= {self.max_epsilon:g} at δ <= {self.max_delta:g}")
-        if self.max_looks is not None:
-            parts.append(f"values of z of a row <= {self.max_looks:g} a column")
-        return "; ".join(parts)
+        default, allowed = _DEFAULT, self.allowed_results
+        known = (
+            (self.min_security != default.min_security, f"security >= {self.min_security} bits"),
+            (True, f"keys >= {self.paillier_bits} bits"),
+            (True, f"intersection >= {self.min_intersection}"),
+            (self.min_masking != default.min_masking, f"masks >= {self.min_masking} bits"),
+            (self.max_set_size != default.max_set_size, f"sets <= {self.max_set_size} rows"),
+            (not self.pairwise_intersections, "no pairwise intersection"),
+            (not self.tell_speed, "speed untold"),
+            (self.sealed, "row-level content sealed"),
+            (self.protections is not None, "only " + _list(self.protections or ())),
+            (self.computing is not None, "shares only among " + (_list(self.computing or (), "nobody"))),
+            (bool(self.noised), "noise on " + _list(kind.value for kind in self.noised)),
+            (bool(self.forbidden), "never " + _list(kind.value for kind in self.forbidden)),
+            (not self.leaks, "no known leak"),
+            (self.max_epsilon is not None, f"ε <= {self.max_epsilon or 0:g} at δ <= {self.max_delta:g}"),
+            (
+                self.max_results is not None,
+                f"numbers of a row {'without limit' if allowed is None else f'<= {allowed}'}",
+            ),
+            (self.max_looks is not None, f"numbers of a row <= {self.max_looks or 0:g} a column"),
+            (bool(self.few_rows), "few rows on shares"),
+            (self.useful == "off", "answers of models that are not useful"),
+        )
+        return "; ".join(text for said, text in known if said)
 
 
 _DEFAULT = Policy()
+
+
+def _list(names: Iterable[str], nothing: str = "nothing") -> str:
+    return ", ".join(sorted(names)) or nothing
+
+
+def _stricter_usefulness(
+    one: Literal["required", "off"] | None, other: Literal["required", "off"] | None
+) -> Literal["required", "off"] | None:
+    """``"off"`` where both, or the only one that says something, say so."""
+    if one is None or other is None or one == other:
+        return one or other
+    return "required"
+
+
+def _both(one: bool | None, other: bool | None) -> bool | None:
+    """Whether both allow what they say something about; None where neither does."""
+    said = [each for each in (one, other) if each is not None]
+    return all(said) if said else None
+
+
+def _stricter_results(
+    one: int | Literal["unlimited"] | None, other: int | Literal["unlimited"] | None
+) -> int | Literal["unlimited"] | None:
+    """The stricter of two bounds that were written; None where neither was."""
+    numbers = [bound for bound in (one, other) if isinstance(bound, int)]
+    return min(numbers) if numbers else one or other
 
 
 def _describe_message(message: Message, peer: str, sent: bool) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from securevfl.errors import PolicyError
-from securevfl.privacy.opened_values import OpenedValues
+from securevfl.privacy.opened_values import describe_excess
 from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, quote_names
 from securevfl.transport import Guard, Kind, Message
 
@@ -41,8 +41,13 @@ class Terms:
             policy before the first release.
         delta: δ with which that ε is counted.
         releases: what is released, in words.
-        values: fewest values of z of one of its rows that would be opened; None if they are not counted.
+        numbers: fewest numbers of one of its rows that the asker would get; None if they are not counted.
         columns: how many columns its table has; 0 if that is not known yet.
+        asker: the organisation that gets them.
+        simulated: whether one person sees all parties' data anyway: then the default bound of numbers refuses nothing,
+            nor do the next two.
+        few_rows: whether the job asks to train on shares with few rows.
+        useless: whether a model on shares would answer without having proved useful.
         leaks: what others could read of its data.
         cure: how to prevent these leaks, in words.
         computing: parties that would receive secret shares of its data; empty without shares.
@@ -58,8 +63,12 @@ class Terms:
     epsilon: float | None = None
     delta: float = 0.0
     releases: str = "its content"
-    values: int | None = 0
+    numbers: int | None = 0
     columns: int = 0
+    asker: str = ""
+    simulated: bool = False
+    few_rows: bool = False
+    useless: bool = False
     leaks: tuple[str, ...] = ()
     cure: str = "another algorithm"
     pairwise: str = ""
@@ -92,7 +101,6 @@ def describe_broken_rule(policy: Policy, terms: Terms, party: str) -> str:
             "privacy; add dp=… to the protection, which sealing does not replace",
         ),
         (terms.epsilon is not None, _about_epsilon(policy, terms)),
-        (True, _about_looks(policy, terms, party)),
         (
             bool(terms.pairwise) and not policy.pairwise_intersections,
             f"{terms.pairwise!r} would learn the pairwise intersection with {party!r}, which the policy forbids; align "
@@ -102,6 +110,19 @@ def describe_broken_rule(policy: Policy, terms: Terms, party: str) -> str:
             bool(terms.leaks) and not policy.leaks,
             f"the policy accepts no known leak, so the job needs {terms.cure}; by the threat model "
             f"{'; '.join(terms.leaks)}",
+        ),
+        (True, _about_results(policy, terms, party)),
+        (
+            terms.few_rows and not policy.few_rows and not terms.simulated,
+            "the job may train on shares with fewer rows than 400, or validate on fewer than 200, and whoever knows "
+            "that many rows of a column can train on it alone; leave few_rows out of the protection, or "
+            f"{party!r} writes few_rows = true in its policy",
+        ),
+        (
+            terms.useless and policy.useful != "off" and not terms.simulated,
+            'the job says useful = "off": its model would answer although it does not predict better with the columns '
+            f'of {party!r} than without; leave that out of the protection, or {party!r} writes useful = "off" in its '
+            "policy",
         ),
     )
     return next((rule for broken, rule in checks if broken and rule), "")
@@ -160,21 +181,27 @@ def _about_epsilon(policy: Policy, terms: Terms) -> str:
     return ""
 
 
-def _about_looks(policy: Policy, terms: Terms, party: str) -> str:
-    if policy.max_looks is None:
+def _about_results(policy: Policy, terms: Terms, party: str) -> str:
+    allowed = policy.allowed_numbers(terms.columns)
+    if allowed is None or (terms.simulated and not policy.writes_bound):
         return ""
-    if terms.values is None:
+    if terms.numbers is None:
         return (
-            "the algorithm does not count the values it opens of a row, and the policy bounds them by "
-            "max_looks: use one at the cut that counts them, for example splitnn, or leave max_looks out"
+            f"max_results: the algorithm does not count the numbers of a row that it opens, and {party!r} allows "
+            f"{terms.asker!r} {allowed}: use one that counts them, for example splitnn, or write max_results = "
+            f'"unlimited" in the policy of {party!r}'
         )
-    if not terms.columns:
+    if terms.numbers <= allowed:
         return ""
-    try:
-        OpenedValues(party, terms.columns, (), most=policy.max_looks).check_plan(terms.values)
-    except PolicyError as error:
-        return str(error)
-    return ""
+    return describe_excess(
+        party,
+        terms.asker,
+        numbers=terms.numbers,
+        had=0,
+        allowed=allowed,
+        written=policy.writes_bound,
+        who="max_results: the job plans",
+    )
 
 
 def _name_kinds(kinds: Iterable[Kind], end: str = "") -> str:

@@ -16,7 +16,7 @@ from securevfl.party import Alignments, Job, align_party, consent_party, train_p
 from securevfl.party.program import note_spent, run_and_close
 from securevfl.party.reports import View
 from securevfl.party_context import SILENCE, Observer, PartyContext
-from securevfl.privacy import DisclosureBook, Ledger
+from securevfl.privacy import HeldNumbers, Ledger, ResultBook
 from securevfl.process.chains import Chains
 from securevfl.process.state_folder import StateFolder, StoredAlignment
 from securevfl.run.checkpoint import FolderKeeper
@@ -71,8 +71,10 @@ class PartyAttempts:
         begun: writes more into the chain of an attempt that begins.
         keep: stores the outcome of an attempt before any peer learns that this party has it.
         silence: see `PartyContext.silence`.
-        looks: where the party counts what was opened of its rows, over all agreements; beside its checkpoints unless
-            given.
+        results: the party's result book, over all agreements.
+        held: see `PartyContext.held`.
+        organisations: see `PartyContext.organisations`.
+        classes: how many classes the label has, as agreed; 0 if unknown.
         filters: see `PartyContext.filters`.
     """
 
@@ -87,7 +89,10 @@ class PartyAttempts:
     begun: Callable[[Ledger], None] | None = None
     keep: Callable[[AttemptOutcome], None] | None = None
     silence: float = SILENCE
-    looks: Path | None = None
+    results: ResultBook = field(default_factory=ResultBook)
+    held: HeldNumbers = field(default_factory=HeldNumbers)
+    organisations: Mapping[str, str] = field(default_factory=dict)
+    classes: int = 0
     filters: Path | None = None
 
     def __post_init__(self) -> None:
@@ -112,7 +117,6 @@ class PartyAttempts:
 
     async def __call__(self, view: View, channels: Mapping[str, Channel]) -> AttemptOutcome:
         began = time.perf_counter()
-        budgeted = self.job.policy(self.name).max_looks is not None
         self.keeper.resume_from(view.attempt, None if view.start is None else view.start[:2])
         site = build_context(
             self.job,
@@ -125,7 +129,9 @@ class PartyAttempts:
             keeper=self.keeper,
             observer=self.observer,
             silence=self.silence,
-            looks=DisclosureBook(self.looks) if self.looks is not None and budgeted else None,
+            results=self.results,
+            held=self.held,
+            organisations=self.organisations,
             filters=self.filters,
         )
         site.ledger.record_note("agreement", self.note())
@@ -151,7 +157,7 @@ class PartyAttempts:
 
     async def _run_attempt(self, site: PartyContext, view: View) -> tuple[Alignments, float, Trained]:
         site.observer.phase("consent")
-        await consent_party(site, self.table, self.job)
+        await consent_party(site, self.table, self.job, classes=self.classes)
         kept = self.state.read_alignment() if view.alignment else None
         aligning = 0.0
         if kept is None:

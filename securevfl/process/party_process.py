@@ -15,7 +15,7 @@ from securevfl.data import PartyTable
 from securevfl.errors import Parked, SecureVFLError
 from securevfl.ledger import Closing
 from securevfl.party_context import SILENCE, Observer
-from securevfl.privacy import Policy, PrivateKey
+from securevfl.privacy import HeldNumbers, Policy, PrivateKey, ResultBook
 from securevfl.process.attempt import AttemptOutcome, PartyAttempts
 from securevfl.process.attempt_store import StoredAttempts
 from securevfl.process.chains import Chains
@@ -54,7 +54,9 @@ class JobProcess:
         pool: its own.
         patience: how long it waits.
         silence: see `PartyContext.silence`.
-        looks: where it counts what was opened of its rows over all agreements; its state folder unless given.
+        results: file in which it counts the numbers of its rows that it answered, over all agreements and what is
+            served; beside its state folder unless given.
+        organisations: see `PartyContext.organisations`.
         filters: see `PartyContext.filters`.
         hearers: of what happens, observers and `RunEvents`.
         command: what makes the report again.
@@ -74,7 +76,8 @@ class JobProcess:
         pool: str = "local",
         patience: Timeouts | None = None,
         silence: float = SILENCE,
-        looks: Path | None = None,
+        results: Path | None = None,
+        organisations: Mapping[str, str] | None = None,
         filters: Path | None = None,
         hearers: Iterable[RunEvents | Observer] = (),
         command: str = "",
@@ -95,6 +98,7 @@ class JobProcess:
         self.chains = Chains(name, key, state.ledger_file.parent, software_version(), proposal.public_keys)
         self.refusals = Refusals(self.chains, self.incarnation.count)
         self.news = SeveralReceivers([*(one for one in everyone if isinstance(one, RunEvents)), self.refusals])
+        book = results or state.path.parent / f"{name}.results.jsonl"
         self.course = PartyAttempts(
             state=state,
             job=self.job,
@@ -107,7 +111,10 @@ class JobProcess:
             observer=SeveralObservers([one for one in everyone if isinstance(one, Observer)]),
             keep=self._write_report,
             silence=silence,
-            looks=looks,
+            results=ResultBook(book, party=name, key=key, organisations=organisations),
+            held=HeldNumbers(book.with_suffix(".peers")),
+            organisations=organisations or {},
+            classes=proposal.class_count,
             filters=filters,
         )
         self.attempts = StoredAttempts(state, self.incarnation, agreement, self.course.keeper, self.chains, budget)

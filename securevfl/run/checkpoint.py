@@ -14,7 +14,7 @@ from securevfl_net.durable import lock_folder, make_folder
 
 from securevfl.errors import InputError
 from securevfl.party_context import Keeper
-from securevfl.privacy import DisclosureBook, Journal, describe_lost_attempts
+from securevfl.privacy import Journal, ResultBook, describe_lost_attempts
 from securevfl.run.store import read_tree, write_tree
 
 __all__ = ["FolderKeeper", "lock_keepers", "make_keepers"]
@@ -73,13 +73,13 @@ class FolderKeeper(Keeper):
         return Journal(self.party, self.job, self.folder / f"{self.party}.journal.jsonl")
 
     @cached_property
-    def disclosures(self) -> DisclosureBook:
-        """Open the party's record of opened values, ``<party>.looks.jsonl``.
+    def results(self) -> ResultBook:
+        """Open the party's book of answered numbers, ``<party>.results.jsonl``.
 
         Raises:
             InputError: it is damaged.
         """
-        return DisclosureBook(self.folder / f"{self.party}.looks.jsonl")
+        return ResultBook(self.folder / f"{self.party}.results.jsonl", party=self.party)
 
     def stored_epochs(self) -> set[int]:
         """Epochs with a checkpoint file, intact or damaged."""

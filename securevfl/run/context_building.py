@@ -7,7 +7,7 @@ from pathlib import Path
 
 from securevfl.party import Job, job_exchanges
 from securevfl.party_context import SILENCE, Keeper, Observer, PartyContext, PartySecret
-from securevfl.privacy import Clock, DisclosureBook, Ledger, Link, OpensLedgers, Policy
+from securevfl.privacy import Clock, HeldNumbers, Ledger, Link, OpensLedgers, Policy, ResultBook
 from securevfl.privacy.link import MessageObserver
 from securevfl.run.roster import Roster
 from securevfl.transport import Channel, Exchanges, PartyRole
@@ -35,9 +35,11 @@ def build_context(
     observer: Observer | None = None,
     messages: Exchanges | None = None,
     silence: float = SILENCE,
-    looks: DisclosureBook | None = None,
-    filters: Path | None = None,
+    results: ResultBook | None = None,
+    held: HeldNumbers | None = None,
+    organisations: Mapping[str, str] | None = None,
     simulated: bool = False,
+    filters: Path | None = None,
 ) -> PartyContext:
     """Build a party's context; its links pass only the messages that the job declares.
 
@@ -53,7 +55,9 @@ def build_context(
         observer: receives progress events.
         messages: what the job declares, where it is known already.
         silence: see `PartyContext.silence`.
-        looks: the party's disclosure book; the keeper's unless given, if the policy has a budget of opened values.
+        results: the party's result book; the keeper's unless given, if the policy writes a bound of numbers of a row.
+        held: see `PartyContext.held`.
+        organisations: see `PartyContext.organisations`.
         filters: see `PartyContext.filters`.
         simulated: see `PartyContext.simulated`.
     """
@@ -62,8 +66,8 @@ def build_context(
     role = roster.role_of(name)
     policy = job.policy(name) if channels else job.policies.get(name, Policy())
     keeper, clock = keeper or Keeper(), Clock()
-    if looks is None:
-        looks = DisclosureBook() if policy.max_looks is None else keeper.disclosures
+    if results is None:
+        results = keeper.results if policy.writes_bound else ResultBook()
     ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=role)
     if channels:
         record_declarations(ledger, messages, role)
@@ -85,11 +89,13 @@ def build_context(
         observer=observer,
         keeper=keeper,
         silence=silence,
-        looks=looks,
+        results=results,
+        held=held or HeldNumbers(),
+        organisations=organisations or {},
+        simulated=simulated,
         filters=filters,
         pool=job.pool,
         device=job.device,
-        simulated=simulated,
     )
 
 

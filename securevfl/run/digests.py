@@ -42,6 +42,8 @@ def data_digests(table: PartyTable | None, alignments: Alignments) -> dict[str, 
     ):
         if part is not None:
             _hash_array(content, name, part)
+    if len(table.persons):
+        _add_texts(content, "persons", table.persons)
     if table.book is not None:
         _add_texts(content, "book ids", table.book.ids)
         _hash_array(content, "book", table.book.label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,8 @@ from securevfl.party_context import Observer
 from securevfl.privacy import Ledger
 from securevfl.run.frames import scores_frame
 from securevfl.run.model_parts import PART, ModelPart, model_part, run_of, write_run
-from securevfl.run.partial_scoring import ScoringStep, party_sets, score_by_sets
-from securevfl.run.simulation import Aligned, consent_parties, disclosure_books
+from securevfl.run.partial_scoring import Asking, ScoringStep, party_sets, score_by_sets
+from securevfl.run.simulation import Aligned, consent_parties, result_books
 from securevfl.run.store import tree_digest, write_tree
 
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ class Prediction:
         used: for each row the parties whose columns it was scored from, the active one first.
         steps: what each set of parties scored, what that took and who learned what by it.
         ledgers: party → what left it while the rows of all given parties were predicted.
+        skipped: the active party's identifiers of rows that were left out, because a party answers nothing more about
+            them.
+        numbers: how many numbers of a row one answer costs.
     """
 
     ids: Sequence[str]
@@ -111,6 +115,23 @@ class Prediction:
     used: tuple[tuple[str, ...], ...] = ()
     steps: tuple[ScoringStep, ...] = ()
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
+    skipped: Sequence[str] = ()
+    numbers: int = 1
+
+    @property
+    def kept(self) -> int:
+        """How many rows were answered from what the active party holds, without asking."""
+        return sum(step.kept for step in self.steps)
+
+    @property
+    def asked(self) -> int:
+        """How many rows the parties were asked about."""
+        return sum(len(step.rows) - step.kept for step in self.steps if len(step.parties) > 1)
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Party → about how many rows it answers nothing more."""
+        return dict(sum((Counter(step.refused) for step in self.steps), Counter()))
 
     def __repr__(self) -> str:
         what = f"of {', '.join(self.classes)}" if self.classes else "a number each"
@@ -136,7 +157,10 @@ def predict(
     calibrated: bool = True,
     aligned: Aligned | None = None,
     observers: Mapping[str, Observer] | None = None,
-    looks: str | Path | None = None,
+    results: str | Path | None = None,
+    answers: str | Path | None = None,
+    ask_again: bool = False,
+    skip_spent: bool = False,
 ) -> Prediction:
     """Predict on new rows: align the parties' tables, encode them as in training and score the common rows. With
     `everyone`, score every row of the active party once, by the largest set of parties that has it.
@@ -153,10 +177,15 @@ def predict(
             one for the active party's own. Scores of other sets of parties have no temperature.
         aligned: an alignment of these tables to use again.
         observers: party → receiver of its events.
-        looks: see `simulate`.
+        results: see `simulate`.
+        answers: folder of the answers that the active party holds. A row is answered from there if the model, the
+            party's own columns of the row and the tables of the others are the same; new answers are stored there.
+        ask_again: ask about rows whose answers it holds, too: that costs numbers, see `Policy.max_results`.
+        skip_spent: leave out the rows about which a party answers nothing more, instead of asking about none.
 
     Raises:
         InputError: other parties or other columns than in training, or an algorithm that is not fit for such rows.
+        RowsSpent: a party answers nothing more about some rows; nothing was asked.
         PolicyError: a party's policy forbids that fewer than all parties align (`Policy.pairwise_intersections`).
         SecureVFLError: alignment or prediction failed.
     """
@@ -188,15 +217,22 @@ def predict(
     if len(sets) > 2:
         consent_parties([job], parties, pairwise=True)
     parts = dict(model.parts)
-    books = None if looks is None else disclosure_books(looks, parties)
+    books = None if results is None else result_books(results, parties)
     if not calibrated:
         parts[active] = {name: value for name, value in parts[active].items() if name != "temperature"}
-    steps = tuple(score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers, looks=books))
+    asking = Asking(skip_spent=skip_spent)
+    if answers is not None:
+        digests = {name: tree_digest(model_part(job, name, part)) for name, part in parts.items()}
+        asking = Asking(answers=Path(answers), model=run_of(digests), again=ask_again, skip_spent=skip_spent)
+    steps = tuple(
+        score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers, results=books, asking=asking)
+    )
     return Prediction(
         ids=parties.active.ids_of(np.concatenate([step.rows for step in steps])),
         probabilities=np.concatenate([step.probabilities for step in steps]),
         classes=tuple(model.parts[active]["names"]),
         used=tuple(step.parties for step in steps for _ in step.rows),
         steps=steps,
+        skipped=parties.active.ids_of(np.concatenate([step.skipped for step in steps])),
         ledgers=next((found for run, found in steps[0].ledgers.items() if run.startswith("predict")), {}),
     )

@@ -7,22 +7,26 @@ without passive parties is the active party alone, which sends nothing.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from securevfl.data import Parties
+from securevfl.data import FeatureEncoder, Parties, PartyTable
 from securevfl.errors import FewCommonRows, NoCommonRows
 from securevfl.party import Alone, Job
 from securevfl.party_context import Observer
-from securevfl.privacy import DisclosureBook, Ledger
+from securevfl.privacy import Ledger, ResultBook
+from securevfl.run.digests import data_digests
+from securevfl.run.kept_answers import KeptAnswers
 from securevfl.run.simulation import Aligned, align_parties, predict_parties
 from securevfl.training import Subsets
 
-__all__ = ["ScoringStep", "party_sets", "score_by_sets"]
+__all__ = ["Asking", "ScoringStep", "party_sets", "score_by_sets"]
 
 Ledgers = Mapping[str, Mapping[str, Ledger]]
 
@@ -37,6 +41,9 @@ class ScoringStep:
         probabilities: (n, classes).
         tells: what the alignment disclosed to whom, as text; empty if the active party scored alone.
         why: why nothing was scored; empty where something was.
+        kept: how many rows were answered from what the active party holds.
+        skipped: the active party's numbers of rows that were left out, because a party answers nothing more about them.
+        refused: party → about how many of them.
         ledgers: run → party → ledger: of the alignment, where there was one, and of the prediction.
     """
 
@@ -45,6 +52,9 @@ class ScoringStep:
     probabilities: np.ndarray = field(repr=False)
     tells: str = ""
     why: str = ""
+    kept: int = 0
+    skipped: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    refused: Mapping[str, int] = field(default_factory=dict)
     ledgers: Ledgers = field(default_factory=dict)
 
     @property
@@ -61,6 +71,35 @@ class ScoringStep:
         for ledgers in self.ledgers.values():
             for ledger in ledgers.values():
                 yield from (entry.bytes for entry in ledger.entries if entry.way == "sent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """What a prediction asks about.
+
+    Attributes:
+        answers: folder of the answers that the active party holds; None to hold none.
+        model: digest of the model that they are of.
+        again: whether to ask about rows whose answers it holds, too.
+        skip_spent: whether to leave out the rows about which a party answers nothing more.
+    """
+
+    answers: Path | None = None
+    model: str = ""
+    again: bool = False
+    skip_spent: bool = False
+
+    def open_answers(self, parties: Sequence[str], tables: Mapping[str, PartyTable]) -> KeptAnswers | None:
+        """The answers of these parties' columns; None to hold none.
+
+        Args:
+            parties: names of those that score, the active party first.
+            tables: their tables.
+        """
+        if self.answers is None:
+            return None
+        model = hashlib.sha256("\n".join((self.model, *parties)).encode()).hexdigest()
+        return KeptAnswers(self.answers, model, [data_digests(tables[name], {})["table"] for name in parties[1:]])
 
 
 def party_sets(subsets: Subsets, passive: Sequence[str]) -> list[tuple[str, ...]]:
@@ -82,7 +121,8 @@ def score_by_sets(
     *,
     aligned: Aligned | None = None,
     observers: Mapping[str, Observer] | None = None,
-    looks: Mapping[str, DisclosureBook] | None = None,
+    results: Mapping[str, ResultBook] | None = None,
+    asking: Asking | None = None,
 ) -> Iterator[ScoringStep]:
     """Score rows by each set in turn: those that no earlier set scored.
 
@@ -93,7 +133,8 @@ def score_by_sets(
         sets: of passive parties; an empty one for the active party alone.
         aligned: an alignment of all these tables to use again, for the first set.
         observers: party → receiver of its events.
-        looks: party → its disclosure book.
+        results: party → its result book.
+        asking: what to ask about; about all rows unless given.
 
     Yields:
         A step for each set; one of a single set that has no common rows raises instead.
@@ -118,7 +159,9 @@ def score_by_sets(
         title = "" if set(present) == set(among) else f" with {', '.join(present)}"
         told = _reveals_membership(active, present, among)
         try:
-            found = (None if number else aligned) or align_parties(some, mine, run=f"alignment{title}", among=among)
+            found = (None if number else aligned) or align_parties(
+                some, mine, run=f"alignment{title}", among=among, predicts=True
+            )
         except (NoCommonRows, FewCommonRows) as error:
             if len(chosen) == 1:
                 raise
@@ -133,25 +176,67 @@ def score_by_sets(
                 ledgers=ledgers,
             )
             continue
-        scores, said = predict_parties(
+        numbers = {name: left[name][found.parties[name].rows] for name in names}
+        left |= {name: np.setdiff1d(left[name], rows) for name, rows in numbers.items()}
+        yield _score_together(
             mine,
             some,
             found,
             {name: part for name, part in parts.items() if name in names or name not in (active, *among)},
+            ScoringStep(
+                parties=names,
+                rows=numbers[active],
+                probabilities=np.empty((0, 0)),
+                tells=told,
+                ledgers={f"alignment{title}": found.ledgers},
+            ),
+            asking or Asking(),
             run=f"predict{title}",
             observers=observers,
             among=among,
-            looks=looks,
+            results=results,
         )
-        scored = {name: left[name][found.parties[name].rows] for name in names}
-        left |= {name: np.setdiff1d(left[name], rows) for name, rows in scored.items()}
-        yield ScoringStep(
-            parties=names,
-            rows=scored[active],
-            probabilities=scores,
-            tells=told,
-            ledgers={f"alignment{title}": found.ledgers, f"predict{title}": said},
-        )
+
+
+def _score_together(
+    job: Job,
+    parties: Parties,
+    aligned: Aligned,
+    parts: Mapping[str, Mapping[str, Any]],
+    step: ScoringStep,
+    asking: Asking,
+    *,
+    run: str,
+    **options: Any,
+) -> ScoringStep:
+    """Score aligned rows: from the answers that the active party holds, and by asking about the others."""
+    active, count = parties.active, aligned.common_rows
+    kept = asking.open_answers(step.parties, parties)
+    keys: list[str] = []
+    found: dict[int, np.ndarray] = {}
+    if kept is not None:
+        rows = aligned.parties[active.name].rows
+        own = FeatureEncoder.from_state(parts[active.name]["encoder"]).transform(active, rows)
+        keys = kept.row_keys(active.ids_of(rows), own)
+        if not asking.again:
+            held = {place: kept.get(key, current=True) for place, key in enumerate(keys)}
+            found = {place: one.values for place, one in held.items() if one is not None}
+    ask = np.array([place for place in range(count) if place not in found], np.int64)
+    scores, said = np.empty((0, 0)), dict[str, Ledger]()
+    if len(ask):
+        scores, said = predict_parties(job, parties, aligned.take(ask), parts, run=run, **options)
+        if kept is not None:
+            kept.put([keys[place] for place in ask.tolist()], scores)
+    answered = len(found)
+    found |= zip(ask.tolist(), scores, strict=True)
+    places = sorted(found)
+    return replace(
+        step,
+        rows=step.rows[places],
+        probabilities=np.array([found[place] for place in places]),
+        kept=answered,
+        ledgers={**step.ledgers, **({run: said} if said else {})},
+    )
 
 
 def _score_alone(job: Job, part: Mapping[str, Any], parties: Parties, rows: np.ndarray) -> ScoringStep:

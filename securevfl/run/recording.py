@@ -231,7 +231,7 @@ def _add_budgets(findings: Sequence[Finding], job: Job) -> list[Finding]:
     for one in findings:
         most = job.policies.get(one.about, Policy()).max_looks
         if most is not None and most < 1:
-            budget = f"max_looks = {most:g}: values of z for each column of a row"
+            budget = f"max_looks = {most:g}: numbers for each column of a row"
             sights = tuple(
                 replace(sight, budget=budget) if sight.view.startswith(_LOOKS) else sight for sight in one.sights
             )

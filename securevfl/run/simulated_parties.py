@@ -12,7 +12,7 @@ from securevfl.errors import InputError, NoCommonRows, UnknownNameError
 from securevfl.party import Job, job_exchanges
 from securevfl.party.eligibility import check_roster
 from securevfl.party_context import Keeper, Observer, PartyContext, PartySecret
-from securevfl.privacy import DisclosureBook, Ledgers
+from securevfl.privacy import Ledgers, ResultBook
 from securevfl.run.context_building import build_context, draw_secret
 from securevfl.run.id_spelling import find_spellings
 from securevfl.run.in_memory import run_in_memory
@@ -57,7 +57,7 @@ class Simulated:
         keepers: party → what keeps its checkpoints.
         secrets: party → its secret; the others get a first one.
         signing: opens the ledgers; with new keys unless given.
-        looks: party → its book of looks.
+        results: party → its result book.
         window: see `run_in_memory`.
 
     Raises:
@@ -75,7 +75,7 @@ class Simulated:
     keepers: Mapping[str, Keeper] | None = None
     secrets: Mapping[str, PartySecret] | None = field(default=None, repr=False)
     signing: Ledgers | None = None
-    looks: Mapping[str, DisclosureBook] | None = None
+    results: Mapping[str, ResultBook] | None = None
     window: int = WINDOW
 
     def __post_init__(self) -> None:
@@ -125,7 +125,7 @@ class Simulated:
                 keeper=(self.keepers or {}).get(name),
                 observer=(self.observers or {}).get(name) or (self.observer if name == chief else None),
                 messages=messages,
-                looks=(self.looks or {}).get(name),
+                results=(self.results or {}).get(name),
                 simulated=True,
             )
 

@@ -5,7 +5,7 @@ nothing else shared.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
 from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
 from securevfl.party_context import Keeper, Observer, PartyContext, PartySecret
-from securevfl.privacy import DisclosureBook, Ledger, Ledgers, Reading
+from securevfl.privacy import Ledger, Ledgers, Reading, ResultBook
 from securevfl.run.model_parts import MODEL_PART, model_part
 from securevfl.run.simulated_parties import COORDINATOR, Simulated
 from securevfl.run.store import tree_digest
@@ -30,9 +30,9 @@ __all__ = [
     "RunOutcome",
     "align_parties",
     "consent_parties",
-    "disclosure_books",
     "join_parties",
     "predict_parties",
+    "result_books",
     "run_parties",
 ]
 
@@ -66,6 +66,14 @@ class Aligned:
         """Number of common rows, in the first label owner's federation."""
         return len(next(iter(self.parties.values())).rows)
 
+    def take(self, places: np.ndarray) -> Aligned:
+        """The same alignment with these common rows only, (n,) positions, in this order."""
+        some = {
+            name: {owner: replace(one, rows=one.rows[places]) for owner, one in found.items()}
+            for name, found in self.alignments.items()
+        }
+        return replace(self, alignments=some)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutcome:
@@ -87,6 +95,7 @@ def align_parties(
     run: str = "alignment",
     signing: Ledgers | None = None,
     among: Sequence[str] = (),
+    predicts: bool = False,
 ) -> Aligned:
     """Align the parties' tables by PSI and let all verify the result.
 
@@ -97,6 +106,7 @@ def align_parties(
         run: name of the alignment, for the ledgers.
         signing: opens the ledgers; with new keys unless given.
         among: see `consent_party`.
+        predicts: likewise.
 
     Raises:
         AlignmentError: no common rows, or the parties do not agree which they are.
@@ -106,7 +116,7 @@ def align_parties(
     signing = signing or Ledgers(runs=[run])
 
     async def program(site: PartyContext, table: PartyTable | None) -> Alignments:
-        await consent_party(site, table, job, among=among)
+        await consent_party(site, table, job, among=among, predicts=predicts)
         site.observer.phase("alignment")
         return await align_party(site, table, job)
 
@@ -165,17 +175,17 @@ def consent_parties(
         )
 
 
-def disclosure_books(folder: str | Path, parties: Iterable[str]) -> dict[str, DisclosureBook]:
-    """Party → its book of looks, ``<party>.looks.jsonl`` in a folder.
+def result_books(folder: str | Path, parties: Iterable[str]) -> dict[str, ResultBook]:
+    """Party → its result book, ``<party>.results.jsonl`` in a folder.
 
     Raises:
         InputError: one that is damaged.
     """
-    return {name: DisclosureBook(Path(folder) / f"{name}.looks.jsonl") for name in parties}
+    return {name: ResultBook(Path(folder) / f"{name}.results.jsonl", party=name) for name in parties}
 
 
 async def _exchange_consent(site: PartyContext, table: PartyTable | None, *, job: Job, pairwise: bool) -> None:
-    await consent_party(site, table, job, pairwise=pairwise)
+    await consent_party(site, table, job, pairwise=pairwise, predicts=pairwise)
 
 
 def run_parties(
@@ -190,7 +200,7 @@ def run_parties(
     keepers: Mapping[str, Keeper] | None = None,
     secrets: Mapping[str, PartySecret] | None = None,
     signing: Ledgers | None = None,
-    looks: Mapping[str, DisclosureBook] | None = None,
+    results: Mapping[str, ResultBook] | None = None,
 ) -> RunOutcome:
     """Train on the aligned rows, with one task for each party.
 
@@ -206,7 +216,7 @@ def run_parties(
         secrets: party → its secret, for runs that must begin alike. A checkpoint contains its own; the others are drawn
             as `draw_secret` describes.
         signing: opens the ledgers; with new keys unless given.
-        looks: party → its disclosure book.
+        results: party → its result book.
 
     Raises:
         PartyFailed: a party's program ended with an unforeseen error, its `__cause__`.
@@ -223,7 +233,7 @@ def run_parties(
         keepers=keepers,
         secrets=dict(secrets or {}) | {name: secret for name, secret in kept.items() if secret is not None},
         signing=signing,
-        looks=looks,
+        results=results,
     )
 
     async def program(site: PartyContext, table: PartyTable | None) -> Trained:
@@ -253,7 +263,7 @@ def predict_parties(
     run: str,
     observers: Mapping[str, Observer] | None = None,
     among: Sequence[str] = (),
-    looks: Mapping[str, DisclosureBook] | None = None,
+    results: Mapping[str, ResultBook] | None = None,
 ) -> tuple[np.ndarray, dict[str, Ledger]]:
     """Probabilities of the aligned rows, (n, classes), and the ledgers of predicting.
 
@@ -265,11 +275,11 @@ def predict_parties(
         run: name, for the ledgers.
         observers: party → receiver of its events.
         among: see `consent_party`.
-        looks: party → its disclosure book.
+        results: party → its result book.
     """
 
     async def program(site: PartyContext, table: PartyTable | None) -> np.ndarray:
-        await consent_party(site, table, job, among=among)
+        await consent_party(site, table, job, among=among, predicts=True)
         return await predict_party(site, table, aligned.parties.get(site.name), job, models[site.name])
 
     at = Simulated(
@@ -278,7 +288,7 @@ def predict_parties(
         run=run,
         coordinated=job.protection.on_shares,
         observers=observers,
-        looks=looks,
+        results=results,
     )
     found, sites = at.run_program(program)
     return found[parties.active.name], {name: site.ledger for name, site in sorted(sites.items())}

@@ -7,7 +7,6 @@
 """
 
 from securevfl.serving.active import ServeActive
-from securevfl.serving.answers import Answers
 from securevfl.serving.daily import DailyCounts
 from securevfl.serving.limits import Buckets, RequestLimits
 from securevfl.serving.local import LocalModel
@@ -19,7 +18,6 @@ from securevfl.serving.shelf import ModelRecord, ModelShelf
 from securevfl.serving.tokens import TokenClient, TokenFile, make_token
 
 __all__ = [
-    "Answers",
     "Batching",
     "Buckets",
     "DailyCounts",

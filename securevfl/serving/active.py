@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import NoReturn
 
+import numpy as np
+
 from securevfl.serving.conducting import Conductor, Session
 from securevfl.serving.questions import ModelMismatch, Outcome, Unavailable
 
@@ -65,11 +67,40 @@ class ServeActive(Conductor):
             "rows_today": self.counts.rows,
         }
 
-    async def scores(self, customers: Sequence[str]) -> list[Outcome]:
-        """Score customers that all parties have.
+    def held_answers(self, customers: Sequence[str]) -> dict[str, tuple[np.ndarray, bool]]:
+        """Customer → the answer that this party holds, (classes,), and whether a partner's table has changed since.
+
+        Args:
+            customers: that all parties have.
+        """
+        joint = None if self._live is None else self._live.joint
+        if joint is None:
+            return {}
+        found = joint.stored_answers(customers, current=False)
+        return {name: (one.values, one.tables != joint.answers.tables) for name, one in found.items()}
+
+    async def find_refusals(self, customers: Sequence[str]) -> dict[str, Outcome]:
+        """Customer → refusal, of those about whom some party would not answer. Nobody is scored, and nothing is
+        counted.
+
+        Args:
+            customers: that all parties have.
+
+        Raises:
+            Unavailable: a party is away, or took too long.
+        """
+        await self._when_ready()
+        try:
+            return await self._questions.find_refusals(customers)
+        except TimeoutError:
+            self._raise_late()
+
+    async def scores(self, customers: Sequence[str], *, again: bool = False) -> list[Outcome]:
+        """Score customers that all parties have; nobody is asked about those whose answers are kept.
 
         Args:
             customers: identifiers as in the active party's table, without duplicates.
+            again: whether to ask about those as well.
 
         Returns:
             One outcome for each.
@@ -81,16 +112,12 @@ class ServeActive(Conductor):
         joint = (await self._when_ready()).joint
         if joint is None:
             self._raise_unavailable()
-        kept: dict[str, Outcome] = {}
-        for name in customers:
-            joint.at[name]
-            answer = joint.stored_answer(name)
-            if answer is not None:
-                kept[name] = answer
+        held = joint.stored_answers(customers)  # also refuses customers that are not common
+        kept: dict[str, Outcome] = {} if again else {name: one.values for name, one in held.items()}
         rest = [name for name in customers if name not in kept]
         if rest:
             try:
-                kept |= zip(rest, await self._questions.ask(rest), strict=True)
+                kept |= zip(rest, await self._questions.ask(rest, again=again), strict=True)
             except TimeoutError:
                 self._raise_late()
         return [kept[name] for name in customers]

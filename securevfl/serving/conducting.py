@@ -11,12 +11,12 @@ from securevfl_net.durable import write_atomic
 
 from securevfl.errors import InputError, PeerEnded, PolicyError, ProtocolError
 from securevfl.party_context import PartyContext
-from securevfl.serving.answers import Answers
+from securevfl.run.kept_answers import KeptAnswers
 from securevfl.serving.exchanges import receive_answer
 from securevfl.serving.groups import make_groups
 from securevfl.serving.joint import JointScores, collect_answers, send_command_to_all
 from securevfl.serving.policy import Refusal
-from securevfl.serving.questions import Ask, Batching, Command, ModelMismatch, Questions, Unavailable
+from securevfl.serving.questions import Ask, Batching, Check, Command, ModelMismatch, Questions, Unavailable
 from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.session import LEDGER_LINES, Index, PartyServer
 from securevfl.serving.shelf import ModelRecord
@@ -118,6 +118,9 @@ class Conductor(PartyServer):
         if isinstance(item, Ask):
             await self._answer_batch(live, item)
             return True
+        if isinstance(item, Check):
+            await self._answer_check(live, item)
+            return True
         try:
             if item.do == "finish":
                 self.over = True
@@ -148,7 +151,9 @@ class Conductor(PartyServer):
                 raise ProtocolError("no model is served")
             known = live.joint.at
             async with asyncio.timeout(self.batching.seconds):
-                found = await live.joint(sorted({name for ask in asks for name in ask.names if name in known}))
+                again = {name for ask in asks if ask.again for name in ask.names}
+                wanted = sorted({name for ask in asks for name in ask.names if name in known})
+                found = await live.joint(wanted, again=again)
         except BaseException as error:
             for ask in asks:
                 _resolve_waiting(ask, self._unavailable_after(error))
@@ -158,6 +163,17 @@ class Conductor(PartyServer):
             raise
         for ask in asks:
             _resolve_waiting(ask, [found.get(name, self._answer_moved) for name in ask.names])
+
+    async def _answer_check(self, live: Session, item: Check) -> None:
+        """Collect refusals, and score nobody."""
+        try:
+            if live.joint is None:
+                raise ProtocolError("no model is served")
+            async with asyncio.timeout(self.batching.seconds):
+                _resolve_waiting(item, await live.joint.find_refusals(item.names))
+        except BaseException as error:
+            _resolve_waiting(item, self._unavailable_after(error))
+            raise
 
     @property
     def _answer_moved(self) -> Refusal:
@@ -210,8 +226,7 @@ class Conductor(PartyServer):
             index=live.index,
             program=program,
             counts=self.counts,
-            answers=Answers(self.place.folder / "answers", model.digest) if noisy else None,
-            tags=live.tags,
+            answers=KeptAnswers(self.place.folder / "answers", model.digest, live.tags, synced=noisy),
             groups=make_groups(live.index.identifiers, size, self._group_key()) if size else (),
         )
 
@@ -238,7 +253,7 @@ def _raise_mismatch(refusals: Sequence[Refusal]) -> None:
         raise ModelMismatch("; ".join(f"{refusal.party}: {refusal.words}" for refusal in refusals))
 
 
-def _resolve_waiting(item: Ask | Command, what: object) -> None:
+def _resolve_waiting(item: Ask | Check | Command, what: object) -> None:
     """Answer the requests that still wait."""
     if item.done.done():
         return

@@ -56,7 +56,7 @@ class ServeHelper(SessionServer):
         site = self.place.session_context(f"serve-{view.mark.hex()}", channels)
         outcome = "ended"
         try:
-            await consent_party(site, None, self.place.job)
+            await consent_party(site, None, self.place.job, predicts=True)
             await self._serve_labels(site)
             await exchange_ledger_heads(site)
             outcome = "done"

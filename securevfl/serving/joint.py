@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out
-from securevfl.serving.answers import Answers
+from securevfl.run.kept_answers import KeptAnswer, KeptAnswers
 from securevfl.serving.daily import DailyCounts
 from securevfl.serving.exchanges import NO_ROWS, receive_answer, send_command
 from securevfl.serving.policy import MOST_ROWS, Refusal
@@ -41,6 +41,10 @@ async def collect_answers(
     return refusals, {peer: said for peer, (refusal, said) in answers.items() if refusal is None}
 
 
+def _split_batches(rows: np.ndarray) -> list[np.ndarray]:
+    return np.array_split(rows, -(-len(rows) // MOST_ROWS)) if len(rows) else []
+
+
 @dataclass
 class JointScores:
     """Scores common rows in one session, with one model.
@@ -50,8 +54,7 @@ class JointScores:
         index: the common rows.
         program: the active party's.
         counts: of this party's serving policy.
-        answers: store of noisy answers; None if answers carry no noise.
-        tags: of the passive parties' tables.
+        answers: what this party holds.
         groups: row numbers that are scored as a whole; empty where rows are scored as they are asked for.
     """
 
@@ -59,8 +62,7 @@ class JointScores:
     index: Index
     program: ActiveProgram
     counts: DailyCounts
-    answers: Answers | None = None
-    tags: Sequence[str] = ()
+    answers: KeptAnswers
     groups: Sequence[np.ndarray] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
@@ -68,19 +70,47 @@ class JointScores:
         self.at = {name: row for row, name in enumerate(self.names)}
         self._group_of = {row: at for at, group in reversed(list(enumerate(self.groups))) for row in group.tolist()}
 
-    def stored_answer(self, name: str) -> np.ndarray | None:
-        """The noisy answer that a customer received before, (classes,); None if there is none."""
-        return None if self.answers is None else self.answers.get(self._answer_name(self.answers, name))
+    def stored_answers(self, names: Sequence[str], *, current: bool = True) -> dict[str, KeptAnswer]:
+        """Customer → the answer that this party holds, of those about whom it holds one.
 
-    async def __call__(self, names: Sequence[str]) -> dict[str, Outcome]:
-        """Customer → outcome; the customers must be common and without duplicates."""
+        Args:
+            names: the customers.
+            current: only answers that were given on the partners' tables as they are now.
+        """
+        held = (
+            (name, self.answers.get(key, current=current)) for name, key in zip(names, self._keys(names), strict=True)
+        )
+        return {name: answer for name, answer in held if answer is not None}
+
+    async def find_refusals(self, names: Sequence[str]) -> dict[str, Outcome]:
+        """Customer → refusal, of those about whom some party would not answer; nobody is scored."""
+        wanted = np.array(sorted(self.at[name] for name in names), np.int64)
+        found: dict[str, Outcome] = {}
+        for rows in _split_batches(wanted):
+            refusals = await self._collect_refusals(rows)
+            if not refusals:
+                await send_command_to_all(self.site, "skip")
+            for refusal in refusals:
+                places = refusal.rows or range(len(rows))
+                found |= {self.names[int(rows[place])]: refusal for place in places}
+        return found
+
+    async def __call__(self, names: Sequence[str], *, again: Container[str] = ()) -> dict[str, Outcome]:
+        """Customer → outcome; the customers must be common and without duplicates. Nobody is asked about those whose
+        answers are kept, but for those in `again`.
+        """
+        held = self.stored_answers([name for name in names if name not in again])
+        kept = {name: answer.values for name, answer in held.items()}
+        return kept | await self._ask([name for name in names if name not in kept])
+
+    async def _ask(self, names: Sequence[str]) -> dict[str, Outcome]:
         wanted = sorted(self.at[name] for name in names)
         found: dict[int, Outcome] = {}
         if self.groups:
             for at in sorted({self._group_of[row] for row in wanted}):
                 found |= await self._score_batch(self.groups[at], whole=True)
         else:
-            for rows in np.array_split(np.array(wanted, np.int64), -(-len(wanted) // MOST_ROWS) or 1):
+            for rows in _split_batches(np.array(wanted, np.int64)):
                 found |= await self._score_batch(rows, whole=False)
         return {self.names[row]: found[row] for row in wanted}
 
@@ -122,12 +152,12 @@ class JointScores:
         self.counts.count(names, [False] * len(rows))
         await send_command_to_all(self.site, "go")
         scores = await self.program.score_probabilities(rows)
-        if self.answers is not None:
-            self.answers.put([self._answer_name(self.answers, name) for name in names], scores)
+        self.answers.put(self._keys(names), scores)
         return scores
 
     def _names_of_rows(self, rows: np.ndarray) -> list[str]:
         return [self.names[row] for row in rows.tolist()]
 
-    def _answer_name(self, answers: Answers, name: str) -> str:
-        return answers.answer_key(name, self.program.role.table.x[self.at[name]].numpy(), self.tags)
+    def _keys(self, names: Sequence[str]) -> list[str]:
+        rows = [self.at[name] for name in names]
+        return self.answers.row_keys(names, self.program.role.table.x[rows].numpy())

@@ -89,10 +89,14 @@ class ServePassive(PartyServer):
             return Refusal(party=self.place.name, rule="releases", words=words, rows=tuple(spent.tolist()))
         role = serving.program.role
         if isinstance(role, PassiveRole):
-            over = np.flatnonzero(~role.opened.fits_budget(role.features.find_places(rows), role.values_per_release))
+            over = np.flatnonzero(~role.opened.fits_budget(role.features.find_places(rows), role.numbers_per_answer))
             if len(over):
-                words = f"{len(over)} of its rows gave away as many values of z as max_looks allows"
-                return Refusal(party=self.place.name, rule="max_looks", words=words, rows=tuple(over.tolist()))
+                words = (
+                    f"{len(over)} of its rows would be answered with more than the {role.opened.allowed} numbers that "
+                    f"{role.opened.asker!r} may have of each, ever: use the answers that you hold, leave these rows "
+                    f"out, or ask {self.place.name!r} for a grant"
+                )
+                return Refusal(party=self.place.name, rule="max_results", words=words, rows=tuple(over.tolist()))
         return self.counts.find_refusal(_names_of_rows(index, rows), fresh.tolist(), releases.epsilon_of_feeding)
 
     async def _score_batch(self, index: Index, rows: np.ndarray) -> None:

@@ -14,7 +14,7 @@ from msgspec import Meta
 from securevfl.config import Config
 from securevfl.errors import PolicyError
 
-__all__ = ["MOST_ROWS", "RULES", "Refusal", "ScoringRefused", "ServingPolicy"]
+__all__ = ["MOST_ROWS", "RULES", "SPENT", "Refusal", "ScoringRefused", "ServingPolicy"]
 
 MOST_ROWS = 2048
 """Most rows of one batch, whatever a policy allows: parties score this many at a time."""
@@ -27,12 +27,15 @@ RULES = {
     "scores_per_record": True,
     "epsilon_per_record": True,
     "releases": False,
-    "max_looks": False,
+    "max_results": False,
     "no_noise": False,
     "index": True,
     "other": False,
 }
 """Each rule's name, and whether waiting helps: what passes with time is 429 over HTTP, the rest 403."""
+
+SPENT = "max_results"
+"""The rule by which a party answers nothing more about a row, ever: `Policy.max_results`."""
 
 Count = Annotated[int, Meta(ge=1, le=1 << 31)]
 

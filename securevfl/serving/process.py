@@ -144,7 +144,8 @@ async def run_server(
             policy=file.policy.combine_strictest(terms),
             key=own.signing_key(),
             pins=proposal.public_keys,
-            looks=own.looks,
+            results=own.results,
+            organisations=own.organisations,
             coordinator=proposal.coordinator_name,
             software=software_version(),
         )

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NoReturn
 
 import numpy as np
 
 from securevfl.agreement import Address
-from securevfl.errors import InputError, PolicyError
+from securevfl.errors import InputError, PolicyError, RowsSpent
 from securevfl.party import Alone
 from securevfl.process.metrics import serve_metrics
 from securevfl.serving.active import ServeActive
 from securevfl.serving.helper import ServeHelper
 from securevfl.serving.passive import ServePassive
-from securevfl.serving.policy import ScoringRefused
+from securevfl.serving.policy import SPENT, Refusal, ScoringRefused
+from securevfl.serving.questions import Outcome
 from securevfl.serving.settings import ServingFile
 
 __all__ = ["Scored", "predict_all", "serve_http"]
@@ -31,12 +34,27 @@ class Scored:
         ids: identifiers of the rows, common rows first.
         probabilities: of each row, (classes,), or (1,) of a regression, in the target's units.
         used: of each row the parties whose columns it was scored from, the active one first.
+        kept: how many rows were answered from what the party holds, without asking.
+        older: how many of these answers are from before a partner's table changed.
+        skipped: identifiers of the rows that were left out, because a party answers nothing more about them.
+        refused: party → about how many of them.
+        numbers: how many numbers of a row one answer costs.
     """
 
     classes: tuple[str, ...]
     ids: tuple[str, ...]
     probabilities: list[list[float]]
     used: tuple[tuple[str, ...], ...]
+    kept: int = 0
+    older: int = 0
+    skipped: tuple[str, ...] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    numbers: int = 1
+
+    @property
+    def asked(self) -> int:
+        """How many rows the parties were asked about."""
+        return sum(len(who) > 1 for who in self.used) - self.kept
 
 
 _NO_EXTRA = "answering HTTP needs more packages: pip install 'securevfl[serve]'"
@@ -75,20 +93,30 @@ async def serve_http(server: ServeActive, file: ServingFile) -> AsyncIterator[tu
 
 
 async def predict_all(
-    server: ServeActive | ServePassive | ServeHelper, task: asyncio.Task[None], *, everyone: bool = False
+    server: ServeActive | ServePassive | ServeHelper,
+    task: asyncio.Task[None],
+    *,
+    everyone: bool = False,
+    skip_spent: bool = False,
+    ask_again: bool = False,
 ) -> Scored | None:
     """Score all common rows once; at a passive party, take part until the active one is done.
+
+    The active party asks about no row whose answer it holds, and about none at all if a party would refuse some.
 
     Args:
         server: the party's, which runs.
         task: in which it runs.
         everyone: at the active party, whether it then scores its other rows alone.
+        skip_spent: at the active party, whether to leave out the rows about which a party answers nothing more.
+        ask_again: at the active party, whether to ask about rows whose answers it holds, too.
 
     Returns:
         The scores at the active party, None elsewhere.
 
     Raises:
         InputError: the parties' parts are not of one model, or the algorithm is not fit for rows of one party.
+        RowsSpent: a party answers nothing more about some rows.
         ScoringRefused: a party's serving policy forbids it.
         SecureVFLError: whatever ended it.
     """
@@ -99,7 +127,7 @@ async def predict_all(
     if not isinstance(server, ServeActive):
         await task
         return None
-    working = asyncio.ensure_future(_all_scores(server, everyone=everyone))
+    working = asyncio.ensure_future(_all_scores(server, everyone=everyone, skip_spent=skip_spent, ask_again=ask_again))
     await asyncio.wait({task, working}, return_when=asyncio.FIRST_COMPLETED)
     if not working.done():
         working.cancel()
@@ -110,26 +138,60 @@ async def predict_all(
     return found
 
 
-async def _all_scores(server: ServeActive, *, everyone: bool) -> Scored:
+async def _all_scores(server: ServeActive, *, everyone: bool, skip_spent: bool, ask_again: bool) -> Scored:
     await server.wait_for_session()
     if server.problem:
         await server.finish()
         raise InputError(server.problem)
     names = sorted(server.common_customers)
-    outcomes = await server.scores(names)
+    held = {} if ask_again else server.held_answers(names)
+    outcomes: dict[str, Outcome] = {name: values for name, (values, _) in held.items()}
+    rest = [name for name in names if name not in held]
+    # All parties first: if some rows would be refused, no number may have been spent on the others.
+    refused = await server.find_refusals(rest) if rest else {}
+    if not _stops(refused, skip_spent=skip_spent):
+        rest = [name for name in rest if name not in refused]
+        outcomes |= refused | dict(zip(rest, await server.scores(rest, again=True), strict=True))
     classes, model = server.classes, server.shelf.committed
     await server.finish()
-    rows = []
-    for outcome in outcomes:
-        if not isinstance(outcome, np.ndarray):
-            raise ScoringRefused(outcome)
-        rows.append(outcome.tolist())
+    wrong = {name: one for name, one in (refused | outcomes).items() if isinstance(one, Refusal)}
+    if _stops(wrong, skip_spent=skip_spent):
+        _raise_refusals(wrong, len(names))
+    scored = [name for name in names if name not in wrong]
+    rows = [outcomes[name].tolist() for name in scored]  # type: ignore[union-attr]
     place = server.place
     used = [(place.active, *place.passive)] * len(rows)
     if everyone and model is not None:
         others = [row for row, name in enumerate(server.table.ids) if name not in server.common_customers]
         alone = Alone(server.table, place.job, server.shelf.read_part(model.run).tree)
         rows += alone.scores(np.array(others, np.int64)).tolist()
-        names += [server.table.ids[row] for row in others]
+        scored += [server.table.ids[row] for row in others]
         used += [(place.active,)] * len(others)
-    return Scored(classes=classes, ids=tuple(names), probabilities=rows, used=tuple(used))
+    return Scored(
+        classes=classes,
+        ids=tuple(scored),
+        probabilities=rows,
+        used=tuple(used),
+        kept=len(held),
+        older=sum(older for _, older in held.values()),
+        skipped=tuple(wrong),
+        refused=Counter(one.party for one in wrong.values()),
+    )
+
+
+def _stops(refused: Mapping[str, Outcome], *, skip_spent: bool) -> bool:
+    """Whether refusals end a prediction."""
+    return any(isinstance(one, Refusal) and not (skip_spent and one.rule == SPENT) for one in refused.values())
+
+
+def _raise_refusals(refused: Mapping[str, Refusal], rows: int) -> NoReturn:
+    """Raise the refusals of rows.
+
+    Raises:
+        ScoringRefused: some rule other than the bound of numbers.
+        RowsSpent: the bound of numbers.
+    """
+    other = next((one for one in refused.values() if one.rule != SPENT), None)
+    if other is not None:
+        raise ScoringRefused(other)
+    raise RowsSpent(Counter(one.party for one in refused.values()), spent=len(refused), rows=rows)

@@ -14,7 +14,7 @@ from securevfl.config import Config
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.serving.policy import MOST_ROWS, Refusal
 
-__all__ = ["Ask", "Batching", "Command", "ModelMismatch", "Outcome", "Questions", "Unavailable"]
+__all__ = ["Ask", "Batching", "Check", "Command", "ModelMismatch", "Outcome", "Questions", "Unavailable"]
 
 Outcome = np.ndarray | Refusal
 """Of one customer: probabilities, (classes,), or a predicted number, (1,); or the refusal."""
@@ -62,10 +62,19 @@ class ModelMismatch(InputError):
 
 @dataclass(eq=False)
 class Ask:
-    """Customers that somebody waits for."""
+    """Customers that somebody waits for; `again` to ask the parties even if an answer is kept."""
 
     names: Sequence[str]
     done: asyncio.Future[list[Outcome]]
+    again: bool = False
+
+
+@dataclass(eq=False)
+class Check:
+    """Customers of whom somebody asks which would be refused."""
+
+    names: Sequence[str]
+    done: asyncio.Future[dict[str, Outcome]]
 
 
 @dataclass(eq=False)
@@ -77,6 +86,9 @@ class Command:
     done: asyncio.Future[str]
 
 
+Item = Ask | Check | Command
+
+
 class Questions:
     """The queue of the active party.
 
@@ -86,26 +98,36 @@ class Questions:
 
     def __init__(self, batching: Batching) -> None:
         self.batching = batching
-        self._queue: asyncio.Queue[Ask | Command] = asyncio.Queue()
-        self._held: Ask | Command | None = None
+        self._queue: asyncio.Queue[Item] = asyncio.Queue()
+        self._held: Item | None = None
         self._pending: set[asyncio.Future[Any]] = set()
 
-    async def ask(self, names: Sequence[str]) -> list[Outcome]:
+    async def ask(self, names: Sequence[str], *, again: bool = False) -> list[Outcome]:
         """One outcome for each customer.
+
+        Args:
+            names: the customers.
+            again: whether to ask the parties about those whose answers are kept, too.
 
         Raises:
             TimeoutError: no outcome came in time.
             Unavailable: see `fail_all`.
         """
         done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        outcomes: list[Outcome] = await self._await_outcome(Ask(names, done))
+        outcomes: list[Outcome] = await self._await_outcome(Ask(names, done, again))
         return outcomes
+
+    async def find_refusals(self, names: Sequence[str]) -> dict[str, Outcome]:
+        """Customer → refusal, of those that would be refused; nobody is scored. Raises the same errors as `ask`."""
+        done: asyncio.Future[dict[str, Outcome]] = asyncio.get_running_loop().create_future()
+        found: dict[str, Outcome] = await self._await_outcome(Check(names, done))
+        return found
 
     async def run_command(self, do: str, run: str) -> str:
         """Execute a command and return its outcome; raises the same errors as `ask`."""
         return str(await self._await_outcome(Command(do, run, asyncio.get_running_loop().create_future())))
 
-    async def next_question(self) -> Ask | Command:
+    async def next_question(self) -> Item:
         """The next batch or command."""
         while True:
             item, self._held = self._held or await self._queue.get(), None
@@ -140,7 +162,7 @@ class Questions:
             if not future.done():
                 future.set_exception(error)
 
-    async def _await_outcome(self, item: Ask | Command) -> Any:
+    async def _await_outcome(self, item: Item) -> Any:
         done: asyncio.Future[Any] = item.done
         self._pending.add(done)
         self._queue.put_nowait(item)

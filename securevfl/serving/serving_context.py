@@ -18,7 +18,7 @@ from securevfl.errors import InputError
 from securevfl.ledger import PrivateKey
 from securevfl.party import Job
 from securevfl.party_context import PartyContext, PartySecret
-from securevfl.privacy import Clock, DisclosureBook, Ledger
+from securevfl.privacy import Clock, HeldNumbers, Ledger, ResultBook
 from securevfl.run.context_building import build_links
 from securevfl.run.digests import data_digests
 from securevfl.run.roster import Roster
@@ -50,8 +50,9 @@ class ServingContext:
         folder: the party's own, for its models, counts and ledgers; nobody else may read it.
         policy: how much may be scored.
         key: signs the party's ledgers; a new one that is never written down, unless given.
-        looks: file that counts what was opened of each of its rows, training and other models' predictions among it; in
-            `folder` unless given. Used if the job's policy for the party has a budget of opened values.
+        results: file that counts the numbers of each of its rows that were answered, training and other models'
+            predictions among it: the party's one book; in `folder` unless given.
+        organisations: see `PartyContext.organisations`.
         now: seconds since 1970, UTC.
         software: name and version, for ledgers.
         pins: party → its public key, hexadecimal, as the agreement names it; see `Ledger`.
@@ -65,7 +66,8 @@ class ServingContext:
     folder: Path
     policy: ServingPolicy = field(default_factory=ServingPolicy)
     key: PrivateKey = field(default_factory=PrivateKey.generate, repr=False)
-    looks: Path | None = None
+    results: Path | None = None
+    organisations: Mapping[str, str] = field(default_factory=dict)
     now: Callable[[], float] = time.time
     software: str = "securevfl serving"
     coordinator: str = ""
@@ -85,6 +87,19 @@ class ServingContext:
     def roster(self) -> Roster:
         """The parties and their roles."""
         return Roster.from_names(self.passive, owners=[self.active], coordinator=self.coordinator)
+
+    @cached_property
+    def book(self) -> ResultBook:
+        """The party's result book.
+
+        Raises:
+            InputError: it is damaged.
+        """
+        return ResultBook(self._book_file, party=self.name, key=self.key, organisations=self.organisations)
+
+    @property
+    def _book_file(self) -> Path:
+        return self.results or self.folder / "results.jsonl"
 
     def read_table(self) -> PartyTable:
         """The party's table, read now.
@@ -142,7 +157,7 @@ class ServingContext:
             seed=self.job.seed,
             secret=PartySecret.generate(),
             coordinator=self.coordinator,
-            looks=DisclosureBook()
-            if policy.max_looks is None
-            else DisclosureBook(self.looks or self.folder / "looks.jsonl"),
+            results=self.book,
+            held=HeldNumbers(self._book_file.with_suffix(".peers")),
+            organisations=self.organisations,
         )

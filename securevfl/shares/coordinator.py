@@ -74,7 +74,7 @@ class SharesCoordinator(HelperProgram):
             site.links[site.active], len(site.passive) + 1, numeric=sharing.plan.number is not None
         )
         if sharing.trains:
-            check_rows(site, told.learned, told.valid, few_rows=sharing.few_rows)
+            check_rows(site, told.learned, told.valid, few_rows=sharing.protection.takes_few_rows)
         self._classes, self._batch_size = told.classes, told.batch_size
         self._learned, self._valid = 0 if sharing.mixes else told.learned, told.valid
         shape = sharing.network_shape(told.widths, self._classes)

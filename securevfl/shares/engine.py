@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-from securevfl_crypto.replicated import Clear, Computing, Product, Share
+from securevfl_crypto.replicated import Clear, Computing, Product, Share, concatenate
 
-__all__ = ["ONE", "Engine", "compute_products", "scaling_job"]
+__all__ = ["ONE", "Engine", "compute_products", "find_outside", "scaling_job"]
 
 Engine: TypeAlias = Computing | Clear
 
 ONE = 1 << 16
 """The number one in fixed point."""
+
+_NARROW = 2
+"""Bits by which words are truncated before they are compared, where nothing is known of their size."""
 
 
 async def compute_products(engine: Engine, jobs: Sequence[Product]) -> list[Share]:
@@ -34,3 +37,19 @@ def scaling_job(engine: Engine, x: Share, factor: int, shift: int) -> Product:
     """Make the product of x and a public integer, truncated by `shift` bits."""
     one = engine.constant(np.ones((1,) * x.ndim, dtype=np.uint64))
     return Product(x * factor, one, "times", shift=shift)
+
+
+async def find_outside(engine: Engine, x: Share, bounds: np.ndarray) -> Share:
+    """Bits, two for each word of x, that are all zero where −bound ≤ x ≤ bound up to eight units of the last place.
+
+    A comparison cannot tell x from x + 2^63, so that a word far outside could pass. A quarter of x can be told: of any
+    64 bits, truncated by two, the result is right modulo 2^62 and lies within the range of comparisons.
+
+    Args:
+        engine: computes on shares.
+        x: (n,).
+        bounds: in units of the last place, below 2^60, int64 (n,).
+    """
+    (quarter,) = await compute_products(engine, [scaling_job(engine, x, 1, _NARROW)])
+    edge = engine.constant(((bounds >> _NARROW) + 2).astype(np.uint64))
+    return (await engine.compare(concatenate([quarter - edge, -quarter - edge]))).reshape(-1)

@@ -24,7 +24,7 @@ import numpy as np
 from securevfl_crypto.replicated import Product, Share, concatenate
 
 from securevfl.errors import PolicyError
-from securevfl.shares.engine import ONE, Engine, compute_products
+from securevfl.shares.engine import ONE, Engine, compute_products, find_outside
 from securevfl.shares.network_ranges import TARGET_BOUND
 
 __all__ = ["FEWEST_OF_CLASS", "KeptTargets", "check_targets", "decode_kept", "encode_kept", "explain_wrong_targets"]
@@ -67,8 +67,9 @@ async def check_targets(engine: Engine, dealt: Share, trained: int, classes: int
         counted: whether validation rows of each class have to be `FEWEST_OF_CLASS`.
     """
     if classes == 1:
-        outside = await engine.compare(concatenate([dealt, -dealt]), (TARGET_BOUND + 1 / ONE,))
-        return await engine.is_zero("targets", outside.reshape(-1))
+        words = dealt.reshape(-1)
+        bounds = np.full(words.size, round(TARGET_BOUND * ONE), np.int64)
+        return await engine.is_zero("targets", await find_outside(engine, words, bounds))
     one = engine.constant(np.ones(dealt.shape, np.uint64))
     (found,) = await compute_products(engine, [Product(dealt, dealt - one, "times")])
     parts = [found.reshape(-1)]

@@ -15,7 +15,7 @@ from securevfl_crypto.replicated import Product, Share, concatenate
 from securevfl_crypto.ring import FRACTION
 
 from securevfl.shares.dp_steps import StepNoise
-from securevfl.shares.engine import ONE, Engine, compute_products, scaling_job
+from securevfl.shares.engine import ONE, Engine, compute_products, find_outside, scaling_job
 from securevfl.shares.network_ranges import ERROR_BOUND, Layer, NetworkShape, OptimiserConstants
 
 __all__ = ["Network", "Tape"]
@@ -220,14 +220,11 @@ class Network:
         for name, square in zip(owners, await compute_products(engine, jobs), strict=True):
             found = square.reshape(-1)
             squares[name] = squares[name] + found if name in squares else found
-        over = []
-        for layer in layers:
-            over.append(squares[layer.name] - _share_constant(engine, layer.max_norm**2, 1))
-            over += [
-                sign * flat[layer.name].reshape(-1) - _share_constant(engine, layer.max_norm, flat[layer.name].size)
-                for sign in (1, -1)
-            ]
-        return (await engine.compare(concatenate(over))).reshape(-1)
+        norms = [squares[layer.name] - _share_constant(engine, layer.max_norm**2, 1) for layer in layers]
+        bounds = [np.full(flat[layer.name].size, round(layer.max_norm * ONE), np.int64) for layer in layers]
+        words = concatenate([flat[layer.name].reshape(-1) for layer in layers])
+        wide = await engine.compare(concatenate(norms))
+        return concatenate([wide.reshape(-1), await find_outside(engine, words, np.concatenate(bounds))])
 
     def get_state(self) -> Mapping[str, Mapping[str, Share]]:
         """All shares, by what they are and by layer."""

@@ -92,7 +92,7 @@ class SharesActive(ActiveProgram):
         widths = [self.fed.width()]
         if self.sharing.trains:
             self.trained.warnings += check_rows(
-                site, len(split.train), len(split.valid), few_rows=self.sharing.few_rows
+                site, len(split.train), len(split.valid), few_rows=self.sharing.protection.takes_few_rows
             )
             self.learned = rows_to_learn(role)
         for name in site.passive:
@@ -285,7 +285,7 @@ class SharesPassive(PassiveProgram):
         """Tell the width of this party's input, learn those of all, and exchange keys."""
         role, split = self.role, self.role.table.split
         if self.sharing.trains:
-            check_rows(role.site, len(split.train), len(split.valid), few_rows=self.sharing.few_rows)
+            check_rows(role.site, len(split.train), len(split.valid), few_rows=self.sharing.protection.takes_few_rows)
             self.learned = rows_to_learn(role)
         upstream, width = role.upstream, self.fed.width()
         await upstream.send(Kind.CONTROL, WIDTH, meta={"width": width})
@@ -344,7 +344,7 @@ class SharesPassive(PassiveProgram):
             await self.course.validate(count_rows(parts), self._words_to_score(parts))
             return
         # Counted first, for a model that turns out useless, too: each try counts.
-        self.role.opened.count_opening(self.role.features.find_places(rows), self.course.answer.width)
+        self.role.count_answer(rows)
         if self.sharing.judges_usefulness:
             valid = list(split_chunks(self.role.table.split.valid, self.role.plan.eval_rows))
             await self.course.judge_usefulness(count_rows(valid), self._words_to_score(valid))
@@ -354,6 +354,8 @@ class SharesPassive(PassiveProgram):
         return lambda number: [self.fed.encode_rows(parts[number])]
 
     async def after_test(self) -> None:
+        if self.sharing.protection.hands_out:
+            self.role.count_model()
         await self.model.hand_out()
 
     def close_books(self) -> Trained:

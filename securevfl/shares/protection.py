@@ -99,6 +99,18 @@ class Shares(Protection):
     def is_sealed(self) -> bool:
         return True
 
+    @property
+    def takes_few_rows(self) -> bool:
+        return self.few_rows
+
+    @property
+    def answers_useless(self) -> bool:
+        return self.useful == "off"
+
+    @property
+    def takes_mixtures(self) -> bool:
+        return self.soft
+
     def numbers_per_answer(self, outputs: int) -> int:
         return Answer.of(self.answers, 2 if outputs == 1 else outputs).width
 

@@ -126,11 +126,6 @@ class Sharing:
         return Answer.of(getattr(self.protection, "answers", None), classes)
 
     @property
-    def few_rows(self) -> bool:
-        """Whether the job asks for fewer rows than are needed between organisations."""
-        return bool(getattr(self.protection, "few_rows", False))
-
-    @property
     def mixes(self) -> bool:
         """Whether targets are mixtures, dealt anew for each batch."""
         return self.algorithm.fits.mixes
@@ -138,12 +133,12 @@ class Sharing:
     @property
     def judges_usefulness(self) -> bool:
         """Whether the model has to prove useful before it answers."""
-        return self.trains and getattr(self.protection, "useful", "required") == "required"
+        return self.trains and not self.protection.answers_useless
 
     @property
     def counts_classes(self) -> bool:
         """Whether the validation rows need a number of rows of each class. In a simulation the report warns."""
-        return not (self.few_rows or self.site.simulated)
+        return not (self.protection.takes_few_rows or self.site.simulated)
 
     def shape_if_released(self, shape: NetworkShape) -> NetworkShape | None:
         """The network, where this run hands it out at its end."""

@@ -146,6 +146,8 @@ class Company:
                     own.signing_key(),
                     own.read_table(),
                     policy=own.policy,
+                    results=own.results,
+                    organisations=own.organisations,
                     filters=own.filters,
                     hearers=hearers.get(name, ()),
                 )
@@ -195,10 +197,24 @@ class Company:
         return [sys.executable, "-m", "securevfl", "party", str(self.agreement_file), "--as", name]
 
 
+def _policy_lines(policy: Policy) -> list[str]:
+    """A policy as lines of a party file: what differs from the default."""
+    usual = Policy().describe()
+    return [f"{name} = {json.dumps(value)}" for name, value in policy.describe().items() if value != usual[name]]
+
+
 def create_company(
     folder: Path, people: Parties, job: Job, *, policies: Mapping[str, Policy] | None = None, **limits: object
 ) -> Company:
-    """Create everything that parties need to train a job over loopback, as they would themselves."""
+    """Create everything that parties need to train a job over loopback, as they would themselves.
+
+    Args:
+        folder: of all parties.
+        people: their tables.
+        job: what they train.
+        policies: party → its policy; one that bounds no numbers of its rows unless given.
+        limits: of the agreement.
+    """
     helper = coordinator_of(job, people, linking=True)
     names = tuple(sorted([*people, *([helper] if helper else [])]))
     folder.mkdir(parents=True, exist_ok=True)
@@ -213,6 +229,7 @@ def create_company(
         lines += [f'listen = "127.0.0.1:{ports[name]}"']
         if name in people:
             lines += ["[data]", *_write_table(people[name], folder / f"{name}.csv")]
+            lines += ["[policy]", *_policy_lines((policies or {}).get(name, Policy(max_results="unlimited")))]
         lines += ["[keys]", f'signing = "keys/{name}.key"']
         lines += [f'certificate = "certs/{name}.crt"', f'key = "certs/{name}.key"']
         for peer in names:

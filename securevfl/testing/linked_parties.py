@@ -41,7 +41,7 @@ def link_in_memory(
     messages = None if declared is None else Exchanges(declared)
     made = {}
     for number, name in enumerate(names):
-        ledger, clock = Ledger(name, run="r", job="j"), Clock()
+        ledger, clock = Ledger(name, run="r", job="j", role=roster.role_of(name)), Clock()
         made[name] = PartyContext(
             name=name,
             active=active,
@@ -53,5 +53,6 @@ def link_in_memory(
             job="j",
             seed=seed,
             secret=PartySecret(100 + number),
+            simulated=True,
         )
     return made

@@ -104,7 +104,7 @@ class Abilities(Config):
         dp = protection.dp
         if protection.on_shares and dp is not None:
             self._check_noise_on_shares(dp)
-        if protection.on_shares and self.fits.mixes and not getattr(protection, "soft", False):
+        if protection.on_shares and self.fits.mixes and not protection.takes_mixtures:
             raise InputError(
                 f"{self.title} trains towards mixtures of several rows' classes, which change from batch to batch, and "
                 "on shares a target is one class, dealt once and checked: set soft = true in the protection. Then the "

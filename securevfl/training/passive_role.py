@@ -1,4 +1,4 @@
-"""A passive party's role: it feeds rows, and counts how many values of each row peers have seen."""
+"""A passive party's role: it feeds rows, and counts how many numbers of each row peers have seen."""
 
 from __future__ import annotations
 
@@ -19,31 +19,66 @@ class PassiveRole(Role):
     """A passive party's part: it feeds the rows that the active party's epochs ask for.
 
     Attributes:
-        opened: how many values of each row were opened to a peer.
+        opened: how many numbers of each row were opened to a peer.
     """
 
     def __init__(self, config: Configuration, setting: Setting) -> None:
         super().__init__(config, setting)
         site, table, shape = self.site, self.table, self.features.row_shape
         names = table.names or Numbers(len(self.features.x))
-        most, columns = site.policy.max_looks, table.columns or shape.numel()
-        self.opened = OpenedValues(site.name, columns, names, most=most, book=site.looks)
+        policy, columns = site.policy, table.columns or shape.numel()
+        self.opened = OpenedValues(
+            site.name,
+            columns,
+            names,
+            asker=site.asker,
+            allowed=policy.allowed_numbers(columns),
+            written=policy.writes_bound,
+            refuses=policy.writes_bound or not site.simulated,
+            book=site.results,
+        )
 
     def plan_and_build(self) -> None:
         super().plan_and_build()
         done = 0 if self.site.keeper.load() is None else self.site.keeper.start or 0
         if not len(self.table.split.train):
             return  # a prediction: each row is counted as it is asked for
-        if self.protection.on_shares:  # final predictions alone are opened, once
-            self.opened.check_plan(Task(self.table.classes).outputs)
+        if self.protection.on_shares:  # final predictions alone are opened, once, or the model
+            handed = self.opened.columns if self.protection.hands_out else 0
+            self.opened.check_plan(max(self.numbers_per_answer, handed))
             return
         times = self.books.opening_times(self.plan.epochs) - self.books.opening_times(done)
         self.opened.check_plan(self.values_per_release * times)
 
     @property
     def values_per_release(self) -> int:
-        """How many values of a row one release opens; 0 where that depends on what is fed."""
+        """How many numbers of a row one release opens; 0 where that depends on what is fed."""
         return 0
+
+    @property
+    def numbers_per_answer(self) -> int:
+        """How many numbers of a row one prediction opens; 0 where that depends on what is fed."""
+        if self.protection.on_shares:
+            return self.protection.numbers_per_answer(Task(self.table.classes).outputs)
+        return self.values_per_release
+
+    def count_answer(self, rows: np.ndarray) -> None:
+        """Count one prediction of numbered rows under a protection that opens nothing else of them. Call it before
+        anything of them is dealt.
+
+        Raises:
+            PolicyError: more numbers of a row would be opened than the party's policy allows.
+        """
+        self.opened.count_opening(self.features.find_places(rows), self.numbers_per_answer)
+
+    def count_model(self) -> None:
+        """Count a model that is handed out: as many numbers of each row that trained as the party has columns.
+
+        Raises:
+            PolicyError: more than the party's policy allows.
+        """
+        places = self.features.find_places(self.table.split.train)
+        self.opened.count_opening(places, self.opened.columns)
 
     def count_release(self, rows: np.ndarray, width: int) -> None:
         """Count one release of numbered rows. Call it before anything of them leaves.
@@ -53,7 +88,7 @@ class PassiveRole(Role):
             width: of what is handed over; counted where `values_per_release` is 0.
 
         Raises:
-            PolicyError: more values of a row would be opened than the party's policy allows.
+            PolicyError: more numbers of a row would be opened than the party's policy allows.
         """
         self.opened.count_opening(self.features.find_places(rows), self.values_per_release or width)
 

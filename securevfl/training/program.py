@@ -44,7 +44,7 @@ class Program(ABC):
         return []
 
     def record_opened_values(self, notes: list[str] | None = None) -> None:  # noqa: B027 - nothing, unless it feeds rows
-        """Record how many values of the party's rows were opened so far; nothing for a program that feeds none."""
+        """Record how many numbers of the party's rows were opened so far; nothing for a program that feeds none."""
 
 
 class HelperProgram(Program):
@@ -115,14 +115,18 @@ class RoleProgram(Program, Generic[R]):
         return trained
 
     def record_opened_values(self, notes: list[str] | None = None) -> None:
-        """Record in the ledger how many values of the party's rows were opened. The report's notes repeat it if the
-        policy limits them, or if they are all that hides a secretly drawn bottom."""
+        """Record in the ledger how many numbers of the party's rows were opened. The report's notes repeat it if the
+        party's policy bounds them, or if they are all that hides a secretly drawn bottom."""
         role = self.role
-        if not isinstance(role, PassiveRole) or not role.opened.max_values:
+        if not isinstance(role, PassiveRole) or not role.opened.max_numbers:
             return
-        role.site.ledger.record_note("looks", role.opened.ledger_facts())
-        if notes is not None and (role.opened.allowed_values is not None or role.config.draws_secretly):
-            notes.append(role.opened.summary_sentence())
+        opened = role.opened
+        role.site.ledger.record_note("results", opened.ledger_facts())
+        if notes is None:
+            return
+        if (opened.refuses and opened.allowed is not None) or role.config.draws_secretly:
+            notes.append(opened.summary_sentence())
+        notes += [note] if (note := opened.excess_note()) else []
 
     def privacy_spent(self) -> list[Spent]:
         return self.role.releases.costs_so_far()

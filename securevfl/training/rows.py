@@ -32,7 +32,7 @@ class NumberedRows:
             algorithm whose `view` is ``"coded"``, (n, columns) float64, NaN where a value is missing.
         encoded: names of the columns of `x` if it is coded.
         codes: the number of codes of each of these columns, 0 for numbers; also only if `x` is coded.
-        names: identifiers of the rows, (n,); empty if nothing needs them.
+        names: of the rows' persons, (n,), by which the party counts what it discloses; empty if nothing needs them.
         columns: how many columns the party's table has before encoding; 0 if unknown.
         split: which aligned rows train, validate and test.
         name: the party.

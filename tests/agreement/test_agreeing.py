@@ -68,7 +68,7 @@ def bank(tmp_path: Path) -> Company:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Company:
-    return Company(tmp_path / "shop", "shop")
+    return Company(tmp_path / "shop", "shop", sections='[policy]\nmax_results = "unlimited"\n')
 
 
 @pytest.fixture
@@ -202,9 +202,9 @@ def test_a_stranger_cannot_approve(made: Proposal, bank: Company) -> None:
 
 
 REFUSALS = {
-    "a seal": ("[policy]\nsealed = true\n", "demands them sealed"),
-    "no leak": ("[policy]\nleaks = false\n", "accepts no known leak"),
-    "less ε": ("[policy]\nmax_epsilon = 3.0\n", "spends ε = 4; the policy allows 3"),
+    "a seal": ('[policy]\nsealed = true\nmax_results = "unlimited"\n', "demands them sealed"),
+    "no leak": ('[policy]\nleaks = false\nmax_results = "unlimited"\n', "accepts no known leak"),
+    "less ε": ('[policy]\nmax_epsilon = 3.0\nmax_results = "unlimited"\n', "spends ε = 4; the policy allows 3"),
     "fewer attempts": ("[budget]\nattempts = 3\n", "it allows 20 attempts; [budget] in shop.toml allows 3"),
     "fewer seconds": ("[budget]\nseconds = 60\n", "it allows 604,800 seconds; [budget] in shop.toml allows 60"),
     "less ε over attempts": (
@@ -241,7 +241,7 @@ def test_a_label_book_is_shown_and_refused(tmp_path: Path, made: Proposal, shop:
     assert any(
         "labels of people that its table lacks" in line for one in describe_proposal(booked) for line in one.lines
     )
-    shop.sections = "[policy]\npairwise_intersections = false\n"
+    shop.sections = '[policy]\npairwise_intersections = false\nmax_results = "unlimited"\n'
     with pytest.raises(PolicyError, match="pairwise intersection"):
         approve_proposal(booked, read_party_file(shop.file), NOW)
 

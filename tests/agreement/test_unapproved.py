@@ -135,7 +135,13 @@ def _attacked(company: Company, approval: bytes, held: Agreement) -> Seen:
     start = read_start(company.agreement_file, ME)
     with StateFolder.lock(company.state_folder(ME), party=ME, agreement=held.digest) as state:
         party = JobProcess(
-            state, held, ME, start.own.signing_key(), start.own.read_table(), patience=Timeouts(gather=0.5)
+            state,
+            held,
+            ME,
+            start.own.signing_key(),
+            start.own.read_table(),
+            policy=start.own.policy,
+            patience=Timeouts(gather=0.5),
         )
         seen = asyncio.run(meet(party))
         assert not state.attempts
@@ -238,6 +244,7 @@ def test_other_agreements_are_refused_by_field_at_both_parties(company: Company)
             name,
             start.own.signing_key(),
             start.own.read_table(),
+            policy=start.own.policy,
             patience=Timeouts(gather=LIMIT),
             hearers=[heard[name]],
         )

@@ -166,6 +166,27 @@ def test_a_fixed_base(name: str, bits: int, scan: bool) -> None:
         table.raise_to(wire.astype(np.int8))
 
 
+@pytest.mark.parametrize("count", [1, 9, 61, 320])
+def test_products_of_subsets(name: str, count: int) -> None:
+    m = MODULI["a square of 4094 bits"]
+    arithmetic = modulus(m, name)
+    numbers = [m - 5, *(RANDOM.randrange(int(m)) for _ in range(count - 1))]
+    table = arithmetic.subset_products(arithmetic.from_ints(numbers))
+    assert table.bits == count
+    chosen = [0, 1, (1 << count) - 1, *(RANDOM.getrandbits(count) for _ in range(7))]
+    wire, expected = _bytes(chosen, -(-count // 8)), []
+    for subset in chosen:
+        value = 1
+        for i, number in enumerate(numbers):
+            value = value * number % m if subset >> i & 1 else value
+        expected.append(value)
+    assert arithmetic.to_ints(table.raise_to(wire)) == expected
+    with pytest.raises(MalformedError, match="exponents"):
+        table.raise_to(wire.astype(np.int8))
+    with pytest.raises(MalformedError, match="0 bits"):
+        arithmetic.subset_products(arithmetic.from_ints([]))
+
+
 @pytest.mark.parametrize("path", VECTORS)
 @pytest.mark.parametrize("room", [1 << 20, 1 << 21, 1 << 22])
 def test_tables_of_a_fixed_base_in_less_memory(path: str, room: int, monkeypatch: pytest.MonkeyPatch) -> None:

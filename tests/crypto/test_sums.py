@@ -149,7 +149,7 @@ def test_rows_of_no_node_are_fresh_encryptions_of_zero() -> None:
 
 
 def test_an_answer_is_blinded_beyond_the_order_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exponents of the blindings are 64 bits longer than n, and so drown Σ α shifted by any number of bits."""
+    """The exponents of the blindings are 128 bits longer than n, so that what they give is uniform to 2^-64."""
     from securevfl_crypto.paillier import public_key
 
     drawn: list[tuple[int, int]] = []
@@ -166,7 +166,7 @@ def test_an_answer_is_blinded_beyond_the_order_of_the_group(monkeypatch: pytest.
     assert not (first == second).all(axis=1).any()
     monkeypatch.setattr(public_key, "random_exponents", exponents)
     holder.compute_sums(batch, codes, [20])
-    assert drawn == [(8, 1088)]
+    assert drawn == [(8, 1152)]
 
 
 def test_an_owner_that_knows_its_randomness_cannot_confirm_a_guess() -> None:

@@ -82,15 +82,19 @@ def test_who_accepts_no_leak_refuses_what_another_passive_party_could_read() -> 
     dp = sv.DP(features=sv.JointNoise(epsilon=0.5, weight_bound=2.0))
     job = _job(sv.BFV(dp=dp), 4).replace(policies={"retailer": sv.Policy(leaks=False)})
     assert "'network' learns the gradient at its activations" in rule_against(
-        job, "retailer", active="bank", passive=ALL
+        job, "retailer", active="bank", passive=ALL, simulated=True
     )
-    assert not rule_against(job, "retailer", active="bank", passive=("retailer",))
+    assert not rule_against(job, "retailer", active="bank", passive=("retailer",), simulated=True)
 
 
 def test_the_bank_refuses_noise_on_labels_alone_for_its_columns() -> None:
     strict = {"bank": sv.Policy(leaks=False)}
     job = _job(sv.Plain(dp=LABELS)).replace(policies=strict)
-    rule = rule_against(job, "bank", active="bank", passive=ALL)
+    rule = rule_against(job, "bank", active="bank", passive=ALL, simulated=True)
     assert "label owner's own columns, which noise on labels does not hide" in rule
-    assert not rule_against(_job(sv.Plain(dp=BOTH)).replace(policies=strict), "bank", active="bank", passive=ALL)
-    assert not rule_against(_job(sv.BFV(dp=LABELS)).replace(policies=strict), "bank", active="bank", passive=ALL)
+    assert not rule_against(
+        _job(sv.Plain(dp=BOTH)).replace(policies=strict), "bank", active="bank", passive=ALL, simulated=True
+    )
+    assert not rule_against(
+        _job(sv.BFV(dp=LABELS)).replace(policies=strict), "bank", active="bank", passive=ALL, simulated=True
+    )

@@ -116,13 +116,13 @@ def test_what_nobody_measured_is_a_leak() -> None:
 def test_findings_follow_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """The report, the threat model and policies read the same table: change it, and all of them say something else."""
     job = sv.Job(algorithm=sv.SplitNN(bottom=(4,)), protection=sv.BFV(), policies={"network": Policy(leaks=False)})
-    assert "learns z" in rule_against(job, "network", active="bank", passive=ROLES)
+    assert "learns z" in rule_against(job, "network", active="bank", passive=ROLES, simulated=True)
     views = "z, trainable bottoms", OTHERS_VIEW
     mild = {view: MeasuredView(view=view, about="features", got=0.2, without=0.15) for view in views}
     monkeypatch.setattr(severities, "load_measured", lambda: {**load_measured(), **mild})
     found = job.algorithm.findings(job.protection, ROLES, "bank")
     assert {f.severity for f in found if f.party == "bank"} == {"note"}
-    assert rule_against(job, "network", active="bank", passive=ROLES) == ""
+    assert rule_against(job, "network", active="bank", passive=ROLES, simulated=True) == ""
 
 
 def test_the_file_has_every_view_that_declarations_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,14 +168,14 @@ def test_a_refusal_names_a_cure_that_the_same_policy_accepts(
 ) -> None:
     passive = ROLES[: algorithm.most_passive or 2]
     job = sv.Job(algorithm=algorithm, protection=protection, policies={party: Policy(leaks=False)})
-    rule = rule_against(job, party, active="bank", passive=passive)
+    rule = rule_against(job, party, active="bank", passive=passive, simulated=True)
     if not rule:
         assert (party, protection.is_sealed, algorithm.trainable) == ("bank", True, False)
         return
     assert not (protection.is_sealed and "protection 'bfv'" in rule), "no cure for what is sealed"
     for change in _cures(rule):
         changed = _applied(job, change)
-        assert rule_against(changed, party, active="bank", passive=passive) == "", change
+        assert rule_against(changed, party, active="bank", passive=passive, simulated=True) == "", change
 
 
 def _cures(rule: str) -> Sequence[str]:

@@ -134,8 +134,9 @@ def _attacked(value: float) -> AttackRecord:
 
 
 @pytest.mark.parametrize(("most", "standing"), [(0.5, "bounded"), (1.0, "reads it")])
-def test_a_budget_of_looks_bounds_while_it_is_below_the_columns(most: float, standing: str) -> None:
-    job = Job(protection=sv.BFV(), policies={"network": sv.Policy(max_looks=most)})
+def test_max_looks_bounds_while_it_is_below_the_columns(most: float, standing: str) -> None:
+    with pytest.warns(FutureWarning, match="write max_results"):
+        job = Job(protection=sv.BFV(), policies={"network": sv.Policy(max_looks=most)})
     card = job_card(job, ["bank"], PASSIVE)
     assert card is not None
     assert card.cell("bank", "network").standing == standing

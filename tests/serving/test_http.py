@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from prometheus_client import generate_latest
 from securevfl_net.identity.making import Key, issue_certificate, make_authority, make_request, self_signed
-from support.servers import JOB, Served, put, ready, served, trained
+from support.servers import JOB, Served, forget_answers, put, ready, served, trained
 
 import securevfl as sv
 from securevfl.run.model_parts import ModelPart
@@ -152,6 +152,7 @@ def test_a_serving_policys_rule_reaches_the_client(tmp_path: Path, plain: Parts)
         async with asked(tmp_path, plain, policies=policies) as client:
             one, two, three = sorted(client.running.bank.common_customers)[:3]
             assert (await client.score(one)).status_code == 200
+            forget_answers(client.running.bank)
             again = await client.score(one)
             assert again.status_code == 429
             assert (again.json()["party"], again.json()["rule"]) == ("shop1", "scores_per_record")

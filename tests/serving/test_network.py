@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from support.companies import Companies
-from support.servers import JOB, trained, until
+from support.servers import JOB, forget_answers, trained, until
 
 import securevfl as sv
 from securevfl.agreement import ServingTerms
@@ -98,6 +98,7 @@ def test_three_parties_serve_over_tls(tmp_path: Path, parts: Parts) -> None:
                 assert (await client.post(f"{url}/v1/score", json=question)).status_code == 401
                 found = await client.post(f"{url}/v1/score", json=question, headers=key)
                 assert np.allclose(found.json()["probabilities"], expected(parts)[name], atol=1e-6)
+                forget_answers(bank)
                 again = await client.post(f"{url}/v1/score", json=question, headers=key)
                 assert (again.status_code, again.json()["party"]) == (429, "shop2")
                 text = (await client.get(metrics)).text

@@ -76,11 +76,11 @@ def test_a_passive_party_that_dies_is_named_and_comes_back(tmp_path: Path, plain
             mark = running.bank.alignment_mark()
             running.crash("shop2")
             with pytest.raises(Unavailable, match="shop2") as caught:
-                await running.bank.scores([name])
+                await running.bank.scores([name], again=True)
             assert caught.value.parties == ("shop2",)
             assert not running.bank.is_ready
             await running.again("shop2")
-            assert np.allclose(scores_of(await running.bank.scores([name])), before, atol=1e-6)
+            assert np.allclose(scores_of(await running.bank.scores([name], again=True)), before, atol=1e-6)
             assert running.bank.alignment_mark() == mark, "the stored index was not used again"
 
     asyncio.run(main())
@@ -120,7 +120,7 @@ def test_the_active_party_is_started_anew(tmp_path: Path, plain: Parts) -> None:
             before = scores_of(await running.bank.scores([name]))
             running.crash("bank")
             await running.again("bank")
-            assert np.allclose(scores_of(await running.bank.scores([name])), before, atol=1e-6)
+            assert np.allclose(scores_of(await running.bank.scores([name], again=True)), before, atol=1e-6)
             assert running.bank.counts.rows == 2, "a restart reset the counts of the day"
 
     asyncio.run(main())
@@ -137,8 +137,8 @@ def test_each_party_refuses_by_its_own_policy(tmp_path: Path, plain: Parts) -> N
             assert isinstance(alone, Refusal)
             assert (alone.party, alone.rule, alone.is_temporary) == ("shop2", "min_batch", False)
             for _ in range(2):
-                scores_of(await bank.scores([one, two]))
-            over, *rest = await bank.scores([one, three])
+                scores_of(await bank.scores([one, two], again=True))
+            over, *rest = await bank.scores([one, three], again=True)
             assert isinstance(over, Refusal)
             assert (over.party, over.rule, over.is_temporary) == ("shop1", "scores_per_record", True)
             assert 0 < over.wait <= 86400
@@ -146,7 +146,7 @@ def test_each_party_refuses_by_its_own_policy(tmp_path: Path, plain: Parts) -> N
             assert rest[0].party == "shop2"
             running.crash("shop1")
             await running.again("shop1")
-            again, _ = await bank.scores([one, two])
+            again, _ = await bank.scores([one, two], again=True)
             assert isinstance(again, Refusal), "a restart reset the counts of the day"
             assert again.rule == "scores_per_record"
 
@@ -289,20 +289,20 @@ def test_processes_score_the_rows_of_the_active_party_too(tmp_path: Path, plain:
     asyncio.run(main())
 
 
-def test_a_budget_of_looks_holds_over_servers(tmp_path: Path, plain: Parts) -> None:
-    """Four values a score and three columns: 3 values a column allow two scores of a customer, for good."""
-    job = JOB.replace(policies={"shop1": sv.Policy(max_looks=3.0)})
+def test_a_bound_of_numbers_holds_over_servers(tmp_path: Path, plain: Parts) -> None:
+    """Four numbers a score: 9 allow two scores of a customer, for good."""
+    job = JOB.replace(policies={"shop1": sv.Policy(max_results=9)})
 
     async def scored(times: int) -> None:
         async with served(ready(tmp_path, plain, job=job)) as running:
             one, other = sorted(running.bank.common_customers)[:2]
             for _ in range(times):
-                await running.bank.scores([one])
-            (refused,) = await running.bank.scores([one])
+                await running.bank.scores([one], again=True)
+            (refused,) = await running.bank.scores([one], again=True)
             assert isinstance(refused, Refusal)
-            assert (refused.party, refused.rule) == ("shop1", "max_looks")
+            assert (refused.party, refused.rule) == ("shop1", "max_results")
             assert not isinstance((await running.bank.scores([other]))[0], Refusal)
 
     asyncio.run(scored(2))
-    assert (tmp_path / "shop1" / "looks.jsonl").exists()
+    assert (tmp_path / "shop1" / "results.jsonl").exists()
     asyncio.run(scored(0))

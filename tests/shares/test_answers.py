@@ -207,7 +207,7 @@ def test_a_job_with_three_classes_opens_one_number_of_a_row() -> None:
         if entry.what == "shares/open predictions" and entry.kind is Kind.SHARE
         for shape in entry.shapes.values()
     ]
-    assert (len(found.test_ids),) in shapes
+    assert (len(found.test_ids), 1) in shapes
     (scores,) = found.scores.values()
     assert np.isin(scores.round(6), (0, 1)).all()
     assert set(found.record.runs[-1].test) == {"accuracy"}

@@ -86,13 +86,13 @@ def test_without_the_part_of_the_party_without_data_nothing_is_predicted(
         sv.predict(sv.Model.load(folder, noted.model().job), two)
 
 
-def test_a_budget_of_looks_bounds_how_often_rows_are_predicted_with_a_model(two: Parties, tmp_path: Path) -> None:
-    job = _job(_with_notary(two)).replace(policies={"shop1": sv.Policy(max_looks=1.0)})
-    model = sv.simulate(job, two, looks=tmp_path).model()
-    for _ in range(2):  # test rows were opened once in training; each of three columns allows one
-        sv.predict(model, two, looks=tmp_path)
-    with pytest.raises(sv.PolicyError, match=r"beside the 3 already opened"):
-        sv.predict(model, two, looks=tmp_path)
+def test_a_bound_of_numbers_bounds_how_often_rows_are_predicted_with_a_model(two: Parties, tmp_path: Path) -> None:
+    job = _job(_with_notary(two)).replace(policies={"shop1": sv.Policy(max_results=3)})
+    model = sv.simulate(job, two, results=tmp_path).model()
+    for _ in range(2):  # test rows were opened once in training
+        sv.predict(model, two, results=tmp_path)
+    with pytest.raises(sv.PolicyError, match=r"beside the 3 already answered"):
+        sv.predict(model, two, results=tmp_path)
 
 
 def test_shares_of_two_runs_do_not_predict_together(noted: Result, two: Parties) -> None:

@@ -18,8 +18,7 @@ from support.helpers import make_parties
 import securevfl as sv
 from securevfl.data import Parties
 from securevfl.run import context_building
-from securevfl.shares import coordinator
-from securevfl.shares import LEAST_TRAINING, LEAST_VALIDATION, SharedTraining, check_targets
+from securevfl.shares import LEAST_TRAINING, LEAST_VALIDATION, SharedTraining, check_targets, coordinator
 from securevfl.shares.network import Network
 from securevfl.shares.shared_model import SharedModel
 
@@ -76,7 +75,8 @@ def test_numbers_are_bounded() -> None:
     assert _accepts(encode_words(np.array([[-1024.0], [3.5], [1024.0]])), 2, 1)
     for wrong in (1024.01, -1025.0, 2.0**45, -(2.0**45)):
         assert not _accepts(encode_words(np.array([[0.0], [wrong]])), 1, 1), wrong
-    assert not _accepts(_bits(0, 1 << 63), 1, 1)
+    for wrong in (1 << 63, (1 << 63) + 5, (1 << 63) - (3 << 16), 1 << 62, 3 << 62):
+        assert not _accepts(_bits(0, wrong), 1, 1), wrong
 
 
 @pytest.mark.parametrize(("positive", "fits"), [(20, True), (180, True), (19, False), (181, False), (0, False)])
@@ -219,7 +219,7 @@ def test_a_useless_model_answers_nothing_between_organisations(
     """Labels drawn by coin; the try is counted all the same."""
     policies = {name: sv.Policy(few_rows=True) for name in people}
     job = _job(protection=sv.Shares(few_rows=True), policies=policies)
-    coins = np.random.default_rng(0).integers(0, 2, len(people.active.ids))
+    coins = np.random.default_rng(3).integers(0, 2, len(people.active.ids))
     active = replace(people.active, label=coins)
     with pytest.raises(sv.PolicyError, match=r"refuses to answer.*does not predict better") as caught:
         sv.simulate(job, Parties.of(active, *people.passive))

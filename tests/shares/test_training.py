@@ -343,14 +343,12 @@ def test_validation_as_seldom_as_the_job_says(people: Parties) -> None:
     assert [bool(epoch.valid) for epoch in found.record.runs[-1].epochs] == [False, True, True]
 
 
-def test_a_budget_of_looks_counts_final_predictions_alone(people: Parties) -> None:
+def test_a_bound_of_numbers_counts_final_predictions_alone(people: Parties) -> None:
     name = people.passive[0].name
-    job = _job(algorithm=sv.SplitNN(hidden=16, top=(3,))).replace(policies={name: sv.Policy(max_looks=0.5)})
-    sv.simulate(job, people)  # one value of each test row; at the cut it would be 16 for each look
-    with pytest.raises(sv.PolicyError, match="max_looks"):
+    job = _job(algorithm=sv.SplitNN(hidden=16, top=(3,))).replace(policies={name: sv.Policy(max_results=1)})
+    sv.simulate(job, people)  # one number of each test row; at the cut it would be 16 for each opening
+    with pytest.raises(sv.PolicyError, match="max_results"):
         sv.simulate(job.replace(protection=sv.BFV()), people)
-    with pytest.raises(sv.PolicyError, match="max_looks"):
-        sv.simulate(job.replace(policies={name: sv.Policy(max_looks=0.1)}), people)
 
 
 def test_more_openings_than_were_declared_are_refused_by_the_others(

@@ -81,6 +81,7 @@ class Companies:
         ways = {peer: "listen = true" for peer in self.names if peer != name}
         ways |= {peer: f'dial = "{address}"' for peer, address in dials.items()}
         sections = "".join(f"\n[peer.{peer}]\n{how}\n" for peer, how in ways.items())
+        sections += '[policy]\nmax_results = "unlimited"\n'
         path = self.folder / name / "party.toml"
         path.write_text(
             f'party = "{name}"\nlisten = "{listen}"\n\n[data]\nfile = "table.csv"\nid = "ref"\n{label}\n'

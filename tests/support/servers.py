@@ -81,8 +81,10 @@ def places(
     policies: Mapping[str, ServingPolicy] | None = None,
     now: Callable[[], float] = lambda: 1.8e9,
 ) -> dict[str, ServingContext]:
-    """Where each party serves."""
+    """Where each party serves. A passive party without a policy bounds no numbers of its rows."""
     passive = tuple(name for name in tables if name != "bank")
+    unbounded = {name: sv.Policy(max_results="unlimited") for name in passive}
+    job = job.replace(policies={**unbounded, **job.policies})
     return {
         name: ServingContext(
             name=name,
@@ -159,6 +161,15 @@ async def served(
         for task in tasks.values():
             with suppress(asyncio.CancelledError, Exception):
                 await task
+
+
+def forget_answers(bank: ServeActive) -> None:
+    """Let the active party lose the answers that it holds, so that it asks again."""
+    assert bank._live is not None
+    assert bank._live.joint is not None
+    answers = bank._live.joint.answers
+    answers.path.unlink(missing_ok=True)
+    answers._kept.clear()
 
 
 def scores_of(outcomes: Sequence[object]) -> np.ndarray:

@@ -137,6 +137,20 @@ class Modulus(ABC):
         """
 
     @abstractmethod
+    def subset_products(self, numbers: Batch, *, window: int = 8) -> FixedBase:
+        """Prepare products of subsets of these numbers: bit i of an exponent says whether numbers[i] is a factor.
+
+        Digits of the exponents are memory addresses, which a process that shares the machine's caches can observe.
+
+        Args:
+            numbers: one or more.
+            window: as for `fixed_base`.
+
+        Raises:
+            MalformedError: there is no number, or the window is out of range.
+        """
+
+    @abstractmethod
     def group_products(self, batch: Batch, groups: np.ndarray, count: int) -> Batch:
         """``out[k] = Π batch[i]`` over all places (i, j) with ``groups[i, j] = k``; 1 for a group without a place.
 

@@ -104,7 +104,7 @@ def checked_part(numbers: int, parts: int, bits: int) -> int:
 
 
 def checked_window(bits: int, window: int) -> None:
-    """Check the arguments of `fixed_base`.
+    """Check the arguments of `fixed_base` and `subset_products`.
 
     Raises:
         MalformedError: bits is below 1, or the window out of range.

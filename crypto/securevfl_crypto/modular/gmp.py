@@ -50,17 +50,26 @@ class IntBatch(Batch):
 
 
 class _Table(FixedBase):
-    """table[k][v] = base^(v · 2^(8k))."""
+    """table[k][v]: the product of those of the numbers 8k to 8k + 7 whose bit in v is 1."""
 
-    def __init__(self, base: mpz, bits: int, m: mpz) -> None:
-        self.bits, self._m = bits, m
+    def __init__(self, numbers: list[mpz], m: mpz) -> None:
+        self.bits, self._m = len(numbers), m
         self._table: list[list[mpz]] = []
-        for _ in range(-(-bits // _WINDOW)):
-            row = [mpz(1), base]
-            while len(row) < 1 << _WINDOW:
-                row.append(row[-1] * base % m)
+        for first in range(0, len(numbers), _WINDOW):
+            row = [mpz(1)]
+            for number in [*numbers[first : first + _WINDOW], *[mpz(1)] * _WINDOW][:_WINDOW]:
+                row += [value * number % m for value in row]
             self._table.append(row)
-            base = row[-1] * base % m
+
+    @classmethod
+    def of_base(cls, base: mpz, bits: int, m: mpz) -> _Table:
+        powers = []
+        for _ in range(-(-bits // 8) * 8):
+            powers.append(base)
+            base = base * base % m
+        found = cls(powers, m)
+        found.bits = bits
+        return found
 
     def raise_to(self, exponents: np.ndarray) -> IntBatch:
         out = []
@@ -183,7 +192,12 @@ class GmpModulus(Modulus):
         """See `Modulus.fixed_base`."""
         checked_window(bits, window)
         number = mpz(base) % self.m
-        return _Ladder(number, bits, self.m) if scan else _Table(number, bits, self.m)
+        return _Ladder(number, bits, self.m) if scan else _Table.of_base(number, bits, self.m)
+
+    def subset_products(self, numbers: Batch, *, window: int = _WINDOW) -> FixedBase:
+        """See `Modulus.subset_products`."""
+        checked_window(len(numbers), window)
+        return _Table(_gmp_values(numbers), self.m)
 
     def group_products(self, batch: Batch, groups: np.ndarray, count: int) -> IntBatch:
         """See `Modulus.group_products`."""

@@ -98,27 +98,40 @@ def entry_products(modulus: Lanes, rows: np.ndarray, numbers: np.ndarray, levels
 
 
 class VectorFixedBase(FixedBase):
-    """Powers by tables: base^e = Π_k table_k[digit k of e]. See `Modulus.fixed_base`.
+    """Products of subsets of fixed numbers by tables: ``Π_k table_k[digit k of e]``. See `Modulus.subset_products`.
+
+    With the numbers b, b², b⁴, … these are the powers of b. See `Modulus.fixed_base`.
 
     Raises:
-        MalformedError: bits is below 1, or the window out of range.
+        MalformedError: there is no number, or the window is out of range.
     """
 
-    def __init__(self, modulus: Lanes, base: mpz, bits: int, *, scan: bool = False, window: int = 8) -> None:
-        checked_window(bits, window)
-        self.bits, self._modulus, self._scan = bits, modulus, scan
-        self._width = -(-bits // 8)
+    def __init__(self, modulus: Lanes, numbers: Batch, *, scan: bool = False, window: int = 8) -> None:
+        checked_window(len(numbers), window)
+        self.bits, self._modulus, self._scan = len(numbers), modulus, scan
+        self._width = -(-self.bits // 8)
         window = scan_window(modulus.lanes) if scan else window
         while not scan and window > 4 and (-(-8 * self._width // window) << window) * modulus.step * 8 > _MOST_BYTES:
             window -= 1
         self._window, self._count = window, -(-8 * self._width // window)
-        powers = []
-        for _ in range(self._count * self._window):
-            powers.append(base)
-            base = base * base % modulus.m
-        self._rows = _subset_tables(modulus, modulus.rows_of(modulus.from_ints(powers)), self._window)
+        rows = np.empty((self._count * self._window, modulus.step), dtype=np.uint64)
+        rows[: self.bits] = modulus.rows_of(numbers)
+        rows[self.bits :] = modulus.one[0, :, 0]
+        self._rows = _subset_tables(modulus, rows, self._window)
         if scan:
             self._rows = self._entries_together(self._rows)
+
+    @classmethod
+    def of_base(cls, modulus: Lanes, base: mpz, bits: int, *, scan: bool = False, window: int = 8) -> VectorFixedBase:
+        """Powers of one base with exponents of up to `bits` bits, rounded up to whole bytes."""
+        checked_window(bits, window)
+        powers = []
+        for _ in range(-(-bits // 8) * 8):
+            powers.append(base)
+            base = base * base % modulus.m
+        found = cls(modulus, modulus.from_ints(powers), scan=scan, window=window)
+        found.bits = bits
+        return found
 
     def raise_to(self, exponents: np.ndarray) -> LaneBatch:
         """See `FixedBase.raise_to`."""

@@ -77,7 +77,11 @@ class VectorModulus(Lanes):
 
     def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False, window: int = 8) -> FixedBase:
         """See `Modulus.fixed_base`."""
-        return VectorFixedBase(self, mpz(base) % self.m, bits, scan=scan, window=window)
+        return VectorFixedBase.of_base(self, mpz(base) % self.m, bits, scan=scan, window=window)
+
+    def subset_products(self, numbers: Batch, *, window: int = 8) -> FixedBase:
+        """See `Modulus.subset_products`."""
+        return VectorFixedBase(self, numbers, window=window)
 
     def group_products(self, batch: Batch, groups: np.ndarray, count: int) -> LaneBatch:
         """See `Modulus.group_products`."""

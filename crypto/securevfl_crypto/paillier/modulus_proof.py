@@ -10,15 +10,19 @@ S. Goldberg, L. Reyzin, O. Sagga, F. Baldimtsi, "Efficient Noninteractive Certif
 - *Square roots* show that n has exactly two prime factors, both 3 modulo 4 (as J. van de Graaf and R. Peralta,
   Crypto '87): then of each ρ with Jacobi symbol 1 either ρ or −ρ is a square. With more factors, or with
   factors that are 1 modulo 4, at most half of them have that property: `_SQUARES` challenges leave 2^-128. Powers of
-  h_s hide the quadratic characters of a ciphertext only modulo such an n.
+  h_s have both quadratic characters only modulo such an n, and the units are a product of two cyclic groups, which
+  `answer_residues` uses.
 
 The roots reveal nothing else: the root of degree n is unique, and of four square roots the proof has the one that is
 itself a square. Both distributions can be drawn without the factors, together with their challenges (random oracle
 model). Each n has exactly one proof: a second root of the same number would give the factors away.
 
-*Not* proved: that the factors are random or large (a weak key harms its owner), and that p − 1 and q − 1 share no
-factor but 2. An owner who chooses them with a common factor r can learn sums of what a holder multiplies modulo r from
-ciphertexts outside the powers of h_s; `classical` randomness at all parties hides those too.
+*Not* proved: that the factors are random or large (a weak key harms its owner), that p − 1 and q − 1 share no factor
+but 2, and that nobody chose the order of h_s. An owner can choose p − 1 and q − 1 with small factors only, and so
+compute discrete logarithms; and since h follows from n, it can try moduli until h is an r-th power modulo p: for
+r = 3 · 5 · 7 some hundred of them, a minute. Powers of h_s would then hide neither what a holder multiplies modulo r
+nor, with smooth factors, any of it. So a holder blinds its answers by n-th residues that it draws itself, uniform among
+all of them (`answer_residues`), and needs of this proof only what it shows.
 """
 
 from __future__ import annotations
@@ -51,8 +55,8 @@ def proof_bytes(bits: int) -> int:
 def derive_base(n: mpz) -> mpz:
     """``h_s = hⁿ mod n²`` with ``h = −x²`` for x that is a hash of n (Damgård, Jurik, Nielsen 2010, section 4.2).
 
-    Nobody chose x, so nobody chose the order of h_s. As in the paper h is public; x need not be secret, since a root of
-    h reveals nothing about exponents.
+    h follows from n, and whoever chooses n can try several: see the module for what that means. As in the paper h is
+    public; x need not be secret, since a root of h reveals nothing about exponents.
     """
     x = _hash_to_number(n, b"base", 0)
     return gmpy2.powmod(-x * x % n, n, n * n)

@@ -14,8 +14,8 @@ addresses that depend on the exponent; neither has a single encryption. Batches 
 digits of α, and read whole tables only if `constant_time` is set: each α is used once, and only a process on the same
 machine that watches the cache could see parts of it. Chinese remaindering uses GMP's ordinary arithmetic.
 
-A public key includes a proof that n is a product of two primes of this kind, and x is a hash of n, so nobody chooses
-the order of h_s. `modulus_proof` describes the proof and its limits.
+A public key includes a proof that n is a product of two primes of this kind, and x is a hash of n. `modulus_proof`
+describes the proof and its limits; what a holder blinds its answers with does not depend on h_s (`answer_residues`).
 """
 
 from __future__ import annotations

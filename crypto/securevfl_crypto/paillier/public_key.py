@@ -18,6 +18,7 @@ from gmpy2 import mpz
 
 from securevfl_crypto.errors import MalformedError, WeakKeyError
 from securevfl_crypto.modular import Batch, FixedBase, Modulus, modular_arithmetic
+from securevfl_crypto.paillier.answer_residues import BASES, residue_products
 from securevfl_crypto.paillier.modulus_proof import SMALL_FACTORS, derive_base, proof_bytes, verify_modulus
 
 __all__ = ["MAX_BITS", "MIN_BITS", "PaillierPublicKey", "random_exponents", "random_units"]
@@ -150,9 +151,9 @@ class PaillierPublicKey:
     def make_blinding(self, extra_bits: int = 0) -> mpz:
         """A fresh encryption of zero, h_s^ρ with ρ uniform of `randomness_bits + extra_bits` bits.
 
-        The key owner may know the α_j of its own ciphertexts. A party that returns a product ``Π c_j^{x_j}`` to it must
-        therefore drown ``Σ α_j x_j``: with extra_bits = log₂ Σ|x_j| + 40, the distribution of the exponents is within
-        2⁻⁴⁰ of one that does not depend on x. Neither branches nor memory addresses depend on ρ.
+        It hides the plaintext of a fresh ciphertext from parties without the key. It does not hide a product of the
+        owner's ciphertexts from the owner: `make_answer_blindings` does. Neither branches nor memory addresses depend
+        on ρ.
         """
         exponent = secrets.token_bytes((self.randomness_bits + extra_bits + 7) // 8)
         return gmpy2.powmod_sec(self.hs, int.from_bytes(exponent, "little") or 1, self.n2)
@@ -184,6 +185,23 @@ class PaillierPublicKey:
         if (bits, constant_time) not in self._tables:
             self._tables[bits, constant_time] = self.modulus.fixed_base(self.hs, bits, scan=constant_time)
         return self._tables[bits, constant_time].raise_to(random_exponents(count, bits))
+
+    def make_answer_blindings(self, count: int, *, classical: bool = False, constant_time: bool = False) -> Batch:
+        """Fresh encryptions of zero that hide from the key's owner everything about a ciphertext but its plaintext.
+
+        They are uniform among all n-th residues, to 2⁻⁶⁴ (`answer_residues`). Powers of h_s are not: see there.
+
+        Args:
+            count: the number of encryptions.
+            classical: take rⁿ for uniform units r, which is exactly uniform.
+            constant_time: the same, since its exponent is public and no memory address depends on r.
+        """
+        if classical or constant_time:
+            return self.make_blindings(count, classical=True)
+        if (0, False) not in self._tables:
+            self._tables[0, False] = residue_products(self.modulus, self.n, random_units(self.n, BASES))
+        table = self._tables[0, False]
+        return table.raise_to(random_exponents(count, table.bits))
 
     def encrypt_batch(
         self, plaintexts: Sequence[int | mpz], *, classical: bool = False, constant_time: bool = False
@@ -222,10 +240,9 @@ class PaillierPublicKey:
         return ciphertexts
 
     def check_symbols(self, array: np.ndarray) -> None:
-        """Check that powers of h_s can blind what is computed from these ciphertexts.
+        """Check that these ciphertexts have the Jacobi symbol 1, as all powers of h_s have.
 
-        Powers of h_s have Jacobi symbol 1 modulo n, so blinding by them leaves the symbol of a product unchanged. Each
-        ciphertext is checked separately: the symbol of their product would be 1 if two of them had symbol −1.
+        Each ciphertext is checked separately: the symbol of their product would be 1 if two of them had symbol −1.
 
         Args:
             array: ciphertexts that `load_ciphertexts` accepted, uint8 (count, ciphertext_bytes).
@@ -237,8 +254,8 @@ class PaillierPublicKey:
         for row in array:
             if gmpy2.jacobi(int.from_bytes(row.tobytes(), "little") % n, n) != 1:
                 raise MalformedError(
-                    "a ciphertext has Jacobi symbol -1: its randomness is not a power of h_s, so powers of h_s would "
-                    "not hide its exponent; set classical to the same value at both parties"
+                    "a ciphertext has Jacobi symbol -1: its randomness is not a power of h_s, so its owner does not "
+                    "encrypt as agreed; set classical to the same value at both parties"
                 )
 
     def at_least(self, bits: int) -> PaillierPublicKey:

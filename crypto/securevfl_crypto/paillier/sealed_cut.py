@@ -14,10 +14,11 @@ What hides what:
   A single holder's product is not masked: the owner is meant to learn it.
 - Gradients are masked by integers `sigma` bits wider than they are.
 - Both answers are multiplied by fresh encryptions of zero. The owner knows α_j of each ciphertext that it sent, and
-  ``Σ_j α_j x_j`` would confirm a guess of x; the exponents of these encryptions drown that sum. With `classical`
-  randomness they are uniform n-th residues and hide it perfectly.
-- Powers of h_s have Jacobi symbol 1 modulo n and cannot hide another symbol: the answer to a ciphertext of symbol −1
-  would reveal whether ``x_j`` is odd. A holder that blinds by powers of h_s checks each ciphertext's symbol first.
+  ``Σ_j α_j x_j`` would confirm a guess of x. The randomness of these encryptions is uniform among all n-th residues
+  (`answer_residues`), so an answer shows its plaintext and nothing else, whatever ciphertexts the owner sent and however
+  it chose its key.
+- A holder without `classical` refuses ciphertexts of Jacobi symbol −1, which no power of h_s has: their owner does not
+  encrypt as agreed.
 
 Limits: parties are assumed to follow the protocol, since a holder has no proof that the encrypted values are in range.
 A holder's computing time is not constant: it depends on the digits of x, and another process on the same machine can
@@ -57,10 +58,10 @@ class Paillier(Scheme):
         bits: bits of n, of keys that are generated and of keys that are read.
         classical: whether this party's randomness is rⁿ (Paillier 1999) instead of a short power of h_s (Damgård,
             Jurik and Nielsen 2010). It needs no assumption on short exponents and takes many times as long. Both
-            parties must set the same value: half of a classical owner's ciphertexts have Jacobi symbol −1, which short
-            powers of h_s would not hide, so a holder without `classical` refuses them.
-        constant_time: whether the whole table is read for each digit of a short exponent, so that no memory address
-            depends on it.
+            parties must set the same value: half of a classical owner's ciphertexts have Jacobi symbol −1, and a holder
+            without `classical` refuses them.
+        constant_time: whether no memory address depends on randomness: the whole table is read for each digit of a
+            short exponent, and answers are blinded by rⁿ.
 
     Raises:
         WeakKeyError: no key can have this many bits.
@@ -221,13 +222,10 @@ class PaillierHolder(Holder):
     def __init__(self, scheme: Paillier, key: PaillierPublicKey, block: Block, zero: ZeroShares) -> None:
         self.block, self.ring = block, Ring(None)
         self._key, self._scheme, self._half, self._zero = key, scheme, _Half(key, block), zero
-        # |Σ α_j x_j| is at most the sum of all |x_j| times the largest α; ρ is sigma bits longer than that bound.
-        terms = max(self._half.products.per * block.width_in, block.batch)
-        self._drown = block.x_bits + terms.bit_length() + block.sigma
 
     def statistical_masks(self, rows: int) -> tuple[int, int]:
-        """See `Holder.statistical_masks`. One exponent hides one ciphertext; `classical` ones hide it perfectly."""
-        drowned = 0 if self._scheme.classical else 1
+        """See `Holder.statistical_masks`. One residue hides one ciphertext; a `classical` one hides it perfectly."""
+        drowned = 0 if self._scheme.classical or self._scheme.constant_time else 1
         integers = 2 * self.block.width_in * self.block.width_out
         half = self._half
         return (
@@ -279,7 +277,7 @@ class PaillierHolder(Holder):
         return self._blind_answer(products, packing.pack(-phi)), phi
 
     def _load_sealed(self, sealed: np.ndarray, count: int) -> Batch:
-        """The owner's ciphertexts, checked so that this holder's randomness hides every product of them."""
+        """The owner's ciphertexts, units modulo n² of the symbol that its randomness must have."""
         ciphertexts = self._key.load_ciphertexts(sealed, count)
         if not self._scheme.classical:
             self._key.check_symbols(sealed)
@@ -295,8 +293,8 @@ class PaillierHolder(Holder):
     def _blind_answer(self, products: Batch, plaintexts: list[mpz]) -> np.ndarray:
         """Products plus plaintexts, re-randomised and serialised."""
         key, scheme = self._key, self._scheme
-        fresh = key.make_blindings(
-            len(products), self._drown, classical=scheme.classical, constant_time=scheme.constant_time
+        fresh = key.make_answer_blindings(
+            len(products), classical=scheme.classical, constant_time=scheme.constant_time
         )
         masked = key.modulus.mul(products, key.raw_batch(plaintexts))
         return key.store_ciphertexts(key.modulus.mul(masked, fresh))

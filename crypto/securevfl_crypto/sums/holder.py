@@ -10,7 +10,7 @@ from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.modular import Batch
 from securevfl_crypto.paillier.public_key import PaillierPublicKey
 from securevfl_crypto.sums.answer import SealedSums
-from securevfl_crypto.sums.hiding import check_symbols, make_hiding_blindings
+from securevfl_crypto.sums.hiding import check_symbols
 from securevfl_crypto.sums.plan import SumPlan, group_offsets
 
 __all__ = ["SumHolder"]
@@ -106,7 +106,7 @@ class SumHolder:
         each = -(-count // packs)
         sums = modulus.group_products(batch, groups, packs * each)  # the last ones are empty
         value = modulus.horner(sums, each, plan.nodes * plan.block_bits)
-        return key.store_ciphertexts(modulus.mul(value, make_hiding_blindings(key, packs)))
+        return key.store_ciphertexts(modulus.mul(value, key.make_answer_blindings(packs)))
 
 
 def _check_codes(codes: np.ndarray, shape: tuple[int, ...], counts: np.ndarray | np.int64, what: str) -> np.ndarray:

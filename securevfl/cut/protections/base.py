@@ -78,11 +78,26 @@ class Protection(Config):
         """Whether a model that was trained on shares is opened at the end, to each party its own part."""
         return False
 
+    @property
+    def takes_few_rows(self) -> bool:
+        """Whether the job asks to train on shares with few rows; see `Policy.few_rows`."""
+        return False
+
+    @property
+    def answers_useless(self) -> bool:
+        """Whether a model on shares answers without having proved useful; see `Policy.useful`."""
+        return False
+
+    @property
+    def takes_mixtures(self) -> bool:
+        """Whether targets on shares may be mixtures of classes, which nobody checks."""
+        return False
+
     def numbers_per_answer(self, outputs: int) -> int:
-        """How many numbers of a row one answer about it opens.
+        """How many numbers of a row one answer of a model opens, where the answer is all that is opened of it.
 
         Args:
-            outputs: of the model: one for two classes or a number, else one for each class.
+            outputs: width of the model's output: 1 for two classes and for a number.
         """
         return outputs
 

@@ -9,16 +9,16 @@ _CARD = "tests/algorithms/test_scorecard.py"
 
 BREAKS = (
     Break(
-        name="sealed sums blinded by short powers",
-        file="crypto/securevfl_crypto/sums/hiding.py",
-        old="key.make_blindings(count, key.bits + _SLACK - key.randomness_bits)",
-        new="key.make_blindings(count, 64)",
-        tests=(_SUMS,),
+        name="sealed sums blinded by powers of h_s",
+        file="crypto/securevfl_crypto/sums/holder.py",
+        old="key.make_answer_blindings(packs)",
+        new="key.make_blindings(packs, key.bits)",
+        tests=("tests/crypto/test_paillier_chosen_keys.py",),
     ),
     Break(
         name="sealed sums not blinded",
         file="crypto/securevfl_crypto/sums/holder.py",
-        old="key.store_ciphertexts(modulus.mul(value, make_hiding_blindings(key, packs)))",
+        old="key.store_ciphertexts(modulus.mul(value, key.make_answer_blindings(packs)))",
         new="key.store_ciphertexts(value)",
         tests=(_SUMS,),
     ),

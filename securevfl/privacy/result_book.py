@@ -1,0 +1,409 @@
+"""The result book: how many numbers about each of its rows a party has answered, for each asker, for ever.
+
+An *asker* is an organisation, a *number* one real value that depends on a row. The book is one file a party, for all
+jobs, predictions and models that are served. Each batch is written and synced before anything of it leaves, so a
+process that dies at any moment has counted at least what left. People appear as keyed digests; the key is in a file
+beside the book, and without it the book names nobody.
+
+Several processes of a party may share a book. Whoever counts holds a file lock from reading to writing, so two
+processes cannot both pass a bound. Each line carries a keyed digest of itself and of all lines before it: a changed,
+moved or removed line is found when the book is read. An older copy of the whole file is intact; only the running number
+that peers keep shows it (see `securevfl.party.running_numbers`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from securevfl_net.durable import append_synced, lock_file, make_folder, write_atomic
+
+from securevfl.errors import InputError
+from securevfl.ledger import PrivateKey
+from securevfl.privacy import result_lines as lines
+from securevfl.privacy.result_lines import DIGEST, Grant
+
+__all__ = ["Grant", "ResultBook"]
+
+_KEY_BYTES = 32
+_LARGE = 64 << 20
+"""Bytes above which the file is replaced by one count a person and asker."""
+
+
+@dataclass
+class _Run:
+    """A run of this book: who asks, and its people as positions in the book."""
+
+    asker: str
+    people: np.ndarray
+
+
+@dataclass
+class _Content:
+    """What the file says, as far as it was read."""
+
+    organisations: dict[str, str]
+    end: int = 0
+    chain: bytes = b""
+    number: int = 0
+    places: dict[bytes, int] = field(default_factory=dict)
+    lists: dict[str, np.ndarray] = field(default_factory=dict)
+    runs: dict[str, _Run] = field(default_factory=dict)
+    counts: dict[str, np.ndarray] = field(default_factory=dict)
+    running: dict[str, int] = field(default_factory=dict)
+    grants: dict[str, Grant] = field(default_factory=dict)
+
+    def name_asker(self, asker: str) -> str:
+        """The organisation that a line's asker belongs to."""
+        return self.organisations.get(asker, asker)
+
+    def place_people(self, digests: bytes) -> np.ndarray:
+        """Positions of people in the book; new ones get the next."""
+        places = self.places
+        found = (places.setdefault(digests[i : i + DIGEST], len(places)) for i in range(0, len(digests), DIGEST))
+        return np.fromiter(found, np.int64, len(digests) // DIGEST)
+
+    def counts_of(self, asker: str) -> np.ndarray:
+        """Numbers of each person in the book for this asker."""
+        found = self.counts.get(asker)
+        if found is None or len(found) < len(self.places):
+            more = np.zeros(max(len(self.places) * 5 // 4, 16), np.int64)
+            if found is not None:
+                more[: len(found)] = found
+            found = self.counts[asker] = more
+        return found
+
+    def take(self, line: lines.Line) -> None:
+        """Take one line in.
+
+        Raises:
+            ValueError: it contradicts the lines before it, or itself.
+            KeyError, IndexError: it names a run, a list or a row that no earlier line has.
+        """
+        if isinstance(line, lines.People):
+            self.lists[line.people] = self.place_people(lines.unpack_people(line.digests))
+        elif isinstance(line, lines.Begun):
+            self.runs[line.run] = _Run(self.name_asker(line.asker), self.lists[line.people])
+        elif isinstance(line, lines.Answered):
+            run, rows = self.runs[line.run], lines.unpack_rows(line.rows)
+            people = run.people[rows]
+            np.add.at(self.counts_of(run.asker), people, line.numbers)
+            self.running[run.asker] = self.running.get(run.asker, 0) + len(rows) * line.numbers
+        elif isinstance(line, lines.Total):
+            people, numbers = self.lists[line.people], lines.unpack_counts(line.numbers)
+            if len(people) != len(numbers):
+                raise ValueError(f"{len(numbers)} counts of {len(people)} people")
+            asker = self.name_asker(line.asker)
+            np.add.at(self.counts_of(asker), people, numbers)
+            self.running[asker] = self.running.get(asker, 0) + line.running
+        elif isinstance(line, Grant):
+            self.grants[line.grant] = line
+        elif self.number:
+            raise ValueError("a second first line")
+
+
+class ResultBook:
+    """One party's book. Without a path nothing is kept, and each run counts separately.
+
+    Args:
+        path: of the file; it, its key and its lock are made when the first row is counted.
+        party: whose it is; a book of another party is refused.
+        key: the party's signing key: signs grants, and only grants that it signed count. Without it every grant counts.
+
+        organisations: party → its organisation: numbers that were counted for the party's name before its organisation
+            was entered belong to the organisation.
+
+    Raises:
+        InputError: the file is damaged, or another party's, so that what was answered is unknown.
+    """
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        party: str = "",
+        key: PrivateKey | None = None,
+        organisations: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path = path
+        self.party = party
+        self._signing = key
+        self._organisations = dict(organisations or {})
+        self._secret: bytes | None = None
+        self._read = _Content(self._organisations)
+        self._mine: dict[str, tuple[str, str, bytes]] = {}
+        self._verified: dict[Grant, bool] = {}
+        self._digested: tuple[Sequence[str], bytes] | None = None
+        self._held = 0
+        self._identity: tuple[int, int] | None = None
+        self._compact_above = _LARGE
+        if path is not None and path.exists():
+            with self.locked():
+                pass
+
+    # Reading.
+
+    @property
+    def version(self) -> object:
+        """Changes with each line that is written. Call it while the book is locked."""
+        return self._identity, self._read.number
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the book during the block: no other process counts, and what others counted before has been read.
+
+        Raises:
+            InputError: the file is damaged, or cannot be locked.
+        """
+        if self.path is None or self._held:
+            yield
+            return
+        make_folder(self.path.parent)
+        with lock_file(self.path.with_suffix(".lock")):
+            self._held += 1
+            try:
+                self._read_file(self.path)
+                yield
+            finally:
+                self._held -= 1
+
+    def count_opened(self, names: Sequence[str], asker: str) -> np.ndarray:
+        """How many numbers about each of these rows the asker was answered so far, (n,) int64."""
+        if self.path is None or not len(names):
+            return np.zeros(len(names), np.int64)
+        with self.locked():
+            if asker not in self._read.counts:
+                return np.zeros(len(names), np.int64)
+            digests, places = self._digest_names(names), self._read.places
+            counts = self._read.counts_of(asker)
+            found = (places.get(digests[i : i + DIGEST], -1) for i in range(0, len(digests), DIGEST))
+            at = np.fromiter(found, np.int64, len(names))
+            return np.where(at < 0, 0, counts[at])
+
+    def running(self, asker: str) -> int:
+        """Numbers ever counted for an asker, over all rows. It never falls."""
+        with self.locked():
+            return self._read.running.get(asker, 0)
+
+    @property
+    def askers(self) -> list[str]:
+        """The organisations that numbers were counted for, sorted."""
+        with self.locked():
+            return sorted(self._read.running)
+
+    # Counting.
+
+    def begin_run(self, names: Sequence[str], asker: str) -> str:
+        """Record the people of a run and who asks; `add` then counts its rows by position.
+
+        Returns:
+            The run's identifier, for `add`.
+        """
+        run = os.urandom(8).hex()
+        if self.path is not None:
+            with self.locked():
+                digests = self._digest_names(names)
+                self._mine[run] = (asker, lines.name_people(digests), digests)
+                self._begin(run)
+        return run
+
+    def add(self, run: str, places: np.ndarray, numbers: int) -> None:
+        """Count `numbers` for each of these rows (n,), given by position. The line is on disk when this returns.
+
+        Raises:
+            OSError: the line could not be written; nothing may leave then.
+        """
+        if self.path is None or not len(places):
+            return
+        with self.locked():
+            if run not in self._read.runs:  # another process compacted the file since
+                self._begin(run)
+            self._append(lines.Answered(run=run, rows=lines.pack_rows(places), numbers=numbers))
+            if self._read.end > self._compact_above:
+                self._compact(self.path)
+
+    def _begin(self, run: str) -> None:
+        asker, people, digests = self._mine[run]
+        known = people in self._read.lists
+        listed = [] if known else [lines.People(people=people, digests=lines.pack(digests))]
+        self._append(*listed, lines.Begun(run=run, asker=asker, people=people))
+
+    # Grants.
+
+    def add_grant(self, asker: str, *, results: int, reason: str, until: int, by: str) -> Grant:
+        """Write down that a person allows an asker `results` more numbers of each row.
+
+        Args:
+            asker: the organisation.
+            results: how many.
+            reason: why, for the record.
+            until: when it ends, seconds since 1970, UTC.
+            by: the person.
+
+        Raises:
+            InputError: no such number, no reason, or a book that is not kept.
+        """
+        if self.path is None:
+            raise InputError("a grant needs a book that is kept in a file")
+        if not 1 <= results <= lines.MOST:
+            raise InputError(f"a grant of {results} numbers of each row: give 1 to {lines.MOST}")
+        for what, text in (("asker", asker), ("reason", reason), ("by", by)):
+            if not text.strip() or not text.isprintable() or len(text) > 1000:
+                raise InputError(f"a grant needs {what}, one line of text of up to 1000 characters: {text!r:.80}")
+        grant = Grant(
+            grant=os.urandom(8).hex(), asker=asker, results=results, reason=reason, until=until, by=by, signature=""
+        )
+        if self._signing is not None:
+            grant = grant.signed_by(self._signing, self.party)
+        with self.locked():
+            self._append(grant)
+        return grant
+
+    def grants(self, asker: str) -> list[Grant]:
+        """The grants that count for an asker, expired ones too, in the order in which they were given."""
+        with self.locked():
+            mine = [grant for grant in self._read.grants.values() if self._read.name_asker(grant.asker) == asker]
+        key = self._signing
+        if key is None:
+            return mine
+        for grant in mine:
+            if grant not in self._verified:
+                self._verified[grant] = grant.is_signed(key.public_key, self.party)
+        return [grant for grant in mine if self._verified[grant]]
+
+    def granted(self, asker: str, now: float) -> int:
+        """Numbers of each row that grants add to the bound for an asker at `now`, seconds since 1970, UTC."""
+        return sum(grant.results for grant in self.grants(asker) if now < grant.until)
+
+    # The file.
+
+    def _digest_names(self, names: Sequence[str]) -> bytes:
+        """Digests of these people, one behind the other. Those of the last names are kept: a run asks again for each
+        batch.
+        """
+        if self._digested is None or self._digested[0] is not names:
+            secret = self._read_secret()
+            found = b"".join(hmac.digest(secret, b"person" + name.encode(), "sha256")[:DIGEST] for name in names)
+            self._digested = (names, found)
+        return self._digested[1]
+
+    def _read_secret(self) -> bytes:
+        if self._secret is not None or self.path is None:
+            return self._secret or bytes(_KEY_BYTES)
+        path = self.path.with_suffix(".key")
+        if not path.exists():
+            if self.path.exists() and self.path.stat().st_size:
+                raise InputError(f"{path} is missing: without this key {self.path} cannot be read; restore it")
+            make_folder(path.parent)
+            write_atomic(path, os.urandom(_KEY_BYTES), private=True)
+        secret = path.read_bytes()
+        if len(secret) != _KEY_BYTES:
+            raise InputError(f"{path} has {len(secret)} bytes instead of {_KEY_BYTES}: restore it")
+        self._secret = secret
+        return secret
+
+    def _seal(self, chain: bytes, body: bytes) -> bytes:
+        """The keyed digest that a line carries: of it, and of the digest before it."""
+        return hmac.digest(self._read_secret(), b"line" + chain + body, "sha256")[: lines.CHAIN]
+
+    def _append(self, *several: lines.Line) -> None:
+        """Write lines at the end, synced, and take them in. Call it while the book is locked."""
+        if self.path is None:
+            return
+        first = () if self._read.number else (lines.First(party=self.party),)
+        written, chain = [], self._read.chain
+        for line in (*first, *several):
+            body = lines.encode(line)
+            chain = self._seal(chain, body)
+            written.append((line, chain, chain.hex().encode() + b" " + body + b"\n"))
+        append_synced(self.path, b"".join(raw for _, _, raw in written))
+        for line, seal, raw in written:
+            self._advance(line, seal, len(raw))
+        if self._identity is None:
+            about = self.path.stat()
+            self._identity = (about.st_dev, about.st_ino)
+
+    def _advance(self, line: lines.Line, chain: bytes, length: int) -> None:
+        self._read.take(line)
+        self._read.chain = chain
+        self._read.number += 1
+        self._read.end += length
+
+    def _read_file(self, path: Path) -> None:
+        """Read what other processes wrote since. The book is locked, so what follows the last complete line was cut
+        off as it was written: the numbers that it announces did not leave."""
+        if not path.exists():
+            if self._read.number:
+                raise InputError(f"{path} is gone: what was answered of which row is unknown; restore the file")
+            return
+        with path.open("rb") as file:
+            about = os.fstat(file.fileno())
+            if self._identity not in (None, (about.st_dev, about.st_ino)) or about.st_size < self._read.end:
+                self._read = _Content(self._organisations)  # another process compacted it
+            if about.st_size == self._read.end:
+                self._identity = (about.st_dev, about.st_ino)
+                return
+            file.seek(self._read.end)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        for raw in whole.splitlines(keepends=True):
+            self._read_line(path, raw)
+        if whole != data:
+            with path.open("r+b") as file:
+                file.truncate(self._read.end)
+                os.fsync(file.fileno())
+        self._identity = (about.st_dev, about.st_ino)
+
+    def _read_line(self, path: Path, raw: bytes) -> None:
+        where = f"line {self._read.number + 1} of {path}"
+        seal, _, body = raw.rstrip(b"\n").partition(b" ")
+        chain = self._seal(self._read.chain, body)
+        if not hmac.compare_digest(seal, chain.hex().encode()):
+            raise InputError(
+                f"{where} is damaged, or a line before it was changed or removed: what was answered of which row is "
+                "unknown; restore the file"
+            )
+        try:
+            line = lines.decode(body)
+            self._advance(line, chain, len(raw))
+        except lines.DAMAGED as error:
+            raise InputError(
+                f"{where} is damaged ({error}): what was answered of which row is unknown; restore the file"
+            ) from None
+        if isinstance(line, lines.First) and self.party and line.party not in ("", self.party):
+            raise InputError(
+                f"{path} is the book of {line.party!r}, not of {self.party!r}: each party needs a book that nobody "
+                "else counts in"
+            )
+
+    def _compact(self, path: Path) -> None:
+        """Replace the file by one count a person and asker. The chain begins again, with the old one's end in the
+        first line. Call it while the book is locked.
+        """
+        old, self._read = self._read, _Content(self._organisations)
+        made: list[bytes] = []
+
+        def put(line: lines.Line) -> None:
+            body = lines.encode(line)
+            chain = self._seal(self._read.chain, body)
+            made.append(chain.hex().encode() + b" " + body + b"\n")
+            self._advance(line, chain, len(made[-1]))
+
+        put(lines.First(party=self.party, after=old.chain.hex()))
+        everyone = b"".join(old.places)
+        people = lines.name_people(everyone)
+        put(lines.People(people=people, digests=lines.pack(everyone)))
+        for asker, running in sorted(old.running.items()):
+            counts = old.counts_of(asker)[: len(old.places)]
+            put(lines.Total(asker=asker, people=people, numbers=lines.pack_counts(counts), running=running))
+        for grant in old.grants.values():
+            put(grant)
+        write_atomic(path, b"".join(made), private=True)
+        about = path.stat()
+        self._identity = (about.st_dev, about.st_ino)
+        self._compact_above = max(_LARGE, 2 * self._read.end)

@@ -1,0 +1,216 @@
+"""The lines of a result book, and how its people, rows and counts are packed into them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+
+from securevfl.errors import AuditError
+from securevfl.ledger import PrivateKey, PublicSigningKey
+
+__all__ = [
+    "CHAIN",
+    "DAMAGED",
+    "DIGEST",
+    "MOST",
+    "Answered",
+    "Begun",
+    "First",
+    "Grant",
+    "Line",
+    "People",
+    "Total",
+    "decode",
+    "encode",
+    "name_people",
+    "pack",
+    "pack_counts",
+    "pack_rows",
+    "unpack_counts",
+    "unpack_people",
+    "unpack_rows",
+]
+
+DIGEST = 12
+"""Bytes of a person's digest: 96 bits."""
+CHAIN = 16
+"""Bytes of the digest of a line and of all before it."""
+MOST = 1 << 28
+"""Largest number of one line, and most bytes that it unpacks to."""
+DAMAGED = (msgspec.DecodeError, ValueError, KeyError, IndexError, zlib.error)
+"""Errors of a line that cannot be read."""
+
+_GRANT = "securevfl result grant v1"
+
+
+class First(msgspec.Struct, frozen=True, kw_only=True, tag="results", tag_field="line", forbid_unknown_fields=True):
+    """The first line.
+
+    Attributes:
+        party: whose book it is.
+        after: digest of the last line of the longer file that this one replaced; empty in a new book.
+    """
+
+    party: str
+    after: str = ""
+
+
+class People(msgspec.Struct, frozen=True, kw_only=True, tag="people", tag_field="line", forbid_unknown_fields=True):
+    """People that runs name by position.
+
+    Attributes:
+        people: name of the list, which follows from its content.
+        digests: of their identifiers.
+    """
+
+    people: str
+    digests: str
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="line", forbid_unknown_fields=True):
+    """A run: who asks about whom."""
+
+    run: str
+    asker: str
+    people: str
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True, tag="answered", tag_field="line", forbid_unknown_fields=True):
+    """`numbers` numbers leave about each of these rows of a run: positions among its people; one that appears twice
+    counts twice.
+    """
+
+    run: str
+    rows: str
+    numbers: int
+
+    def __post_init__(self) -> None:
+        _check_number(self.numbers)
+
+
+class Total(msgspec.Struct, frozen=True, kw_only=True, tag="total", tag_field="line", forbid_unknown_fields=True):
+    """What earlier lines added up to for one asker: numbers of each person of a list, and the running number."""
+
+    asker: str
+    people: str
+    numbers: str
+    running: int
+
+    def __post_init__(self) -> None:
+        if self.running < 0:
+            raise ValueError(f"a running number of {self.running}")
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, tag="grant", tag_field="line", forbid_unknown_fields=True):
+    """A person allowed an asker more numbers of each row.
+
+    Attributes:
+        grant: its own random name: a line that appears twice counts once.
+        asker: the organisation.
+        results: how many numbers of each row.
+        reason: why.
+        until: when it ends, seconds since 1970, UTC.
+        by: the person.
+        signature: by the party's signing key; empty without one.
+    """
+
+    grant: str
+    asker: str
+    results: int
+    reason: str
+    until: int
+    by: str
+    signature: str
+
+    def __post_init__(self) -> None:
+        _check_number(self.results)
+
+    def _signed_part(self, party: str) -> bytes:
+        fields = [party, self.grant, self.asker, str(self.results), self.reason, str(self.until), self.by]
+        return msgspec.json.encode(fields)
+
+    def signed_by(self, key: PrivateKey, party: str) -> Grant:
+        """This grant with the signature of `party`'s key."""
+        return msgspec.structs.replace(self, signature=key.sign(_GRANT, self._signed_part(party)))
+
+    def is_signed(self, key: PublicSigningKey, party: str) -> bool:
+        """Return True if `party`'s key signed it."""
+        try:
+            key.verify(_GRANT, self._signed_part(party), self.signature)
+        except (AuditError, ValueError):
+            return False
+        return True
+
+
+Line: TypeAlias = First | People | Begun | Answered | Total | Grant
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(Line).decode
+
+
+def _check_number(number: int) -> None:
+    if not 0 <= number <= MOST:
+        raise ValueError(f"{number} numbers of a row")
+
+
+def name_people(digests: bytes) -> str:
+    """The name of a list of people: a digest of their digests."""
+    return hashlib.sha256(digests).hexdigest()[:24]
+
+
+def pack_rows(places: np.ndarray) -> str:
+    """Positions of rows, as text."""
+    return pack(np.asarray(places, "<u4").tobytes())
+
+
+def unpack_rows(text: str) -> np.ndarray:
+    """What `pack_rows` packed."""
+    return np.frombuffer(_unpack(text), "<u4")
+
+
+def pack_counts(counts: np.ndarray) -> str:
+    """Counts, as text."""
+    return pack(np.asarray(counts, "<u8").tobytes())
+
+
+def unpack_counts(text: str) -> np.ndarray:
+    """What `pack_counts` packed.
+
+    Raises:
+        ValueError: counts that no row can have.
+    """
+    found = np.frombuffer(_unpack(text), "<u8")
+    if (found > 1 << 62).any():
+        raise ValueError("a count beyond 2^62")
+    return found.astype(np.int64)
+
+
+def unpack_people(text: str) -> bytes:
+    """Digests that `pack` packed.
+
+    Raises:
+        ValueError: half a digest.
+    """
+    found = _unpack(text)
+    if len(found) % DIGEST:
+        raise ValueError("half a digest")
+    return found
+
+
+def pack(raw: bytes) -> str:
+    """Bytes, compressed, as text."""
+    return base64.b64encode(zlib.compress(raw, 1)).decode()
+
+
+def _unpack(text: str) -> bytes:
+    inflate = zlib.decompressobj()
+    # Bounded, so that a damaged or hostile line cannot fill memory.
+    raw = inflate.decompress(base64.b64decode(text, validate=True), MOST)
+    if inflate.unconsumed_tail or not inflate.eof:
+        raise ValueError("unpacks to more data than allowed")
+    return raw
