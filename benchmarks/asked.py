@@ -23,6 +23,7 @@ import torch
 
 from benchmarks.asking.attacks import ATTACKS
 from benchmarks.asking.runs import has_rules
+from benchmarks.asking.second import SECOND
 from benchmarks.asking.tables import TABLES, Table
 from benchmarks.asking.twins import KINDS, matrix, passes
 from benchmarks.common import before, data, write
@@ -43,22 +44,22 @@ def cells(table: Table, seeds: int, *, quick: bool) -> Iterator[tuple[str, Work]
         quick: whether sizes are small.
     """
     for rules in ("on", "off") if has_rules() else ("before",):
-        for name, attack in ATTACKS.items():
+        for name, attack in (dict(ATTACKS) | (dict(SECOND) if rules == "on" else {})).items():
             more = (1 if quick else _HONEST_SEEDS) if name == "honest" else seeds
             for seed in range(more):
                 yield (
-                    f"shares | {rules} | {name} | {table.name} | seed {seed}",
+                    f"shares, {rules}, {name}, {table.name}, seed {seed}",
                     partial(attack, table, rules, seed, quick),
                 )
     tries = 4 if quick else 24
     for kind in list(KINDS)[:1] if quick else KINDS:
         for seed in range(1 if quick else seeds):
-            yield f"twins | {kind} | {table.name} | seed {seed}", partial(matrix, table, kind, seed)
+            yield f"twins, {kind}, {table.name}, seed {seed}", partial(matrix, table, kind, seed)
     labels = (*_LABELS, *(f"one party alone: {party}" for party in table.passive))
     for label in labels[:2] if quick else labels:
         for train, valid in SIZES[:1] if quick else SIZES:
             yield (
-                f"twins | passes | {label} | {table.name} | {train}+{valid}",
+                f"twins, passes, {label}, {table.name}, {train}+{valid}",
                 partial(passes, table, label, train, valid, tries),
             )
 

@@ -18,7 +18,7 @@ from securevfl.attacks.learners import fit_classifier
 from securevfl.attacks.measure import Known, auc
 from securevfl.shares import programs
 
-__all__ = ["ATTACKS", "Attack"]
+__all__ = ["ATTACKS", "Attack", "Lies", "in_order", "numbers"]
 
 Attack = Callable[[Table, str, int, bool], dict[str, Any]]
 """Table, rules, seed, whether the size is the quick one → figures."""
@@ -26,7 +26,8 @@ Attack = Callable[[Table, str, int, bool], dict[str, Any]]
 _LABELLED = 72
 
 
-def _numbers(rows: Rows) -> dict[str, int]:
+def numbers(rows: Rows) -> dict[str, int]:
+    """Identifier → number of a row, as `Table.parties` names rows."""
     return {f"p{row:06d}": int(row) for row in rows.all}
 
 
@@ -49,7 +50,7 @@ def untrained(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any
         rules, people, sv.LogisticRegression(), lr=2.0**-13, epochs=1, batch_size=4096, seed=seed, keep="last"
     )
     with listening() as heard:
-        asked = Asker(rules).train(job, people, _numbers(rows))
+        asked = Asker(rules).train(job, people, numbers(rows))
     found = asked.figures()
     if asked.refused or heard.shape is None:
         return found
@@ -72,7 +73,7 @@ def classes(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
     label = np.random.default_rng([seed, 2]).integers(0, many, len(table.label))
     people = table.parties(rows, label=label, classes=many)
     job = job_on_shares(rules, people, sv.LogisticRegression(), epochs=2, batch_size=128, seed=seed, keep="last")
-    asked = Asker(rules).train(job, people, _numbers(rows))
+    asked = Asker(rules).train(job, people, numbers(rows))
     if asked.refused:
         return asked.figures()
     return asked.figures() | _read(table, asked.rows, log_odds(asked.probabilities), seed)
@@ -90,12 +91,13 @@ def jobs(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
         job = job_on_shares(
             rules, people, sv.LogisticRegression(), epochs=1, batch_size=128, seed=seed + number, keep="last"
         )
-        last = asker.train(job, people, _numbers(rows))
+        last = asker.train(job, people, numbers(rows))
         seconds += last.seconds
-        if last.refused:
+        if "max_results" in last.words:
             break
-        given.append(_in_order(last, rows.test))
-    found = last.figures() | {"jobs": count, "jobs answered": len(given), "cpu_seconds": round(seconds, 2)}
+        if not last.refused:
+            given.append(in_order(last, rows.test))
+    found = last.figures() | {"jobs": number + 1, "jobs answered": len(given), "cpu_seconds": round(seconds, 2)}
     return found | _read(table, rows.test, np.hstack(given) if given else None, seed)
 
 
@@ -105,20 +107,20 @@ def own_columns(table: Table, rules: str, seed: int, quick: bool) -> dict[str, A
     rows, asker = table.draw_rows(1600, 400, 400, seed), Asker(rules)
     people = table.parties(rows)
     job = job_on_shares(rules, people, sv.SplitNN(hidden=16), epochs=2 if quick else 4, batch_size=128, seed=seed)
-    first = asker.train(job, people, _numbers(rows))
+    first = asker.train(job, people, numbers(rows))
     if first.refused:
         return first.figures()
     only = Rows(rows.train[:0], rows.valid[:0], rows.test)
-    again = asker.predict(0, table.parties(only), _numbers(only))
-    given, refused = [_in_order(first, rows.test)], again
-    alike = float("nan") if again.refused else float(np.abs(_in_order(again, rows.test) - given[0]).max())
+    again = asker.predict(0, table.parties(only), numbers(only))
+    given, refused = [in_order(first, rows.test)], again
+    alike = float("nan") if again.refused else float(np.abs(in_order(again, rows.test) - given[0]).max())
     draw = np.random.default_rng([seed, 6])
     for _ in range(count if not again.refused else 0):
         other = np.repeat(draw.uniform(-4, 4, (1, table.own.shape[1])), len(table.own), axis=0)
-        refused = asker.predict(0, table.parties(only, own=other), _numbers(only))
+        refused = asker.predict(0, table.parties(only, own=other), numbers(only))
         if refused.refused:
             break
-        given.append(_in_order(refused, rows.test))
+        given.append(in_order(refused, rows.test))
     told = {"refused": refused.refused, "words": refused.words[:400]} if refused.refused else {}
     return (
         first.figures()
@@ -146,7 +148,7 @@ def label_is_a_column(table: Table, rules: str, seed: int, quick: bool) -> dict[
     for lr in (1.0, 0.3):
         epochs = 10 if quick else 40
         job = job_on_shares(rules, people, sv.LogisticRegression(), lr=lr, epochs=epochs, batch_size=32, seed=seed)
-        asked = Asker(rules).train(job, people, _numbers(rows))
+        asked = Asker(rules).train(job, people, numbers(rows))
         if asked.refused != "RangeError":
             break
     alone = fit_classifier(np.arange(len(truth)), table.own, Known(known, truth[known]), 2).values[:, 1]
@@ -155,7 +157,7 @@ def label_is_a_column(table: Table, rules: str, seed: int, quick: bool) -> dict[
     of_rows = rows.test
     found["own columns alone"] = round(auc(truth[of_rows] == 1, alone[of_rows]), 4)
     if not asked.refused:
-        score = _in_order(asked, of_rows)[:, 0]
+        score = in_order(asked, of_rows)[:, 0]
         found["attribute"] = round(auc(truth[of_rows] == 1, score), 4)
     return found
 
@@ -168,9 +170,9 @@ def metrics(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
     job = job_on_shares(
         rules, people, sv.LogisticRegression(), lr=2.0**-13, epochs=4, batch_size=4096, seed=seed, keep="last"
     )
-    lies = _Lies(2.0**12, len(rows.train))
+    lies = Lies(2.0**12, len(rows.train))
     with lies.told(), listening() as heard:
-        asked = Asker(rules).train(job, people, _numbers(rows))
+        asked = Asker(rules).train(job, people, numbers(rows))
     found = asked.figures()
     found.pop("auc", None)
     if asked.refused or heard.shape is None:
@@ -189,7 +191,7 @@ def metrics(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
     }
 
 
-class _Lies:
+class Lies:
     """Deals one validation target far outside of 0 and 1, with the other sign in each epoch.
 
     Args:
@@ -251,11 +253,11 @@ def honest(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
         rows = table.draw_rows(train, valid, 1000, seed)
         people = table.parties(rows)
         job = job_on_shares(rules, people, sv.LogisticRegression(), epochs=5, batch_size=128, seed=seed)
-        found[f"{train}+{valid}"] = Asker(rules).train(job, people, _numbers(rows)).figures()
+        found[f"{train}+{valid}"] = Asker(rules).train(job, people, numbers(rows)).figures()
     return found
 
 
-def _in_order(asked: Asked, rows: np.ndarray) -> np.ndarray:
+def in_order(asked: Asked, rows: np.ndarray) -> np.ndarray:
     """Log-odds of these rows, (n, numbers)."""
     place = {int(row): i for i, row in enumerate(asked.rows)}
     found: np.ndarray = log_odds(asked.probabilities)[[place[int(row)] for row in rows]]

@@ -22,6 +22,7 @@ import msgspec
 from benchmarks.gate.cells import CELLS, QUICK, Cell
 from benchmarks.gate.judge import Figures, Got, judge
 from benchmarks.gate.measure import measure
+from benchmarks.gate.on_asking import Asking, ask_all, judge_asking
 from benchmarks.gate.power import EXCESS, LEVEL, POWER, RARE, excess_found
 from securevfl.shares.exchanges import MASKED
 
@@ -49,8 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = run(cells, rows=rows, every_party=not asked.quick)
     if asked.only:
         found = _in_place(found)
-    broken = judge(found)
-    _write(found, broken, rows)
+    asked_about = _ask_all(asked.only)
+    broken = judge(found) + judge_asking(asked_about)
+    _write(found, asked_about, broken, rows)
     if not asked.quick:
         before = json.loads(MEASURED.read_text(encoding="utf-8"))
         content = json.dumps(kept_worst(before, measured(found)), indent=2, ensure_ascii=False)
@@ -78,6 +80,20 @@ def run(cells: Sequence[Cell], *, rows: int, every_party: bool) -> list[Figures]
         figures = measure(cell, rows=rows, tests=tests, every_party=every_party)
         found.append(figures)
         print(f"{time.perf_counter() - start:6.1f} s  {_line(figures)}", flush=True)
+    return found
+
+
+def _ask_all(only: str) -> list[Asking]:
+    """What may be asked on shares; nothing of it where only some cells are measured."""
+    found = []
+    start = time.perf_counter()
+    for one in ask_all() if not only else ():
+        found.append(one)
+        told = f"refused ({one.refused[:70]}…)" if one.refused else f"deviation {one.spread:.3f}"
+        print(
+            f"{time.perf_counter() - start:6.1f} s  asked: {one.name}: {one.answers} answers a row, {told}", flush=True
+        )
+        start = time.perf_counter()
     return found
 
 
@@ -138,7 +154,7 @@ def _gain(got: Got) -> float:
     return got.value - max(got.without, 0.0)
 
 
-def _write(found: Sequence[Figures], broken: Sequence[str], rows: int) -> None:
+def _write(found: Sequence[Figures], asked: Sequence[Asking], broken: Sequence[str], rows: int) -> None:
     from benchmarks.common import RESULTS
     from securevfl.run.machine import describe_machine, package_versions
 
@@ -149,6 +165,7 @@ def _write(found: Sequence[Figures], broken: Sequence[str], rows: int) -> None:
         "versions": package_versions(),
         "rows": rows,
         "broken": list(broken),
+        "asked": [msgspec.to_builtins(one) for one in asked],
         "cells": cells,
     }
     (RESULTS / "gate.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
