@@ -234,6 +234,8 @@ class PartyContext:
         notes: remarks for the report on this party's part in the run.
         results: what earlier jobs and predictions answered of each of the party's rows.
         held: the running numbers of its peers' result books.
+        epsilon_over_jobs: largest ε of one of the party's rows for one asker, over all jobs: `max_epsilon` of its own
+            policy, before an agreement tightens it for one job; None for any.
         organisations: party → its organisation, as this party's officer entered it. The book counts for organisations.
         simulated: whether one person runs all parties and sees every table, so that a refusal protects nobody. Then
             rules that nobody wrote refuse nothing, and the report warns; see `Policy.max_results`.
@@ -261,6 +263,7 @@ class PartyContext:
     notes: list[str] = field(default_factory=list)
     results: ResultBook = field(default_factory=ResultBook)
     held: HeldNumbers = field(default_factory=HeldNumbers)
+    epsilon_over_jobs: float | None = None
     organisations: Mapping[str, str] = field(default_factory=dict)
     simulated: bool = False
     filters: Path | None = None

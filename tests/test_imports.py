@@ -138,7 +138,9 @@ def agreed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = f"party = '{name}'\n[data]\nfile = '{name}.csv'\n{columns}\n[keys]\n{keys}\n"
         (folder / f"{name}.toml").write_text(text, encoding="utf-8")
     (folder / "job.toml").write_text(JOB, encoding="utf-8")
-    (folder / "policy.toml").write_text("party = 'shop'\nmax_epsilon = 5.0\n", encoding="utf-8")
+    (folder / "policy.toml").write_text(
+        "party = 'shop'\nmax_epsilon = 5.0\nmax_results = 'unlimited'\n", encoding="utf-8"
+    )
     commands = [[*words, name] for name in PARTIES for words in (["keys"], ["certs", "new"])]
     commands += [["card", f"{name}.toml"] for name in PARTIES]
     commands += [["propose", "job.toml", "--card", "bank.card", "--card", "shop.card", "--purpose", "credit"]]

@@ -2,18 +2,26 @@
 
 Every message states the value found, the bound it broke and the cure.
 
-``` SecureVFLError                exit 1 ├── InputError                exit 2   what the user gave: tables, job files,
-names, options │   └── UnknownNameError      exit 2   an unknown algorithm, protection, data set, key … ├── PolicyError
-exit 3   a party's own policy forbids it; nothing was sent │   ├── FewCommonRows         exit 3   fewer common rows than
-a party's policy requires │   ├── RowsSpent             exit 3   a party answers nothing more about some rows │   ├── Expired               exit 3   an agreement's time or attempts are used up │   └──
-ProtectionInactive    exit 3   a requested protection had no effect ├── AlignmentError            exit 4   the parties
-do not agree on the common rows │   └── NoCommonRows          exit 4   no row is common to all parties ├── ProtocolError
-exit 5   a peer sent something that the protocol does not allow │   ├── PeerEnded exit 5   a peer ended before the run
-did │   │   └── Parked            exit 75  a peer is gone; starting again resumes │ ├── PeerRefused           exit 5   a
-connection or an agreement was refused, with the named reason │   └── WireError exit 5 bytes that are not a message of
-this version ├── PartyFailed               exit 6   a party's program ended with an error; `__cause__` is its error ├──
-RangeError                exit 7   a value left the fixed-point range that the job computed └── AuditError exit 8   a
-ledger that does not verify ```
+```
+SecureVFLError                exit 1
+├── InputError                exit 2   what the user gave: tables, job files, names, options
+│   └── UnknownNameError      exit 2   an unknown algorithm, protection, data set, key …
+├── PolicyError               exit 3   a party's own policy forbids it; nothing was sent
+│   ├── FewCommonRows         exit 3   fewer common rows than a party's policy requires
+│   ├── RowsSpent             exit 3   a party answers nothing more about some rows
+│   ├── Expired               exit 3   an agreement's time or attempts are used up
+│   └── ProtectionInactive    exit 3   a requested protection had no effect
+├── AlignmentError            exit 4   the parties do not agree on the common rows
+│   └── NoCommonRows          exit 4   no row is common to all parties
+├── ProtocolError             exit 5   a peer sent something that the protocol does not allow
+│   ├── PeerEnded             exit 5   a peer ended before the run did
+│   │   └── Parked            exit 75  a peer is gone; starting again resumes
+│   ├── PeerRefused           exit 5   a connection or an agreement was refused, with the named reason
+│   └── WireError             exit 5   bytes that are not a message of this version
+├── PartyFailed               exit 6   a party's program ended with an error; `__cause__` is its error
+├── RangeError                exit 7   a value left the fixed-point range that the job computed
+└── AuditError                exit 8   a ledger that does not verify
+```
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     if job is not None:
         mistakes += [too_many_classes(job, one.party, one.classes) for one in tables if one.classes is not None]
     if job is not None and roster is not None:
-        refused += policy_refusals(job, roster)
+        refused += policy_refusals(job, roster, predicts=bool(active))
     return JobCheck(
         mistakes=tuple(filter(None, dict.fromkeys(mistakes))),
         hints=tuple(hints),

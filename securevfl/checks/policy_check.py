@@ -14,8 +14,8 @@ from securevfl.jobfile.job_file import read_job_sections
 from securevfl.jobfile.job_roster import policy_refusals, roster_of
 from securevfl.jobfile.policy_file import read_policy, with_policies
 from securevfl.jobfile.toml_text import raise_all, read_toml
-from securevfl.party import Job, with_default_protection
-from securevfl.privacy import DP, Gaussian
+from securevfl.party import Job, answer_price, planned_numbers, rule_against, with_default_protection
+from securevfl.privacy import DP, Gaussian, Policy
 from securevfl.run.roster import Roster
 
 __all__ = ["PolicyCheck", "check_policy"]
@@ -35,11 +35,14 @@ class PolicyCheck:
         party: whose policy it is.
         refusals: what the policies of all parties refuse, this one's among them; empty where all accept the job.
         cures: changes of the job with each of which all policies accept it, the smallest first.
+        results: how many numbers of each of the party's rows the job opens, and how many its policy allows, in words;
+            empty for a party with labels.
     """
 
     party: str
     refusals: tuple[str, ...]
     cures: tuple[str, ...]
+    results: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -70,9 +73,37 @@ def check_policy(job_file: str | Path, policy_file: str | Path, *, active: str =
         raise UnknownNameError("party with a policy", party, roster.names)
     job = with_default_protection(sections.build_job().replace(accept_leak=True), roster.owners, roster.passive)
     job = job.replace(policies=with_policies(job.policies, [policy_file]))
-    found = policy_refusals(job, roster)
+    found = policy_refusals(job, roster, predicts=bool(active))
+    numbers = [] if party in roster.owners else _refuse_numbers(job, party, roster, predicts=bool(active))
     return PolicyCheck(
-        party=party, refusals=tuple(dict.fromkeys(found)), cures=tuple(_find_remedies(job, roster)) if found else ()
+        party=party,
+        refusals=tuple(dict.fromkeys([*found, *numbers])),
+        cures=tuple(_find_remedies(job, roster, predicts=bool(active))) if found else (),
+        results="" if party in roster.owners else _describe_results(job, party, roster),
+    )
+
+
+def _refuse_numbers(job: Job, party: str, roster: Roster, *, predicts: bool) -> list[str]:
+    """The refusal of more numbers of each row than the policy allows an asker, between organisations: the default
+    bound holds there as a written one does."""
+    alone = Policy(max_results=job.policy(party).max_results)
+    bounded = job.replace(policies={party: alone})
+    rules = (
+        rule_against(bounded, party, active=owner, passive=roster.passive, predicts=predicts) for owner in roster.owners
+    )
+    return [f"{party!r} refuses the job: {rule}" for rule in rules if rule]
+
+
+def _describe_results(job: Job, party: str, roster: Roster) -> str:
+    """How many numbers of a row the job opens, and how many the policy allows."""
+    planned, allowed = planned_numbers(job, party), job.policy(party).allowed_results
+    answer = answer_price(job, [party], 0)
+    bound = "any number" if allowed is None else f"{allowed} ever"
+    if planned is None or answer is None:
+        return f"Nobody counts the numbers of each row that it opens; {' and '.join(roster.owners)} may have {bound}."
+    return (
+        f"It opens at least {planned} number{'s' * (planned != 1)} of each row that it uses for "
+        f"{' and '.join(roster.owners)}, who may have {bound}; each prediction later costs {answer} more."
     )
 
 
@@ -116,7 +147,7 @@ def _apply_changes(job: Job, changes: Sequence[_Change]) -> Job | None:
         return None
 
 
-def _find_remedies(job: Job, roster: Roster) -> Iterator[str]:
+def _find_remedies(job: Job, roster: Roster, *, predicts: bool) -> Iterator[str]:
     """The smallest changes that all policies accept, each in words; of the same kind of change, the mildest only."""
     all_changes = list(_list_changes(job))
     shown: list[frozenset[str]] = []
@@ -126,7 +157,7 @@ def _find_remedies(job: Job, roster: Roster) -> Iterator[str]:
             if len(about) < size or any(earlier <= about for earlier in shown):
                 continue
             changed = _apply_changes(job, changes)
-            if changed is not None and not policy_refusals(changed, roster):
+            if changed is not None and not policy_refusals(changed, roster, predicts=predicts):
                 shown.append(about)
                 yield " and ".join(change.text for change in changes)
                 if len(shown) == _MOST:

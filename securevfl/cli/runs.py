@@ -317,6 +317,7 @@ def predict_command(
             content.parties,
             everyone=everyone,
             answers=model / "answers",
+            results=model / "results" if any(one.writes_bound for one in content.job.policies.values()) else None,
             skip_spent=skip_spent,
             ask_again=ask_again,
         )

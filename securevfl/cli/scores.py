@@ -39,16 +39,16 @@ def scores_as_csv(
     return text.getvalue().encode()
 
 
-def describe_answers(kept: int, older: int, asked: int, numbers: int) -> str:
+def describe_answers(kept: int, older: int, asked: int, numbers: int | None) -> str:
     """One line: how many rows were answered from what the asker holds, and how many were asked about, at what price.
 
     Args:
         kept: rows that were answered from the store.
         older: how many of these answers are from before a partner's table changed.
         asked: rows that were asked about.
-        numbers: of each row that an answer costs.
+        numbers: of each row that an answer costs; None where nobody counts them.
     """
-    price = f"{numbers} number{'s' * (numbers != 1)} of each row"
+    price = "numbers that nobody counts" if numbers is None else f"{numbers} number{'s' * (numbers != 1)} of each row"
     line = f"{kept:,} rows were answered from the store, {asked:,} were asked about" + (f": {price}" if asked else "")
     if not kept:
         return line

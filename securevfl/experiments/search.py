@@ -104,6 +104,11 @@ def search(
     """
     need_optuna()
     check_space(job, space)
+    if not job.protection.opens_metrics:
+        raise InputError(
+            "trials are compared by metrics of the validation rows, and protection.metrics is 'none', so that none is "
+            "opened: set metrics = 'rounded'"
+        )
     _check_counts(trials=trials, repeats=repeats, workers=workers)
     if seeds is not None and seeds != 0:
         choose_seeds(seeds, job.seed)

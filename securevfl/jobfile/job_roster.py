@@ -31,13 +31,25 @@ def listed_roster(sections: Sequence[object], active: str) -> tuple[Roster | Non
     return Roster(owners=tuple(owners), passive=tuple(name for name in names if name not in owners)), []
 
 
-def policy_refusals(job: Job, roster: Roster) -> list[str]:
-    """The rules of the parties' policies that the job breaks."""
+def policy_refusals(job: Job, roster: Roster, *, predicts: bool = False) -> list[str]:
+    """The rules of the parties' policies that the job breaks.
+
+    Args:
+        job: the job.
+        roster: its parties.
+        predicts: whether the job is trained, and rows are predicted by its model.
+    """
     found = []
     for name in [*roster.owners, *roster.passive]:
         for owner in [name] if name in roster.owners else roster.owners:
             rule = rule_against(
-                job, name, active=owner, passive=roster.passive, pairwise=owner in roster.books, simulated=True
+                job,
+                name,
+                active=owner,
+                passive=roster.passive,
+                pairwise=owner in roster.books,
+                predicts=predicts,
+                simulated=True,
             )
             found += [f"{name!r} refuses the job: {rule}"] if rule else []
     return found

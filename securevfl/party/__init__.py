@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.party.default_protection import choose_protection, possible_defaults, with_default_protection
     from securevfl.party.eligibility import too_few_epochs, too_many_classes, wrong_parties
     from securevfl.party.job import Job, JobOptions, JobTerms
-    from securevfl.party.planning import planned_numbers
+    from securevfl.party.planning import answer_price, planned_numbers
     from securevfl.party.program import (
         Alignments,
         align_party,
@@ -47,7 +47,7 @@ _NAMES = {
     "securevfl.party.default_protection": "choose_protection possible_defaults with_default_protection",
     "securevfl.party.eligibility": "too_few_epochs too_many_classes wrong_parties",
     "securevfl.party.job": "Job JobOptions JobTerms",
-    "securevfl.party.planning": "planned_numbers",
+    "securevfl.party.planning": "answer_price planned_numbers",
     "securevfl.party.program": (
         "Alignments align_party consent_party helping_program note_spent predict_party run_party "
         "scoring_program train_party"
@@ -63,6 +63,7 @@ __all__ = [
     "JobTerms",
     "Terms",
     "align_party",
+    "answer_price",
     "choose_protection",
     "consent_party",
     "helping_program",

@@ -9,7 +9,6 @@ them here, see `securevfl.party.attempts`, and the running numbers of result boo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +16,7 @@ from securevfl.align import alignment_exchanges, link_exchanges
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.party.attempts import agree_attempt, attempt_fields
 from securevfl.party.job import Job
-from securevfl.party.planning import planned_numbers
+from securevfl.party.planning import plan_epsilon, planned_numbers
 from securevfl.party.remedies import find_remedies
 from securevfl.party.running_numbers import compare_running, running_fields
 from securevfl.party_context import PartyContext
@@ -26,12 +25,10 @@ from securevfl.privacy import (
     REFUSED,
     SHARES,
     Finding,
-    GaussianRelease,
     Link,
     Policy,
     Terms,
     describe_broken_rule,
-    epsilon_rdp,
     fan_out,
 )
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Scalar
@@ -163,9 +160,9 @@ def _unknown_asker(site: PartyContext, owner: str) -> str:
     if not askers or site.organisation_of(owner) in askers:
         return ""
     return (
-        f"max_results: {site.name!r} counts what it answers for each organisation, and does not know which one {owner!r} "
-        f'is: its officer has to write that into its party file, [organisations] {owner} = "…", with the name that it '
-        "had before if it was answered before"
+        f"max_results: {site.name!r} counts what it answers for each organisation, and does not know which one "
+        f'{owner!r} is: its officer has to write that into its party file, [organisations] {owner} = "…", with the '
+        "name that it had before if it was answered before"
     )
 
 
@@ -222,6 +219,7 @@ def terms_of_job(
         return Terms(sends=sends, pairwise=known_to)
     content = [e for e in training if role in (e.sender, e.receiver)]
     findings = job.findings(passive, active)
+    planned = plan_epsilon(job, mine=mine, passive=len(passive))
     return Terms(
         protections=_name_protections(content),
         key_bits=min((e.key_bits for e in content if "paillier" in e.ciphers), default=0),
@@ -229,9 +227,11 @@ def terms_of_job(
         receives=_content_kinds(e for e in content if e.receiver == role),
         opens=frozenset(e.opened for e in training if e.opened is not None),
         noised=protection.policy().noised,
-        epsilon=_planned_epsilon(job, mine, len(passive)),
-        delta=_planned_delta(job, mine),
-        releases="gradients" if mine else "activations",
+        epsilon=planned.epsilon,
+        delta=planned.delta,
+        unbounded=planned.unbounded,
+        predictions=planned.predictions,
+        releases=_name_releases(job, mine),
         numbers=0 if mine else planned_numbers(job, party, classes, columns=columns, predicts=predicts),
         columns=columns,
         asker=asker or active,
@@ -242,6 +242,12 @@ def terms_of_job(
         computing=protection.computing_parties(active, passive),
         pairwise=known_to,
     )
+
+
+def _name_releases(job: Job, mine: bool) -> str:
+    if job.protection.on_shares:
+        return "the model"
+    return "gradients" if mine else "activations"
 
 
 def _describe_leaks(findings: Iterable[Finding], party: str) -> tuple[str, ...]:
@@ -271,29 +277,6 @@ def _name_protections(content: Iterable[Exchange]) -> frozenset[str]:
         if exchange.kind is Kind.SHARE:
             found.add(SHARES)
     return frozenset(found)
-
-
-def _planned_epsilon(job: Job, mine: bool, passive: int) -> float:
-    """ε of what the active party (`mine`: its labels) or a passive one (its features) would release; with a noise
-    multiplier, of the fewest releases that the job may plan."""
-    dp = job.protection.dp
-    if dp is not None and mine and dp.label_draw is not None:
-        return dp.label_draw.epsilon
-    noise = None if dp is None else dp.gradient_noise if mine else dp.features
-    if noise is None:
-        return math.inf
-    if noise.noise_multiplier is None:
-        return noise.epsilon
-    fewest = job.algorithm.min_releases(job.protection, job.plan, passive)
-    looks = (fewest.labels if mine else fewest.features) or 1
-    return epsilon_rdp(GaussianRelease(noise.noise_multiplier, looks), noise.delta)
-
-
-def _planned_delta(job: Job, mine: bool) -> float:
-    """δ with which that is counted; 0 without noise."""
-    dp = job.protection.dp
-    mechanism = None if dp is None else (dp.labels if mine else dp.features)
-    return float(getattr(mechanism, "delta", 0.0))
 
 
 def rule_against(

@@ -278,6 +278,12 @@ class Job(JobOptions):
                 "stratify is set and dp.labels asks for noise on labels: a stratified split would reveal "
                 "labels without noise through the rows that train; leave stratify out"
             )
+        if self.stratify and self.protection.on_shares and self.protection.dp is not None and self.protection.dp.model:
+            found.append(
+                "stratify is set and dp.model bounds what is learned of a row that trains: a stratified split would "
+                "reveal labels without noise through the rows that train; leave stratify out"
+            )
+        found += self.protection.plan_problems(patience=self.patience, keep=self.keep)
         if not found and self.device != "cpu" and self.protection.uses_integers and not self.protection.is_sealed:
             found.append(f"fixed-point runs compute on the CPU, not on {self.device!r}: use device='cpu'")
         return found

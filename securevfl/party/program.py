@@ -7,11 +7,13 @@ functions sees another party's table.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 import torch
 
@@ -113,9 +115,20 @@ async def consent_party(
         check_fields(job.link, table.link, site.name)
     book, columns = pairwise or (table is not None and table.book is not None), 0 if table is None else table.values
     await exchange_consent(site, job, book=book, among=among, columns=columns, classes=classes, predicts=predicts)
+    if site.role == PASSIVE:
+        _note_grants(site)
     if len(among) > len(site.passive):
         missing = ", ".join(name for name in among if name not in site.passive)
         site.ledger.record_note(FEWER, {"parties": ", ".join((*site.label_owners, *site.passive)), "without": missing})
+
+
+def _note_grants(site: PartyContext) -> None:
+    """Write the grants that allow the askers of this run more into the ledger."""
+    now = time.time()
+    for asker in dict.fromkeys(map(site.organisation_of, site.label_owners)):
+        for grant in site.results.grants(asker):
+            if now < grant.until:
+                site.ledger.record_note("grant", {**msgspec.structs.asdict(grant)})
 
 
 async def train_party(

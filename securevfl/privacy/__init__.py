@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
     from securevfl.privacy.clock import Clock, Reading
     from securevfl.privacy.dp import DP
+    from securevfl.privacy.epsilon_budget import EpsilonBudget
     from securevfl.privacy.findings import OTHER_OWNERS, Finding
     from securevfl.privacy.held_numbers import HeldNumber, HeldNumbers
     from securevfl.privacy.joint import JointRelease
@@ -64,6 +65,7 @@ _NAMES = {
     ),
     "securevfl.privacy.clock": "Clock Reading",
     "securevfl.privacy.dp": "DP",
+    "securevfl.privacy.epsilon_budget": "EpsilonBudget",
     "securevfl.privacy.findings": "OTHER_OWNERS Finding",
     "securevfl.privacy.held_numbers": "HeldNumber HeldNumbers",
     "securevfl.privacy.joint": "JointRelease",
@@ -101,6 +103,7 @@ __all__ = [
     "CrossEntropy",
     "Declared",
     "Entry",
+    "EpsilonBudget",
     "Finding",
     "Gaussian",
     "GaussianRelease",

@@ -74,7 +74,7 @@ class DP(Config):
         """Return True if the mechanisms that end training with their budget allow this many releases of a row; see
         `with_planned_epsilon`.
         """
-        pairs = ((self.features, features), (self.labels, labels))
+        pairs = ((self.features, features), (self.labels, labels), (self.model, labels))
         stopping = [(m, n) for m, n in pairs if isinstance(m, GaussianNoise) and m.on_budget == "stop"]
         return all(looks is not None and mechanism.affords(looks) for mechanism, looks in stopping)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -17,7 +17,8 @@ import torch
 from torch import nn
 
 from securevfl.errors import PolicyError, ProtectionInactive
-from securevfl.privacy.accountant import FEATURES, Accountant, Release
+from securevfl.privacy.accountant import FEATURES, Accountant, GaussianRelease, Release
+from securevfl.privacy.epsilon_budget import EpsilonBudget
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.journal import Journal
 from securevfl.privacy.labels import LabelRelease
@@ -59,6 +60,7 @@ class Releases:
         self._journal = Journal(party)
         self._epoch = 1
         self._scope = ""
+        self._over_jobs: _OverJobs | None = None
 
     def plan_rows(
         self,
@@ -254,6 +256,16 @@ class Releases:
         for about in subjects:
             self._policy.check_epsilon(accountant.epsilon_rdp(about), what, self._delta)
 
+    def compose_over_jobs(self, budget: EpsilonBudget, rows: np.ndarray, places: np.ndarray) -> None:
+        """Hold Gaussian releases against what earlier jobs released of the same rows, too.
+
+        Args:
+            budget: of these rows, over all jobs.
+            rows: numbers of the rows that are released, (n,).
+            places: their positions in the budget, (n,).
+        """
+        self._over_jobs = _OverJobs(budget, rows, places)
+
     def begin_attempt(self, journal: Journal, start: int, scope: str = "") -> None:
         """Start an attempt: count what earlier attempts may have released, and reserve later releases in the journal.
         The plan does not change, because all parties must share it, so ε can exceed the planned value; the report then
@@ -266,15 +278,18 @@ class Releases:
             scope: receiver of these releases, if a party keeps several lists of releases in one journal.
 
         Raises:
-            PolicyError: together with what earlier attempts may have released, the plan exceeds the party's policy.
+            PolicyError: together with what earlier attempts, or earlier jobs, may have released, the plan exceeds the
+                party's policy.
             InputError: the journal counts another number of rows.
         """
         journal.begin_attempt(start)
         self._journal, self._epoch, self._scope = journal, start + 1, scope
         for name, release in self._name_releases():
             before = journal.earlier_counts(name, release.counts.rows, start)
-            release.counts.begin_attempt(before, partial(self._reserve_releases, name, release.counts.rows))
+            release.counts.begin_attempt(before, partial(self._reserve_releases, name, release))
             self._check_lost(release)
+            if self._over_jobs is not None:
+                self._over_jobs.check_plan(release, self._delta)
         if start == 0:
             for release in self._every:
                 if isinstance(release, LabelRelease):
@@ -298,8 +313,10 @@ class Releases:
         for number, release in enumerate(self._every):
             yield f"{self._scope}{'/' if self._scope else ''}{number} {release.what}", release
 
-    def _reserve_releases(self, name: str, rows: int, most: int) -> None:
-        self._journal.reserve_releases(self._epoch, name, rows, most)
+    def _reserve_releases(self, name: str, release: Counted, most: int) -> None:
+        if self._over_jobs is not None:
+            self._over_jobs.count_releases(release, self._epoch, most, self._delta)
+        self._journal.reserve_releases(self._epoch, name, release.counts.rows, most)
 
     def _check_lost(self, release: Counted) -> None:
         """Check the plan plus what interrupted attempts may have released against the policy."""
@@ -311,8 +328,7 @@ class Releases:
         except PolicyError as error:
             raise PolicyError(
                 f"{error}; an interrupted run may have released a row {lost} times more than planned: to "
-                f"resume, {self.party!r} must allow that as well (a new run spends more, and nobody adds up the "
-                "two)"
+                f"resume, {self.party!r} must allow that as well (a new run spends more)"
             ) from error
 
     def costs_so_far(self) -> list[Spent]:
@@ -342,6 +358,11 @@ class Releases:
                     f"differential privacy on {spent.what} was requested, but nothing was released through it"
                 )
         return found
+
+    @property
+    def over_jobs(self) -> EpsilonBudget | None:
+        """ε of the same rows over all jobs; None where it is not composed."""
+        return None if self._over_jobs is None else self._over_jobs.budget
 
     def interruption_notes(self, name: str = "") -> list[str]:
         """Notes for a report: releases of interrupted attempts that ε includes.
@@ -414,6 +435,31 @@ class Releases:
 
     def __len__(self) -> int:
         return len(self._every)
+
+
+@dataclass
+class _OverJobs:
+    """Which of the budget's rows are released, and how many releases of an epoch it has."""
+
+    budget: EpsilonBudget
+    rows: np.ndarray
+    places: np.ndarray
+    booked: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def check_plan(self, release: Counted, delta: float) -> None:
+        planned = release.planned_release
+        if not isinstance(planned, GaussianRelease):
+            return
+        left = int(release.counts.releases_left(self.rows).max(initial=0))
+        if left:
+            self.budget.check_plan(self.places, replace(planned, times=left), delta)
+
+    def count_releases(self, release: Counted, epoch: int, most: int, delta: float) -> None:
+        planned, key = release.planned_release, (release.what, epoch)
+        if not isinstance(planned, GaussianRelease):
+            return
+        self.budget.count_releases(self.places, planned.noise_multiplier, most - self.booked.get(key, 0), delta)
+        self.booked[key] = most
 
 
 def check_total_plan(party: str, policy: Policy, every: Sequence[Releases]) -> None:

@@ -56,6 +56,8 @@ class _Content:
     runs: dict[str, _Run] = field(default_factory=dict)
     counts: dict[str, np.ndarray] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, np.ndarray] = field(default_factory=dict)
+    noised: dict[str, np.ndarray] = field(default_factory=dict)
     grants: dict[str, Grant] = field(default_factory=dict)
 
     def name_asker(self, asker: str) -> str:
@@ -78,6 +80,23 @@ class _Content:
             found = self.counts[asker] = more
         return found
 
+    def losses_of(self, asker: str) -> np.ndarray:
+        """Σ 1/σ² of each person's noisy releases for this asker."""
+        found = self.losses.get(asker)
+        if found is None or len(found) < len(self.places):
+            more = np.zeros(max(len(self.places) * 5 // 4, 16))
+            if found is not None:
+                more[: len(found)] = found
+            found = self.losses[asker] = more
+        return found
+
+    def _take_noise(self, line: lines.Noised) -> None:
+        run = self.runs[line.run]
+        rows = lines.unpack_rows(line.rows) if line.rows else self.noised[line.run]
+        self.noised[line.run] = rows
+        # A person with several rows pays for each.
+        np.add.at(self.losses_of(run.asker), run.people[rows], line.loss)
+
     def take(self, line: lines.Line) -> None:
         """Take one line in.
 
@@ -94,6 +113,8 @@ class _Content:
             people = run.people[rows]
             np.add.at(self.counts_of(run.asker), people, line.numbers)
             self.running[run.asker] = self.running.get(run.asker, 0) + len(rows) * line.numbers
+        elif isinstance(line, lines.Noised):
+            self._take_noise(line)
         elif isinstance(line, lines.Total):
             people, numbers = self.lists[line.people], lines.unpack_counts(line.numbers)
             if len(people) != len(numbers):
@@ -101,6 +122,11 @@ class _Content:
             asker = self.name_asker(line.asker)
             np.add.at(self.counts_of(asker), people, numbers)
             self.running[asker] = self.running.get(asker, 0) + line.running
+            if line.losses:
+                losses = lines.unpack_losses(line.losses)
+                if len(people) != len(losses):
+                    raise ValueError(f"{len(losses)} losses of {len(people)} people")
+                np.add.at(self.losses_of(asker), people, losses)
         elif isinstance(line, Grant):
             self.grants[line.grant] = line
         elif self.number:
@@ -185,6 +211,17 @@ class ResultBook:
             at = np.fromiter(found, np.int64, len(names))
             return np.where(at < 0, 0, counts[at])
 
+    def noise_spent(self, names: Sequence[str], asker: str) -> np.ndarray:
+        """Σ 1/σ² of the noisy releases of each of these rows for the asker so far, (n,) float64, σ being the noise
+        multiplier of each. ε of all of them follows from it; see `securevfl.privacy.epsilon_budget`."""
+        if self.path is None or not len(names):
+            return np.zeros(len(names))
+        with self.locked():
+            if asker not in self._read.losses:
+                return np.zeros(len(names))
+            at, losses = self._find_people(names), self._read.losses_of(asker)
+            return np.where(at < 0, 0.0, losses[at])
+
     def running(self, asker: str) -> int:
         """Numbers ever counted for an asker, over all rows. It never falls."""
         with self.locked():
@@ -195,6 +232,12 @@ class ResultBook:
         """The organisations that numbers were counted for, sorted."""
         with self.locked():
             return sorted(self._read.running)
+
+    def count_people(self, asker: str) -> np.ndarray:
+        """How many numbers the asker was answered about each person that it was asked about, (people,) int64."""
+        with self.locked():
+            counts = self._read.counts_of(asker) if asker in self._read.counts else np.zeros(0, np.int64)
+            return counts[counts > 0]
 
     # Counting.
 
@@ -226,6 +269,32 @@ class ResultBook:
             self._append(lines.Answered(run=run, rows=lines.pack_rows(places), numbers=numbers))
             if self._read.end > self._compact_above:
                 self._compact(self.path)
+
+    def add_noise(self, run: str, places: np.ndarray, loss: float) -> None:
+        """Count noisy releases of these rows (n,), given by position. The line is on disk when this returns.
+
+        Args:
+            run: of `begin_run`.
+            places: positions, each once.
+            loss: Σ 1/σ² of the releases of each of these rows.
+
+        Raises:
+            OSError: the line could not be written; nothing may leave then.
+        """
+        if self.path is None or not len(places):
+            return
+        with self.locked():
+            if run not in self._read.runs:  # another process compacted the file since
+                self._begin(run)
+            again = np.array_equal(self._read.noised.get(run, np.empty(0)), places)
+            rows = "" if again else lines.pack_rows(places)
+            self._append(lines.Noised(run=run, rows=rows, loss=float(loss)))
+
+    def _find_people(self, names: Sequence[str]) -> np.ndarray:
+        """Positions of these people in the book, −1 for new ones."""
+        digests, places = self._digest_names(names), self._read.places
+        found = (places.get(digests[i : i + DIGEST], -1) for i in range(0, len(digests), DIGEST))
+        return np.fromiter(found, np.int64, len(names))
 
     def _begin(self, run: str) -> None:
         asker, people, digests = self._mine[run]
@@ -275,6 +344,12 @@ class ResultBook:
             if grant not in self._verified:
                 self._verified[grant] = grant.is_signed(key.public_key, self.party)
         return [grant for grant in mine if self._verified[grant]]
+
+    @property
+    def grantees(self) -> list[str]:
+        """The organisations that some line grants more, sorted."""
+        with self.locked():
+            return sorted({self._read.name_asker(grant.asker) for grant in self._read.grants.values()})
 
     def granted(self, asker: str, now: float) -> int:
         """Numbers of each row that grants add to the bound for an asker at `now`, seconds since 1970, UTC."""
@@ -398,9 +473,11 @@ class ResultBook:
         everyone = b"".join(old.places)
         people = lines.name_people(everyone)
         put(lines.People(people=people, digests=lines.pack(everyone)))
-        for asker, running in sorted(old.running.items()):
-            counts = old.counts_of(asker)[: len(old.places)]
-            put(lines.Total(asker=asker, people=people, numbers=lines.pack_counts(counts), running=running))
+        for asker in sorted(old.running.keys() | old.losses.keys()):
+            counts, running = old.counts_of(asker)[: len(old.places)], old.running.get(asker, 0)
+            losses = lines.pack_losses(old.losses_of(asker)[: len(old.places)]) if asker in old.losses else ""
+            numbers = lines.pack_counts(counts)
+            put(lines.Total(asker=asker, people=people, numbers=numbers, running=running, losses=losses))
         for grant in old.grants.values():
             put(grant)
         write_atomic(path, b"".join(made), private=True)

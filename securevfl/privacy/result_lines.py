@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import zlib
 from typing import TypeAlias
 
@@ -23,6 +24,7 @@ __all__ = [
     "First",
     "Grant",
     "Line",
+    "Noised",
     "People",
     "Total",
     "decode",
@@ -30,8 +32,10 @@ __all__ = [
     "name_people",
     "pack",
     "pack_counts",
+    "pack_losses",
     "pack_rows",
     "unpack_counts",
+    "unpack_losses",
     "unpack_people",
     "unpack_rows",
 ]
@@ -93,13 +97,33 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True, tag="answered", tag_fi
         _check_number(self.numbers)
 
 
+class Noised(msgspec.Struct, frozen=True, kw_only=True, tag="noised", tag_field="line", forbid_unknown_fields=True):
+    """Releases with Gaussian noise leave of each of these rows of a run: positions among its people.
+
+    Attributes:
+        run: the run.
+        rows: the positions; empty for those of the run's last such line.
+        loss: Σ 1/σ² of these releases, σ being the noise multiplier of each.
+    """
+
+    run: str
+    rows: str
+    loss: float
+
+    def __post_init__(self) -> None:
+        if not (self.loss >= 0 and math.isfinite(self.loss)):
+            raise ValueError(f"a loss of {self.loss}")
+
+
 class Total(msgspec.Struct, frozen=True, kw_only=True, tag="total", tag_field="line", forbid_unknown_fields=True):
-    """What earlier lines added up to for one asker: numbers of each person of a list, and the running number."""
+    """What earlier lines added up to for one asker: numbers of each person of a list, the running number, and the loss
+    of each by noisy releases; empty for none."""
 
     asker: str
     people: str
     numbers: str
     running: int
+    losses: str = ""
 
     def __post_init__(self) -> None:
         if self.running < 0:
@@ -147,7 +171,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, tag="grant", tag_field="l
         return True
 
 
-Line: TypeAlias = First | People | Begun | Answered | Total | Grant
+Line: TypeAlias = First | People | Begun | Answered | Noised | Total | Grant
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Line).decode
@@ -188,6 +212,23 @@ def unpack_counts(text: str) -> np.ndarray:
     if (found > 1 << 62).any():
         raise ValueError("a count beyond 2^62")
     return found.astype(np.int64)
+
+
+def pack_losses(losses: np.ndarray) -> str:
+    """Losses by noisy releases, as text."""
+    return pack(np.asarray(losses, "<f8").tobytes())
+
+
+def unpack_losses(text: str) -> np.ndarray:
+    """What `pack_losses` packed.
+
+    Raises:
+        ValueError: losses that no row can have.
+    """
+    found = np.frombuffer(_unpack(text), "<f8")
+    if not (np.isfinite(found) & (found >= 0)).all():
+        raise ValueError("a loss that is no number from 0 up")
+    return found.astype(np.float64)
 
 
 def unpack_people(text: str) -> bytes:

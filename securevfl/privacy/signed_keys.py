@@ -17,7 +17,10 @@ from securevfl.errors import AuditError, ProtocolError
 from securevfl.ledger import Ledger, PublicSigningKey
 from securevfl.transport import Message, measure_message
 
-__all__ = ["check_public_key", "sign_public_key"]
+__all__ = ["SIGNED_BY_PROTOCOL", "check_public_key", "sign_public_key"]
+
+SIGNED_BY_PROTOCOL = frozenset({"shares/key"})
+"""Steps that sign their keys themselves: those of secret shares are signed for all three computing parties at once."""
 
 _KIND = "application/vnd.securevfl.public-key;version=1"
 _SIGNED = "signed"
@@ -31,7 +34,7 @@ def sign_public_key(ledger: Ledger, message: Message, peer: str) -> Message:
         The message with its signature; as it is for a peer that has not introduced itself, as in protocols that are
         tried alone.
     """
-    if peer not in ledger.peers:
+    if peer not in ledger.peers or message.what in SIGNED_BY_PROTOCOL:
         return message
     content = _signed_content(ledger, message, peer, sent=True)
     return replace(message, meta={**message.meta, _SIGNED: ledger.sign_for_peers(_KIND, content)})
@@ -44,7 +47,7 @@ def check_public_key(ledger: Ledger, message: Message, peer: str) -> None:
         ProtocolError: its peer has a known signing key, and did not sign this message for this party, place and time.
     """
     known = ledger.peers.get(peer)
-    if known is None and not ledger.has_pinned(peer):
+    if message.what in SIGNED_BY_PROTOCOL or (known is None and not ledger.has_pinned(peer)):
         return
     signature = message.meta.get(_SIGNED)
     try:

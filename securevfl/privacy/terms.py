@@ -40,6 +40,8 @@ class Terms:
             number of releases depends on the rows, the smallest possible ε: the exact plan is checked against the
             policy before the first release.
         delta: δ with which that ε is counted.
+        unbounded: what makes this ε infinite, with the cure; empty where the content itself would leave without noise.
+        predictions: whether predictions of its rows would be opened beside that ε, which no noise covers.
         releases: what is released, in words.
         numbers: fewest numbers of one of its rows that the asker would get; None if they are not counted.
         columns: how many columns its table has; 0 if that is not known yet.
@@ -62,6 +64,8 @@ class Terms:
     noised: frozenset[Kind] = frozenset()
     epsilon: float | None = None
     delta: float = 0.0
+    unbounded: str = ""
+    predictions: bool = False
     releases: str = "its content"
     numbers: int | None = 0
     columns: int = 0
@@ -120,9 +124,9 @@ def describe_broken_rule(policy: Policy, terms: Terms, party: str) -> str:
         ),
         (
             terms.useless and policy.useful != "off" and not terms.simulated,
-            'the job says useful = "off": its model would answer although it does not predict better with the columns '
-            f'of {party!r} than without; leave that out of the protection, or {party!r} writes useful = "off" in its '
-            "policy",
+            f"the model would answer without having proved that it predicts better with the columns of {party!r} than "
+            'without (the job says useful = "off", or metrics = "none"): leave that out of the protection, or '
+            f'{party!r} writes useful = "off" in its policy',
         ),
     )
     return next((rule for broken, rule in checks if broken and rule), "")
@@ -162,13 +166,8 @@ def _about_computing(policy: Policy, terms: Terms) -> str:
 def _about_epsilon(policy: Policy, terms: Terms) -> str:
     if policy.max_epsilon is None or terms.epsilon is None:
         return ""
-    if math.isinf(terms.epsilon) and SHARES in terms.protections:
-        return (
-            "metrics of its validation rows and predictions of its test rows would be opened without noise, "
-            "which spends ε of those rows without bound, whatever noise the model has; the policy allows "
-            f"{policy.max_epsilon:.3g}: leave max_epsilon out for this job, or use a protection with noise on "
-            "what is sent (dp=…)"
-        )
+    if math.isinf(terms.epsilon) and terms.unbounded:
+        return f"{terms.unbounded}; the policy allows ε = {policy.max_epsilon:.3g}"
     if math.isinf(terms.epsilon):
         return (
             f"{terms.releases} would be released without noise, which spends ε without bound; the policy allows "
@@ -178,6 +177,11 @@ def _about_epsilon(policy: Policy, terms: Terms) -> str:
         policy.check_epsilon(terms.epsilon, terms.releases, terms.delta)
     except PolicyError as error:
         return str(error)
+    if terms.predictions and policy.allowed_results is None:
+        return (
+            "ε covers the rows that train, and predictions of rows are opened without noise, counted by max_results "
+            "and not by ε; the policy sets max_epsilon and leaves max_results 'unlimited': set max_results to a number"
+        )
     return ""
 
 

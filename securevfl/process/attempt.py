@@ -16,7 +16,7 @@ from securevfl.party import Alignments, Job, align_party, consent_party, train_p
 from securevfl.party.program import note_spent, run_and_close
 from securevfl.party.reports import View
 from securevfl.party_context import SILENCE, Observer, PartyContext
-from securevfl.privacy import HeldNumbers, Ledger, ResultBook
+from securevfl.privacy import HeldNumbers, Ledger, Policy, ResultBook
 from securevfl.process.chains import Chains
 from securevfl.process.state_folder import StateFolder, StoredAlignment
 from securevfl.run.checkpoint import FolderKeeper
@@ -73,6 +73,7 @@ class PartyAttempts:
         silence: see `PartyContext.silence`.
         results: the party's result book, over all agreements.
         held: see `PartyContext.held`.
+        own_policy: the party's, before the agreement tightens it for this job.
         organisations: see `PartyContext.organisations`.
         classes: how many classes the label has, as agreed; 0 if unknown.
         filters: see `PartyContext.filters`.
@@ -91,6 +92,7 @@ class PartyAttempts:
     silence: float = SILENCE
     results: ResultBook = field(default_factory=ResultBook)
     held: HeldNumbers = field(default_factory=HeldNumbers)
+    own_policy: Policy = field(default_factory=Policy)
     organisations: Mapping[str, str] = field(default_factory=dict)
     classes: int = 0
     filters: Path | None = None
@@ -131,6 +133,7 @@ class PartyAttempts:
             silence=self.silence,
             results=self.results,
             held=self.held,
+            own_policy=self.own_policy,
             organisations=self.organisations,
             filters=self.filters,
         )

@@ -113,6 +113,7 @@ class JobProcess:
             silence=silence,
             results=ResultBook(book, party=name, key=key, organisations=organisations),
             held=HeldNumbers(book.with_suffix(".peers")),
+            own_policy=policy or Policy(),
             organisations=organisations or {},
             classes=proposal.class_count,
             filters=filters,

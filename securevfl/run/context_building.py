@@ -37,6 +37,7 @@ def build_context(
     silence: float = SILENCE,
     results: ResultBook | None = None,
     held: HeldNumbers | None = None,
+    own_policy: Policy | None = None,
     organisations: Mapping[str, str] | None = None,
     simulated: bool = False,
     filters: Path | None = None,
@@ -57,6 +58,7 @@ def build_context(
         silence: see `PartyContext.silence`.
         results: the party's result book; the keeper's unless given, if the policy writes a bound of numbers of a row.
         held: see `PartyContext.held`.
+        own_policy: the party's, before an agreement tightens it for this job; that of the job unless given.
         organisations: see `PartyContext.organisations`.
         filters: see `PartyContext.filters`.
         simulated: see `PartyContext.simulated`.
@@ -67,7 +69,7 @@ def build_context(
     policy = job.policy(name) if channels else job.policies.get(name, Policy())
     keeper, clock = keeper or Keeper(), Clock()
     if results is None:
-        results = keeper.results if policy.writes_bound else ResultBook()
+        results = keeper.results if policy.writes_bound or policy.max_epsilon is not None else ResultBook()
     ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=role)
     if channels:
         record_declarations(ledger, messages, role)
@@ -91,6 +93,7 @@ def build_context(
         silence=silence,
         results=results,
         held=held or HeldNumbers(),
+        epsilon_over_jobs=(own_policy or job.policies.get(name, Policy())).max_epsilon,
         organisations=organisations or {},
         simulated=simulated,
         filters=filters,

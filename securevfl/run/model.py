@@ -12,7 +12,7 @@ import numpy as np
 
 from securevfl.data import Parties
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.party import Job
+from securevfl.party import Job, answer_price
 from securevfl.party_context import Observer
 from securevfl.privacy import Ledger
 from securevfl.run.frames import scores_frame
@@ -106,7 +106,7 @@ class Prediction:
         ledgers: party → what left it while the rows of all given parties were predicted.
         skipped: the active party's identifiers of rows that were left out, because a party answers nothing more about
             them.
-        numbers: how many numbers of a row one answer costs.
+        numbers: how many numbers of a row one answer costs; None where the algorithm does not count them.
     """
 
     ids: Sequence[str]
@@ -116,7 +116,7 @@ class Prediction:
     steps: tuple[ScoringStep, ...] = ()
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
     skipped: Sequence[str] = ()
-    numbers: int = 1
+    numbers: int | None = 1
 
     @property
     def kept(self) -> int:
@@ -233,6 +233,7 @@ def predict(
         classes=tuple(model.parts[active]["names"]),
         used=tuple(step.parties for step in steps for _ in step.rows),
         steps=steps,
+        numbers=answer_price(job, passive, len(model.parts[active]["names"])),
         skipped=parties.active.ids_of(np.concatenate([step.skipped for step in steps])),
         ledgers=next((found for run, found in steps[0].ledgers.items() if run.startswith("predict")), {}),
     )

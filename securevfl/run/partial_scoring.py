@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from securevfl.data import FeatureEncoder, Parties, PartyTable
-from securevfl.errors import FewCommonRows, NoCommonRows
+from securevfl.errors import FewCommonRows, NoCommonRows, RowsSpent
 from securevfl.party import Alone, Job
 from securevfl.party_context import Observer
 from securevfl.privacy import Ledger, ResultBook
 from securevfl.run.digests import data_digests
 from securevfl.run.kept_answers import KeptAnswers
-from securevfl.run.simulation import Aligned, align_parties, predict_parties
+from securevfl.run.simulation import Aligned, align_parties, find_spent, predict_parties
 from securevfl.training import Subsets
 
 __all__ = ["Asking", "ScoringStep", "party_sets", "score_by_sets"]
@@ -222,6 +222,10 @@ def _score_together(
             held = {place: kept.get(key, current=True) for place, key in enumerate(keys)}
             found = {place: one.values for place, one in held.items() if one is not None}
     ask = np.array([place for place in range(count) if place not in found], np.int64)
+    refused, spent = _find_spent_rows(job, parties, aligned, parts, ask, options)
+    if len(spent) and not asking.skip_spent:
+        raise RowsSpent(refused, spent=len(spent), rows=count)
+    ask = np.setdiff1d(ask, spent)
     scores, said = np.empty((0, 0)), dict[str, Ledger]()
     if len(ask):
         scores, said = predict_parties(job, parties, aligned.take(ask), parts, run=run, **options)
@@ -233,10 +237,30 @@ def _score_together(
     return replace(
         step,
         rows=step.rows[places],
-        probabilities=np.array([found[place] for place in places]),
+        probabilities=np.array([found[place] for place in places]).reshape(-1, len(parts[active.name]["names"])),
         kept=answered,
+        skipped=step.rows[spent],
+        refused=refused,
         ledgers={**step.ledgers, **({run: said} if said else {})},
     )
+
+
+def _find_spent_rows(
+    job: Job,
+    parties: Parties,
+    aligned: Aligned,
+    parts: Mapping[str, Mapping[str, Any]],
+    ask: np.ndarray,
+    options: Mapping[str, Any],
+) -> tuple[dict[str, int], np.ndarray]:
+    """Party → about how many of these aligned rows, (n,) positions, it answers nothing more; and which rows."""
+    some = aligned.take(ask)
+    among, results = options.get("among", ()), options.get("results")
+    found = find_spent(job, parties, some, parts, among=among, results=results) if len(ask) else {}
+    spent = np.zeros(len(ask), bool)
+    for flags in found.values():
+        spent |= flags
+    return {name: int(flags.sum()) for name, flags in found.items()}, ask[spent]
 
 
 def _score_alone(job: Job, part: Mapping[str, Any], parties: Parties, rows: np.ndarray) -> ScoringStep:

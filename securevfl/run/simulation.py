@@ -15,14 +15,23 @@ import numpy as np
 from securevfl.align import Alignment, join_in_clear, protocol_of
 from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
-from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
+from securevfl.party import (
+    Alignments,
+    Job,
+    align_party,
+    consent_party,
+    predict_party,
+    scoring_program,
+    train_party,
+)
 from securevfl.party_context import Keeper, Observer, PartyContext, PartySecret
 from securevfl.privacy import Ledger, Ledgers, Reading, ResultBook
 from securevfl.run.model_parts import MODEL_PART, model_part
 from securevfl.run.simulated_parties import COORDINATOR, Simulated
 from securevfl.run.store import tree_digest
 from securevfl.run.threads import learning_threads
-from securevfl.training import Split, Trained
+from securevfl.training import PassiveRole, Split, Trained
+from securevfl.transport import PASSIVE
 
 __all__ = [
     "COORDINATOR",
@@ -30,6 +39,7 @@ __all__ = [
     "RunOutcome",
     "align_parties",
     "consent_parties",
+    "find_spent",
     "join_parties",
     "predict_parties",
     "result_books",
@@ -182,6 +192,45 @@ def result_books(folder: str | Path, parties: Iterable[str]) -> dict[str, Result
         InputError: one that is damaged.
     """
     return {name: ResultBook(Path(folder) / f"{name}.results.jsonl", party=name) for name in parties}
+
+
+def find_spent(
+    job: Job,
+    parties: Parties,
+    aligned: Aligned,
+    models: Mapping[str, Mapping[str, Any]],
+    *,
+    among: Sequence[str] = (),
+    results: Mapping[str, ResultBook] | None = None,
+) -> dict[str, np.ndarray]:
+    """Party → about which of the aligned rows it would answer nothing more, (n,) bool; nothing is sent.
+
+    Args:
+        job: that the model was trained by.
+        parties: their tables, with one label owner.
+        aligned: the verified alignment of these tables.
+        models: party → its part of the model.
+        among: see `consent_party`.
+        results: party → its result book.
+    """
+    bounded = [name for name in parties if name in (results or {}) and job.policy(name).writes_bound]
+    if not bounded:
+        return {}
+
+    async def program(site: PartyContext, table: PartyTable | None) -> np.ndarray:
+        if table is None or site.name not in bounded or site.role != PASSIVE:
+            return np.zeros(0, bool)
+        alignment = aligned.parties[site.name]
+        role = scoring_program(site, table, alignment, job, models[site.name]).role
+        if not isinstance(role, PassiveRole):
+            return np.zeros(0, bool)
+        places = role.features.find_places(np.arange(len(alignment.rows)))
+        spent: np.ndarray = ~role.opened.fits_budget(places, role.numbers_per_answer)
+        return spent
+
+    at = Simulated(job=job, parties=parties, run="bounds", coordinated=job.protection.on_shares, results=results)
+    found, _ = at.run_program(program)
+    return {name: spent for name, spent in found.items() if spent.any()}
 
 
 async def _exchange_consent(site: PartyContext, table: PartyTable | None, *, job: Job, pairwise: bool) -> None:

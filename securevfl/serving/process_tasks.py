@@ -13,7 +13,7 @@ import numpy as np
 
 from securevfl.agreement import Address
 from securevfl.errors import InputError, PolicyError, RowsSpent
-from securevfl.party import Alone
+from securevfl.party import Alone, answer_price
 from securevfl.process.metrics import serve_metrics
 from securevfl.serving.active import ServeActive
 from securevfl.serving.helper import ServeHelper
@@ -38,7 +38,7 @@ class Scored:
         older: how many of these answers are from before a partner's table changed.
         skipped: identifiers of the rows that were left out, because a party answers nothing more about them.
         refused: party → about how many of them.
-        numbers: how many numbers of a row one answer costs.
+        numbers: how many numbers of a row one answer costs; None where the algorithm does not count them.
     """
 
     classes: tuple[str, ...]
@@ -49,7 +49,7 @@ class Scored:
     older: int = 0
     skipped: tuple[str, ...] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
-    numbers: int = 1
+    numbers: int | None = 1
 
     @property
     def asked(self) -> int:
@@ -176,6 +176,7 @@ async def _all_scores(server: ServeActive, *, everyone: bool, skip_spent: bool, 
         older=sum(older for _, older in held.values()),
         skipped=tuple(wrong),
         refused=Counter(one.party for one in wrong.values()),
+        numbers=answer_price(place.job, place.passive, len(classes)),
     )
 
 

@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 
 from securevfl.shares.epochs import SharedTraining
-from securevfl.shares.least_rows import check_rows
 from securevfl.shares.shared_model import SharedModel
 from securevfl.shares.sharing import Sharing, computing_notes, name_parties_in_errors, receive_epoch, receive_plan
 from securevfl.training.program import HelperProgram
@@ -74,7 +73,7 @@ class SharesCoordinator(HelperProgram):
             site.links[site.active], len(site.passive) + 1, numeric=sharing.plan.number is not None
         )
         if sharing.trains:
-            check_rows(site, told.learned, told.valid, few_rows=sharing.protection.takes_few_rows)
+            sharing.check_rows(told.learned, told.valid)
         self._classes, self._batch_size = told.classes, told.batch_size
         self._learned, self._valid = 0 if sharing.mixes else told.learned, told.valid
         shape = sharing.network_shape(told.widths, self._classes)

@@ -59,6 +59,7 @@ class SharedTraining:
         sent: bytes that this party sent as a computing one in those steps.
         epoch: the current one.
         repeated: openings that an interrupted attempt may have made before.
+        opens_metrics: whether metrics of the validation rows are opened; otherwise these rows are not dealt.
     """
 
     member: ShareParty
@@ -73,14 +74,16 @@ class SharedTraining:
     sent: int = 0
     epoch: int = 0
     repeated: int = 0
+    opens_metrics: bool = True
     _in_range: bool = False
 
     def begin_epoch(self, epoch: int, *, validates: bool) -> None:
         """Allow this epoch's openings: one check of the range and one set of metrics if it validates, else none."""
         self.epoch = epoch
         self._in_range = False
+        opened = ("range", "metrics") if self.opens_metrics else ("range",)
         if self.network is not None:
-            self.network.engine.begin_stage(*(("range", "metrics") if validates else ()))
+            self.network.engine.begin_stage(*(opened if validates else ()))
 
     def _reserve_opening(self, what: str, epoch: int) -> None:
         """Reserve an opening in this party's journal before it happens: if this attempt is killed afterwards, the next
@@ -180,11 +183,14 @@ class SharedTraining:
             words: what this party deals; None at a coordinator.
 
         Returns:
-            The metrics at the active party; nothing elsewhere.
+            The metrics at the active party; nothing elsewhere, and where the job opens none.
 
         Raises:
             RangeError: weights are not in range; raised at all three computing parties before anything is opened.
         """
+        if not self.opens_metrics:
+            await self._check_range("range")
+            return None
         check_judged(self.member.site.name, sum(sizes))
         scores = None if self.network is None else SharedMetrics(self.network)
         async for inputs, targets in self._share_valid(sizes, words):
@@ -240,7 +246,7 @@ class SharedTraining:
         self._in_range = False
         await self._check_range("final range")
         opened = await self.network.engine.open("useful", bit, range(len(self.member.computing)))
-        useful = opened is not None and bool(opened[0])
+        useful = opened is not None and int(opened[0]) == 1
         return [] if useful else [explain_useless(self.member.site, sum(sizes))]
 
     async def predict(self, sizes: Sequence[int], words: Words | None) -> np.ndarray | None:

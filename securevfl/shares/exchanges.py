@@ -32,13 +32,16 @@ _TRUST = "if no two of the three computing parties collude"
 _COMPUTING: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
 
 
-def share_exchanges(passive: int, *, parts: bool = False, noise: Gaussian | None = None) -> tuple[Exchange, ...]:
+def share_exchanges(
+    passive: int, *, parts: bool = False, noise: Gaussian | None = None, metrics: bool = True
+) -> tuple[Exchange, ...]:
     """Return the messages of training on shares; none without passive parties.
 
     Args:
         passive: number of passive parties.
         parts: whether the model is released in parts at the end.
         noise: on the steps of the model, with the ε that the plan spends; None for none.
+        metrics: whether metrics of the validation rows are opened.
     """
     if not passive:
         return ()
@@ -48,8 +51,8 @@ def share_exchanges(passive: int, *, parts: bool = False, noise: Gaussian | None
         Exchange(PLAN, Kind.CONTROL, ACTIVE, COORDINATOR, "widths of all parts", optional=True),
         Exchange(EPOCH, Kind.CONTROL, ACTIVE, COORDINATOR, "sizes of an epoch's batches", optional=True),
         *_input_exchanges(),
-        *_computing_exchanges(),
-        *_opening_exchanges(noise),
+        *_computing_exchanges(Revealed("", "ok") if metrics else _about_range(noise)),
+        *_opening_exchanges(noise, metrics),
         *(release_exchanges() if parts else ()),
     )
 
@@ -61,7 +64,12 @@ def _input_exchanges() -> Iterator[Exchange]:
                 yield _share_exchange(INPUT, sender, receiver, "shares of its rows, or of its part of a model")
 
 
-def _computing_exchanges() -> Iterator[Exchange]:
+def _computing_exchanges(checked: Revealed) -> Iterator[Exchange]:
+    """Messages among the computing parties.
+
+    Args:
+        checked: what the digests of checks tell the active party.
+    """
     for sender in _COMPUTING:
         for receiver in _COMPUTING:
             if sender == receiver != PASSIVE:
@@ -71,18 +79,28 @@ def _computing_exchanges() -> Iterator[Exchange]:
                 KEY, Kind.PUBLIC_KEY, sender, receiver, "public key for randomness of two", optional=optional
             )
             yield _share_exchange(ROUND, sender, receiver, "masked values of a computation on shares")
+            told = checked if (sender, receiver) == (PASSIVE, ACTIVE) else Revealed("", "ok")
             yield Exchange(
-                CONFIRM, Kind.CONTROL, sender, receiver, "digests of shares that both hold", optional=optional
+                CONFIRM,
+                Kind.CONTROL,
+                sender,
+                receiver,
+                "digests of shares that both hold, and of values that have to be zero",
+                reveals=told.text,
+                severity=told.severity,
+                optional=optional,
+                sights=told.sights,
             )
 
 
-def _opening_exchanges(noise: Gaussian | None) -> Iterator[Exchange]:
+def _opening_exchanges(noise: Gaussian | None, metrics: bool) -> Iterator[Exchange]:
     """A coordinator has no data, so its shares reveal nothing about it."""
-    metrics, predictions = _about_metrics(noise), _about_predictions()
     told = {
-        METRICS: ("shares of rounded validation metrics", metrics),
-        PREDICTIONS: ("shares of final predictions", predictions),
+        METRICS: ("shares of rounded validation metrics", _about_metrics(noise)),
+        PREDICTIONS: ("shares of final predictions", _about_predictions()),
     }
+    if not metrics:
+        del told[METRICS]
     for step, (words, learned) in told.items():
         yield Exchange(
             step,
@@ -96,7 +114,7 @@ def _opening_exchanges(noise: Gaussian | None) -> Iterator[Exchange]:
             sights=learned.sights,
         )
         yield Exchange(step, Kind.SHARE, COORDINATOR, ACTIVE, words, optional=True)
-    for sender in _COMPUTING:
+    for sender in _COMPUTING if metrics else ():
         for receiver in _COMPUTING:
             if sender != receiver or sender == PASSIVE:
                 yield _share_exchange(USEFUL, sender, receiver, _USEFUL_BIT, optional=True)
@@ -105,13 +123,27 @@ def _opening_exchanges(noise: Gaussian | None) -> Iterator[Exchange]:
 def _about_metrics(noise: Gaussian | None) -> Revealed:
     text = (
         "rounded metrics of the model on the validation rows, once an epoch, and nothing about single rows in "
-        f"training, {_TRUST}"
+        f"training, {_TRUST}{_about_noise(noise)}"
     )
-    if noise is not None:
-        allowed = permitted_by(noise).describe("two values of a row that trained")
-        text += f"; everything is computed from a model with differentially private noise in its steps {allowed}"
     seen = Sight(of="features", severity="ok", through="shares and rounded metrics", view=MASKED)
     return Revealed(text, "note", (seen,))
+
+
+def _about_range(noise: Gaussian | None) -> Revealed:
+    """What training reveals where no metrics are opened."""
+    text = (
+        "one bit an epoch, whether weights are in range, and nothing about validation rows or single rows in "
+        f"training, {_TRUST}{_about_noise(noise)}"
+    )
+    seen = Sight(of="features", severity="ok", through="shares and one bit", view=MASKED)
+    return Revealed(text, "ok", (seen,))
+
+
+def _about_noise(noise: Gaussian | None) -> str:
+    if noise is None:
+        return ""
+    allowed = permitted_by(noise).describe("two values of a row that trained")
+    return f"; everything is computed from a model with differentially private noise in its steps {allowed}"
 
 
 def _about_predictions() -> Revealed:

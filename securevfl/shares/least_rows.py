@@ -33,13 +33,13 @@ MOST_METRICS = 100
 """Most sets of metrics that one job opens."""
 
 
-def check_rows(site: PartyContext, train: int, valid: int, *, few_rows: bool) -> list[str]:
+def check_rows(site: PartyContext, train: int, valid: int | None, *, few_rows: bool) -> list[str]:
     """Refuse a job of too few rows; in a simulation, where one person sees every table, say what would be refused.
 
     Args:
         site: the party's context.
         train: training rows that all parties have.
-        valid: validation rows.
+        valid: validation rows; None where no metrics of them are opened.
         few_rows: whether the job asks for fewer, which each party's policy has to allow.
 
     Returns:
@@ -48,11 +48,12 @@ def check_rows(site: PartyContext, train: int, valid: int, *, few_rows: bool) ->
     Raises:
         PolicyError: they are fewer than the party accepts.
     """
-    check_judged(site.name, valid)
-    if train >= LEAST_TRAINING and valid >= LEAST_VALIDATION:
+    has, needs = f"{train} training rows", f"{LEAST_TRAINING}"
+    if valid is not None:
+        check_judged(site.name, valid)
+        has, needs = f"{has} and {valid} validation rows", f"{needs} and {LEAST_VALIDATION}"
+    if train >= LEAST_TRAINING and (valid is None or valid >= LEAST_VALIDATION):
         return []
-    has = f"{train} training rows and {valid} validation rows"
-    needs = f"{LEAST_TRAINING} and {LEAST_VALIDATION}"
     if site.simulated:
         return [
             f"{has}: between organisations a job on shares needs {needs}, or few_rows = true in its protection and in "

@@ -14,6 +14,7 @@ import torch
 
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link, fan_out
+from securevfl.shares.coverage import Coverage
 from securevfl.shares.dealt_rows import (
     DealtRows,
     count_rows,
@@ -27,7 +28,6 @@ from securevfl.shares.dp_steps import row_bounds
 from securevfl.shares.epochs import SharedTraining, Words
 from securevfl.shares.exchanges import EPOCH, PLAN, WIDTH
 from securevfl.shares.kept_targets import encode_kept
-from securevfl.shares.least_rows import check_rows
 from securevfl.shares.metrics import name_metrics
 from securevfl.shares.network_ranges import ERROR_BOUND, NetworkShape
 from securevfl.shares.shared_model import SharedModel
@@ -91,14 +91,12 @@ class SharesActive(ActiveProgram):
         site, role, split = self.sharing.site, self.role, self.role.table.split
         widths = [self.fed.width()]
         if self.sharing.trains:
-            self.trained.warnings += check_rows(
-                site, len(split.train), len(split.valid), few_rows=self.sharing.protection.takes_few_rows
-            )
+            self.trained.warnings += self.sharing.check_rows(len(split.train), len(split.valid))
             self.learned = rows_to_learn(role)
         for name in site.passive:
             message = await site.links[name].receive(Kind.CONTROL, WIDTH)
             widths.append(read_integer(message, name, "width", 0, MOST_WIDTH))
-        sizes = _plan_sizes(role, widths, role.task.classes, self.learned)
+        sizes = _plan_sizes(self.sharing, role, widths, role.task.classes, self.learned)
         told = np.array(widths, dtype=np.int64)
         await fan_out(
             self.peers_to_notify(), lambda link: link.send(Kind.CONTROL, PLAN, meta=sizes.meta(), widths=told)
@@ -127,9 +125,10 @@ class SharesActive(ActiveProgram):
         saved = await super().prepare_training()
         await self.model.refresh_shares()
         if self.model.kept is None:
-            role, valid = self.role, self.role.table.split.valid
-            words = [np.empty((0, self.course.outputs), np.uint64) if self.sharing.mixes else self._train_targets()]
-            words.append(self._valid_targets(valid))
+            role, valid = self.role, self.role.table.split.valid if self.sharing.judges else np.arange(0)
+            nothing = np.empty((0, self.course.outputs), np.uint64)
+            words = [nothing if self.sharing.mixes else self._encode_targets(role, self.learned)]
+            words.append(self._valid_targets(valid) if len(valid) else nothing)
             await self.course.deal_targets(
                 len(words[0]),
                 len(valid),
@@ -139,9 +138,6 @@ class SharesActive(ActiveProgram):
             self.model.kept = self.course.kept
         self.course.kept = self.model.kept
         return saved
-
-    def _train_targets(self) -> np.ndarray:
-        return self._encode_targets(self.role, self.learned)
 
     def _valid_targets(self, rows: np.ndarray) -> np.ndarray:
         role = self.role
@@ -156,17 +152,17 @@ class SharesActive(ActiveProgram):
         batches = role.batches(epoch)
         mixes = self.sharing.mixes
         places = [] if mixes else [find_places(self.learned, rows) for rows in batches]
-        await self._announce_sizes(
-            batches, count_rows(list(split_chunks(role.table.split.valid, role.plan.eval_rows))), places
-        )
+        judged = role.table.split.valid if self.course.opens_metrics else role.table.split.valid[:0]
+        await self._announce_sizes(batches, count_rows(list(split_chunks(judged, role.plan.eval_rows))), places)
 
         def encode_batch(number: int) -> list[np.ndarray]:
             rows = batches[number]
             site.observer.batch_begun(site.name, site.active, epoch, rows)
+            fed = role.feed(rows)
             if self.uses is not None:
-                self.uses.count_use(rows)
-            fed = [self.fed.encode_rows(role.feed(rows))]
-            return [*fed, self._encode_targets(role, rows)] if mixes else fed
+                self.uses.count_use(np.concatenate([fed, np.setdiff1d(rows, fed)]))  # labels are those of `rows`
+            words = [self.fed.encode_rows(fed)]
+            return [*words, self._encode_targets(role, rows)] if mixes else words
 
         await self.course.train(
             count_rows(batches), encode_batch, places, told=lambda done: site.observer.step(epoch, done, len(batches))
@@ -202,6 +198,8 @@ class SharesActive(ActiveProgram):
             return {"accuracy": tested["accuracy"]} if alone else tested
         role, parts = self.role, list(split_chunks(rows, self.role.plan.eval_rows))
         found = await self.course.validate(count_rows(parts), self._words_to_score(parts))
+        if not self.course.opens_metrics:
+            return {}
         if found is None:
             raise ProtocolError(f"no metrics were opened to {role.site.name!r}")
         if isinstance(role.task, Regression):
@@ -249,6 +247,8 @@ class SharesActive(ActiveProgram):
     def close_books(self) -> Trained:
         trained = super().close_books()
         trained.notes += computing_notes(self.course, self.sharing)
+        covered = _record_coverage(self, trained)
+        trained.notes += [] if covered is None else [covered.summary_sentence()]
         trained.notes.append(_LEFT_OUT)
         return trained
 
@@ -285,13 +285,13 @@ class SharesPassive(PassiveProgram):
         """Tell the width of this party's input, learn those of all, and exchange keys."""
         role, split = self.role, self.role.table.split
         if self.sharing.trains:
-            check_rows(role.site, len(split.train), len(split.valid), few_rows=self.sharing.protection.takes_few_rows)
+            self.sharing.check_rows(len(split.train), len(split.valid))
             self.learned = rows_to_learn(role)
         upstream, width = role.upstream, self.fed.width()
         await upstream.send(Kind.CONTROL, WIDTH, meta={"width": width})
         sizes = await receive_plan(upstream, len(self.sharing.site.passive) + 1, numeric=role.plan.number is not None)
         mine = dict(_name_widths(self.sharing, sizes.widths))[role.site.name]
-        wanted = _plan_sizes(role, sizes.widths, role.table.classes, self.learned)
+        wanted = _plan_sizes(self.sharing, role, sizes.widths, role.table.classes, self.learned)
         if mine != width or sizes != wanted:
             raise ProtocolError(
                 f"{upstream.peer!r} plans {mine} columns of {role.site.name!r} and {sizes.meta()}; {width} and "
@@ -314,7 +314,8 @@ class SharesPassive(PassiveProgram):
         if self.model.kept is None:
             trained = 0 if self.sharing.mixes else len(self.learned)
             counted = self.sharing.counts_classes
-            await self.course.deal_targets(trained, len(self.role.table.split.valid), None, counted=counted)
+            valid = len(self.role.table.split.valid) if self.sharing.judges else 0
+            await self.course.deal_targets(trained, valid, None, counted=counted)
             self.model.kept = self.course.kept
         self.course.kept = self.model.kept
         return saved
@@ -328,9 +329,10 @@ class SharesPassive(PassiveProgram):
 
         def encode_batch(number: int) -> list[np.ndarray]:
             site.observer.batch_begun(site.name, site.active, epoch, batches[number])
+            fed = role.feed(batches[number])
             if self.uses is not None:
-                self.uses.count_use(batches[number])
-            return [self.fed.encode_rows(role.feed(batches[number]))]
+                self.uses.count_use(fed)
+            return [self.fed.encode_rows(fed)]
 
         places = [] if self.sharing.mixes else [find_places(self.learned, rows) for rows in batches]
         await self.course.train(
@@ -361,6 +363,11 @@ class SharesPassive(PassiveProgram):
     def close_books(self) -> Trained:
         trained = super().close_books()
         trained.notes += computing_notes(self.course, self.sharing)
+        _record_coverage(self, trained)
+        spending = self.role.spending
+        if spending.ledger_facts():
+            self.role.site.ledger.record_note("epsilon over jobs", spending.ledger_facts())
+            trained.notes.append(spending.summary_sentence())
         return trained
 
     async def come_back(self, model: State) -> None:
@@ -373,7 +380,7 @@ async def _come_back(program: SharesActive | SharesPassive, model: State) -> Non
     program.role.books.restore(model["parts"])
 
 
-def _plan_sizes(role: Role, widths: Sequence[int], classes: int, learned: np.ndarray) -> SharedPlan:
+def _plan_sizes(sharing: Sharing, role: Role, widths: Sequence[int], classes: int, learned: np.ndarray) -> SharedPlan:
     """The sizes of the job at a data party, which all have to agree on."""
     split = role.table.split
     return SharedPlan(
@@ -383,8 +390,17 @@ def _plan_sizes(role: Role, widths: Sequence[int], classes: int, learned: np.nda
         test=len(split.test),
         times=_planned_times(role),
         learned=len(learned),
-        valid=len(split.valid) if len(learned) else 0,
+        valid=len(split.valid) if sharing.judges else 0,
     )
+
+
+def _record_coverage(program: SharesActive | SharesPassive, trained: Trained) -> Coverage | None:
+    """Write into the party's ledger what ε of this run covers; None without noise on the model."""
+    course = program.course
+    found = Coverage.from_costs(trained.spent, opens_metrics=course.opens_metrics, numbers=course.answer.width)
+    if found is not None:
+        program.sharing.site.ledger.record_note("epsilon covers", found.ledger_facts())
+    return found
 
 
 def _planned_times(role: Role) -> int:

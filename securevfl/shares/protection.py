@@ -52,11 +52,15 @@ class Shares(Protection):
         answers: what the model answers about a row: ``"probabilities"``, ``"class"`` or ``"grades"``, see
             `securevfl.shares.answers`. By default probabilities of two classes, and the class alone of more.
         useful: ``"required"``: the model answers nothing unless it predicts the validation rows better with the passive
-            parties' columns than without; ``"off"``: it always answers. See `securevfl.shares.usefulness`.
+            parties' columns than without; ``"off"``: it always answers, as it does without metrics, where no validation
+            row is dealt. See `securevfl.shares.usefulness`.
         few_rows: whether the job may have fewer than 400 training and 200 validation rows, or fewer than 20 validation
             rows of a class. Between organisations each party's policy has to allow it.
         soft: whether targets may be mixtures of classes that change from batch to batch, as Entity Augmentation's do.
             They are not checked then, and can hide which rows the active party labels.
+        metrics: what is opened of the validation rows. ``"rounded"``: rounded metrics to the active party, after each
+            epoch that validates. ``"none"``: nothing, so that ε of these rows is 0; all epochs are trained and the last
+            one is kept, and the job must have ``keep="last"`` and no `patience`.
         dp: labels drawn by randomised response; noise on the steps of the model, where it has one layer: each computing
             party adds its own inside the shares, and that of any two reaches ε; or None.
     """
@@ -74,6 +78,7 @@ class Shares(Protection):
     useful: Literal["required", "off"] = "required"
     few_rows: bool = False
     soft: bool = False
+    metrics: Literal["rounded", "none"] = "rounded"
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -89,11 +94,27 @@ class Shares(Protection):
     @property
     def title(self) -> str:
         title = "secret shares" + (", model handed out" if self.hands_out else "")
+        title += "" if self.opens_metrics else ", no metrics"
         return title + (f" + {self.dp.title_for('the model')}" if self.dp else "")
 
     @property
     def hands_out(self) -> bool:
         return self.model == "parts"
+
+    @property
+    def opens_metrics(self) -> bool:
+        return self.metrics == "rounded"
+
+    def plan_problems(self, *, patience: int | None, keep: str) -> list[str]:
+        if self.opens_metrics:
+            return []
+        why = "and protection.metrics is 'none', so that no metric of the validation rows is opened"
+        found = []
+        if keep != "last":
+            found.append(f"keep is {keep!r}, {why}: set keep = 'last', or metrics = 'rounded'")
+        if patience is not None:
+            found.append(f"patience is {patience}, {why}: leave patience out, or set metrics = 'rounded'")
+        return found
 
     @property
     def is_sealed(self) -> bool:
@@ -105,7 +126,7 @@ class Shares(Protection):
 
     @property
     def answers_useless(self) -> bool:
-        return self.useful == "off"
+        return self.useful == "off" or not self.opens_metrics
 
     @property
     def takes_mixtures(self) -> bool:
@@ -149,7 +170,7 @@ class Shares(Protection):
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         noise = None if self.dp is None else self.dp.model
-        return share_exchanges(passive, parts=self.hands_out, noise=noise)
+        return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.opens_metrics)
 
     def program(
         self, algorithm: Algorithm, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]

@@ -20,7 +20,7 @@ from securevfl.shares.answers import Answer
 from securevfl.shares.dp_steps import StepNoise, check_logits, gradient_bound
 from securevfl.shares.epochs import SharedTraining, check_sizes
 from securevfl.shares.exchanges import EPOCH, PLAN
-from securevfl.shares.least_rows import check_metric_sets
+from securevfl.shares.least_rows import check_metric_sets, check_rows
 from securevfl.shares.model_release import ModelRelease
 from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import NetworkShape, OptimiserConstants
@@ -28,6 +28,7 @@ from securevfl.shares.share_party import ShareParty
 from securevfl.shares.shared_steps import SharedSteps
 from securevfl.training.bottoms import Architecture
 from securevfl.training.fits import Fits
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.plan import Plan
 from securevfl.training.role import Role
 from securevfl.training.state import as_int
@@ -106,17 +107,19 @@ class Sharing:
         saved, names = self.site.keeper.load(), self.computing_parties
         done = 0 if saved is None else as_int(saved["epoch"])
         left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, self.plan.epochs + 1))
-        check_metric_sets(left)
+        check_metric_sets(left * self.protection.opens_metrics)
         to, width = (names.index(self.site.active),), self.answer(classes).width
         most = self.plan.eval_rows
         openings = {
             "targets": Opening(int(self.trains), None, 1),
             "range": Opening(left, None, 1, each=1),
             "final range": Opening(1 + self.trains, None, 1),
-            "useful": Opening(int(self.trains), None, 1),
+            "useful": Opening(int(self.judges_usefulness), None, 1),
             "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2), each=1),
             "predictions": Opening(-(-rows // most), to, min(rows, most) * width, total=rows * width),
         }
+        if not self.protection.opens_metrics:
+            del openings["metrics"]
         if handed is not None:
             openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
         return ShareParty(self.site, names, openings)
@@ -138,7 +141,17 @@ class Sharing:
     @property
     def counts_classes(self) -> bool:
         """Whether the validation rows need a number of rows of each class. In a simulation the report warns."""
-        return not (self.protection.takes_few_rows or self.site.simulated)
+        return self.judges and not (self.protection.takes_few_rows or self.site.simulated)
+
+    def check_rows(self, train: int, valid: int) -> list[str]:
+        """See `least_rows.check_rows`, by what the job says.
+
+        Args:
+            train: training rows that all parties have.
+            valid: validation rows.
+        """
+        few_rows = self.protection.takes_few_rows
+        return check_rows(self.site, train, valid if self.judges else None, few_rows=few_rows)
 
     def shape_if_released(self, shape: NetworkShape) -> NetworkShape | None:
         """The network, where this run hands it out at its end."""
@@ -178,8 +191,20 @@ class Sharing:
         if member.engine is not None:
             rule, noise = optimiser_of(self.protection), self.step_noise(shape, times)
             network = Network(shape, rule, batch_size, member.engine, self.site.seed, noise=noise)
-        answer = self.answer(shape.classes)
-        return SharedTraining(member, shape.inputs, shape.outputs, network, answer, mixes=self.mixes)
+        return SharedTraining(
+            member,
+            shape.inputs,
+            shape.outputs,
+            network,
+            self.answer(shape.classes),
+            mixes=self.mixes,
+            opens_metrics=self.protection.opens_metrics,
+        )
+
+    @property
+    def judges(self) -> bool:
+        """Whether metrics of validation rows are opened: in training, unless the protection opens none."""
+        return self.trains and self.protection.opens_metrics
 
     def plan_releases(self, role: Role) -> SharedSteps | None:
         """Uses of a data party's rows in noisy steps; None without noise, and in a prediction.
@@ -192,8 +217,18 @@ class Sharing:
             return None
         times = role.books.times(role.plan.epochs)
         sigma, delta = mechanism.sigma(times), mechanism.delta
-        steps = SharedSteps(rows=role.books.release_rows(), times=times, sigma=sigma, clip=mechanism.clip, delta=delta)
+        split = role.table.split
+        steps = SharedSteps(
+            rows=role.books.release_rows(),
+            times=times,
+            sigma=sigma,
+            clip=mechanism.clip,
+            delta=delta,
+            scored=np.concatenate([split.valid, split.test]),
+        )
         role.releases.plan_release(steps, mechanism)
+        if isinstance(role, PassiveRole):
+            role.releases.compose_over_jobs(role.spending, split.train, role.features.find_places(split.train))
         return steps
 
     def check_noise(self, role: Role, shape: NetworkShape) -> None:

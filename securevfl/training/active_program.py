@@ -150,11 +150,12 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     def assess_outcome(self) -> None:
         """Say what a constant prediction would score, and what a user should be warned of."""
         role, task, split = self.role, self.role.task, self.role.table.split
-        train, valid, test = (self.labels_of(rows) for rows in (split.train, split.valid, split.test))
+        judged = split.valid if role.protection.opens_metrics else split.valid[:0]
+        train, valid, test = (self.labels_of(rows) for rows in (split.train, judged, split.test))
         if not self.trained.test:
             return
         trained = self.trained
-        weights = [role.table.row_weights(rows) for rows in (split.train, split.valid, split.test)]
+        weights = [role.table.row_weights(rows) for rows in (split.train, judged, split.test)]
         trained.constant = constant_metrics(task, train, test, weights[0], weights[2])
         parts = {"training": train, "validation": valid, "test": test}
         if not task.is_numeric:

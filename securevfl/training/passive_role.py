@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from securevfl.privacy import Link, OpenedValues
+from securevfl.privacy import EpsilonBudget, Link, OpenedValues
 from securevfl.training.role import Role
 from securevfl.training.rows import Numbers
 from securevfl.training.setting import Configuration, Setting
@@ -20,6 +20,7 @@ class PassiveRole(Role):
 
     Attributes:
         opened: how many numbers of each row were opened to a peer.
+        spending: ε of each row over all jobs, where releases are held against it.
     """
 
     def __init__(self, config: Configuration, setting: Setting) -> None:
@@ -36,6 +37,9 @@ class PassiveRole(Role):
             written=policy.writes_bound,
             refuses=policy.writes_bound or not site.simulated,
             book=site.results,
+        )
+        self.spending = EpsilonBudget(
+            site.name, names, asker=site.asker, most=site.epsilon_over_jobs, book=site.results
         )
 
     def plan_and_build(self) -> None:

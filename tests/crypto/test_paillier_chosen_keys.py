@@ -56,13 +56,14 @@ def _accepted(p: mpz, q: mpz) -> ChosenKey:
 def _ground_key(r: int) -> ChosenKey:
     """A key whose h_s is an r-th power modulo p: about r moduli are tried."""
     half = BITS // 2
+    low, high = (7 << (half - 3)) // (2 * r) + 1, (1 << half) // (2 * r)
     while True:
-        p = 2 * r * mpz(secrets.randbits(half - r.bit_length() - 1) | 7 << (half - r.bit_length() - 4)) + 1
-        if p >> (half - 3) in (6, 7) and p % 4 == 3 and gmpy2.is_prime(p):
+        p = 2 * r * mpz(low + secrets.randbelow(high - low)) + 1
+        if p % 4 == 3 and gmpy2.is_prime(p):
             break
     while True:
         q = gmpy2.next_prime(secrets.randbits(half) | 7 << (half - 3))
-        if q % 4 == 3 and (p * q).bit_length() == BITS and gmpy2.powmod(derive_base(p * q), (p - 1) // r, p) == 1:
+        if q % 4 == 3 and q >> half == 0 and gmpy2.powmod(derive_base(p * q), (p - 1) // r, p) == 1:
             return _accepted(p, q)
 
 

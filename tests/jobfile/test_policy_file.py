@@ -60,7 +60,7 @@ def test_the_page_does_what_it_shows(
 
 
 def test_each_proposed_change_is_accepted_and_the_job_as_it_is_is_not(tmp_path: Path) -> None:
-    job, lab = _files(tmp_path, 'party = "lab"\nleaks = false\n')
+    job, lab = _files(tmp_path, 'party = "lab"\nleaks = false\nmax_results = "unlimited"\n')
     found = check_policy(job, lab)
     assert found.exit_code == 3
     assert found.refusals
@@ -88,6 +88,42 @@ def test_proposals_satisfy_the_other_party_s_policy_too(tmp_path: Path) -> None:
     assert "dp.labels" in cure
     assert "epsilon = 2 " in cure
     assert "bfv" not in cure
+
+
+SHARED = """
+[job]
+epochs = 2
+[algorithm]
+name = "logistic_regression"
+[data]
+name = "default_credit"
+rows = 600
+[protection]
+name = "shares"
+"""
+
+
+def test_a_job_is_held_against_the_numbers_of_a_row_that_the_policy_allows(tmp_path: Path) -> None:
+    job, lab = _files(tmp_path, 'party = "lab"\n')
+    (refusal,) = check_policy(job, lab).refusals
+    assert re.search(r"max_results: the job plans 32 numbers of one row .* default, max_results = 2, allows 2", refusal)
+    _, lab = _files(tmp_path, 'party = "lab"\nmax_results = 32\n')
+    found = check_policy(job, lab)
+    assert found.exit_code == 0
+    assert found.results == (
+        "It opens at least 32 numbers of each row that it uses for clinic, who may have 32 ever; each prediction later "
+        "costs 16 more."
+    )
+    _, lab = _files(tmp_path, 'party = "lab"\nmax_results = 31\n')
+    assert "max_results = 31 allows 31" in check_policy(job, lab).refusals[0]
+    _, lab = _files(tmp_path, 'party = "lab"\nmax_results = 16\n')
+    assert check_policy(job, lab, active="clinic").exit_code == 0  # a prediction by its model
+    shared, network = _files(tmp_path, 'party = "network"\nmax_results = 1\n', SHARED)
+    found = check_policy(shared, network)
+    assert (found.exit_code, found.results.split(" for ")[0]) == (
+        0,
+        "It opens at least 1 number of each row that it uses",
+    )
 
 
 def test_what_no_change_satisfies_proposes_nothing(tmp_path: Path) -> None:

@@ -152,6 +152,13 @@ def test_a_peer_that_the_agreement_names_must_introduce_itself() -> None:
     assert _accepts(Ledger("shop", run="train", job="00"), MESSAGE)  # a protocol that is tried alone
 
 
+def test_keys_of_secret_shares_are_signed_by_their_protocol_alone() -> None:
+    from securevfl.privacy.signed_keys import SIGNED_BY_PROTOCOL
+    from securevfl.shares.exchanges import KEY
+
+    assert {KEY} == SIGNED_BY_PROTOCOL  # `tests/shares/test_keys.py` holds that it does
+
+
 def test_a_link_signs_for_its_own_peer_what_goes_to_several() -> None:
     world = link_in_memory(passive=("p1", "p2"))
     roles = {"a": "active", "p1": "passive", "p2": "passive"}

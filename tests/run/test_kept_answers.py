@@ -12,8 +12,9 @@ import pytest
 from support.helpers import make_parties
 
 import securevfl as sv
+from securevfl.cli.scores import describe_answers, scores_as_csv
 from securevfl.data import Parties, PartyTable
-from securevfl.errors import InputError
+from securevfl.errors import InputError, RowsSpent
 from securevfl.run.kept_answers import KeptAnswers
 
 NAMES = ["ann", "bob", "eve"]
@@ -153,3 +154,61 @@ def test_answers_of_one_set_of_parties_are_none_of_another(tmp_path: Path) -> No
     assert again.ids == whole.ids
     assert (again.asked, again.kept) == (0, whole.asked)
     np.testing.assert_array_equal(again.probabilities, whole.probabilities)
+
+
+# Bounds that the policy writes hold in a simulation, too.
+
+
+def _bounded() -> tuple[sv.Model, int]:
+    model, _ = _model()
+    policies = {"shop1": sv.Policy(max_results=4)}  # one opening of z at this cut
+    return replace(model, job=model.job.replace(policies=policies)), 4
+
+
+def test_spent_rows_are_refused_before_anything_is_asked_and_left_out_if_so_wished(tmp_path: Path) -> None:
+    (model, price), books = _bounded(), tmp_path / "books"
+    people = _model()[1]
+    some = people["bank"].take(range(20))
+    first = sv.predict(model, _fresh(bank=some), results=books, answers=tmp_path / "some")
+    assert (first.numbers, first.kept, first.skipped) == (price, 0, ())
+    before = (books / "shop1.results.jsonl").read_bytes()
+    with pytest.raises(RowsSpent, match="--skip-spent") as caught:
+        sv.predict(model, _fresh(), results=books)
+    assert caught.value.parties == {"shop1": len(first.ids)}
+    assert (books / "shop1.results.jsonl").read_bytes() == before, "a number was spent on a prediction that nobody got"
+    rest = sv.predict(model, _fresh(), results=books, skip_spent=True)
+    assert set(rest.skipped) == set(first.ids)
+    assert rest.refused == {"shop1": len(first.ids)}
+    assert not set(rest.ids) & set(first.ids)
+    whole = sv.predict(model, _fresh(), answers=tmp_path / "some", results=books, skip_spent=True)
+    assert sorted(whole.ids) == sorted(first.ids)  # from the store; the others are spent by now
+    assert whole.kept == len(first.ids)
+    assert set(whole.skipped) == set(rest.ids)
+
+
+def test_skipped_rows_are_scored_by_no_other_set_of_parties(tmp_path: Path) -> None:
+    """The difference of two sums over other parties would be one party's part of a row."""
+    people = make_parties(2, rows=60)
+    job = sv.Job(algorithm=sv.ZeroImputation(hidden=4, top=(4,)), protection=sv.Plain(), epochs=1, batch_size=32)
+    model = sv.simulate(job, people).model()
+    model = replace(model, job=job.replace(policies={"shop1": sv.Policy(max_results=4)}))
+    bank = replace(people["bank"], label=None, classes=(), label_name="", fold=None)
+    tables = Parties({**people, "bank": bank}, active="bank")
+    first = sv.predict(model, tables, everyone=True, results=tmp_path)
+    again = sv.predict(model, tables, everyone=True, results=tmp_path, skip_spent=True)
+    common = [name for name, used in zip(first.ids, first.used, strict=True) if len(used) == 3]
+    assert set(again.skipped) == set(common)
+    assert not set(again.ids) & set(common)
+    assert sorted((*again.ids, *again.skipped)) == sorted(first.ids)
+
+
+def test_skipped_rows_stand_in_the_file_without_a_score() -> None:
+    lines = scores_as_csv(("no", "yes"), ("a",), [[0.25, 0.75]], [("bank",)], ["b", "c"]).decode().splitlines()
+    assert lines == ["id,no,yes,parties", "a,0.250000,0.750000,bank", "b,,,", "c,,,"]
+    assert describe_answers(0, 0, 1200, 1) == (
+        "0 rows were answered from the store, 1,200 were asked about: 1 number of each row"
+    )
+    assert describe_answers(3, 2, 0, None).endswith(
+        "--ask-again asks about these as well, for numbers that nobody counts"
+    )
+    assert "2 answers of the store are from before a partner's table changed" in describe_answers(3, 2, 0, 4)

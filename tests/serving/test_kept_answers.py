@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.servers import ready, scores_of, served
+from support.servers import JOB, ready, scores_of, served
 
+import securevfl as sv
 from securevfl.data import Parties
 from securevfl.errors import RowsSpent
+from securevfl.ledger import PrivateKey
 from securevfl.run.model_parts import ModelPart
-from securevfl.serving import ServePassive, ServingPolicy
+from securevfl.serving import ServePassive, ServingContext, ServingPolicy
 from securevfl.serving.policy import SPENT, Refusal, ScoringRefused
 from securevfl.serving.process_tasks import Scored, predict_all
 from securevfl.testing.parties import make_parties
@@ -178,3 +180,64 @@ def test_the_answers_of_noise_free_models_are_not_in_the_clear(tmp_path: Path, p
     scored = asyncio.run(_predict(tmp_path, plain))
     (file,) = (tmp_path / "bank" / "answers").glob("kept-*.jsonl")
     assert not any(name.encode() in file.read_bytes() for name in scored.ids)
+
+
+# With the bound itself: four numbers a score at this cut.
+
+BOUNDED = JOB.replace(policies={"shop1": sv.Policy(max_results=4), "shop2": sv.Policy(max_results="unlimited")})
+
+
+def test_a_grant_lets_a_partner_ask_again_and_stands_in_the_ledger(tmp_path: Path, plain: Parts) -> None:
+    key = PrivateKey.generate()
+
+    def at() -> dict[str, ServingContext]:
+        return {name: replace(place, key=key) for name, place in ready(tmp_path, plain, job=BOUNDED).items()}
+
+    async def predict(**options: bool) -> Scored:
+        async with served(at()) as running:
+            found = await predict_all(running.bank, running.tasks["bank"], **options)
+            assert found is not None
+            return found
+
+    first = asyncio.run(predict())
+    assert (first.asked, first.numbers) == (len(first.ids), 4)
+    with pytest.raises(RowsSpent) as caught:
+        asyncio.run(predict(ask_again=True))
+    assert (caught.value.parties, caught.value.spent) == ({"shop1": len(first.ids)}, len(first.ids))
+    left = asyncio.run(predict(ask_again=True, skip_spent=True))
+    assert (len(left.skipped), left.ids) == (len(first.ids), ())
+    forged = replace(at()["shop1"], key=PrivateKey.generate()).book
+    forged.add_grant("bank", results=100, reason="another's key", until=2_000_000_000, by="somebody")
+    book = at()["shop1"].book
+    book.add_grant("bank", results=4, reason="a complaint", until=2_000_000_000, by="the officer")
+    book.add_grant("bank", results=4, reason="last year's", until=1_600_000_000, by="the officer")
+    again = asyncio.run(predict(ask_again=True))
+    np.testing.assert_allclose(again.probabilities, first.probabilities, atol=1e-6)
+    with pytest.raises(RowsSpent):  # the grant that is over does not count
+        asyncio.run(predict(ask_again=True))
+    ledgers = sorted((tmp_path / "shop1" / "ledgers").glob("*/shop1.jsonl"))
+    noted = [file.read_text().count('"grant"') for file in ledgers]
+    assert noted[:3] == [0, 0, 0]
+    assert all("a complaint" in file.read_text() and "last year" not in file.read_text() for file in ledgers[3:])
+
+
+def test_rows_of_one_person_share_what_may_be_answered(tmp_path: Path, plain: Parts) -> None:
+    """Snapshots under other identifiers do not start the count at zero."""
+    people = make_parties()
+    shop = people["shop1"]
+    whole = Parties(
+        {**people, "shop1": replace(shop, persons=[f"c{row // 2}" for row in range(shop.rows)])}, active="bank"
+    )
+
+    async def predict() -> Scored:
+        async with served(ready(tmp_path, plain, job=BOUNDED, people=whole)) as running:
+            found = await predict_all(running.bank, running.tasks["bank"], skip_spent=True)
+            assert found is not None
+            return found
+
+    found = asyncio.run(predict())
+    person = {name: row // 2 for row, name in enumerate(shop.ids)}
+    scored = [person[name] for name in found.ids]
+    assert len(set(scored)) == len(scored), "two rows of one person were answered about"
+    assert found.skipped
+    assert {person[name] for name in found.skipped} <= set(scored)

@@ -344,7 +344,7 @@ def test_findings_say_what_epsilon_permits_of_rows_that_trained(people: Parties)
 def test_a_bound_on_epsilon_covers_rows_that_are_scored_and_so_refuses(people: Parties) -> None:
     name = people.passive[0].name
     job = _job().replace(policies={name: sv.Policy(max_epsilon=8.0)})
-    with pytest.raises(sv.PolicyError, match="predictions of its test rows would be opened without noise"):
+    with pytest.raises(sv.PolicyError, match="metrics of its validation rows would be opened without noise"):
         sv.simulate(job, people)
 
 

@@ -194,7 +194,7 @@ def test_metrics_of_few_rows_are_refused_before_anything_is_shared(
     with pytest.raises(sv.PolicyError, match=refused) as caught:
         sv.simulate(few, people)
     assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.iter_entries())
-    monkeypatch.setattr("securevfl.shares.programs.check_rows", lambda *given, **more: [])
+    monkeypatch.setattr("securevfl.shares.sharing.check_rows", lambda *given, **more: [])
     with pytest.raises(sv.PolicyError, match=refused) as caught:  # also when it is time to open them
         sv.simulate(few, people)
     assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.iter_entries())

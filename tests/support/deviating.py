@@ -80,12 +80,27 @@ def deviating_party(deviation: Deviation) -> Iterator[None]:
         truncation._MaskParty.__init__ = begin  # type: ignore[method-assign]
 
 
+def _forge_checks(place: int, width: int) -> tuple[dict[int, _Words], dict[int, _Words]]:
+    """What hides a weight that is too large from the check of the range, before and behind a comparison.
+
+    Args:
+        place: of the weight among all.
+        width: number of weights.
+    """
+    behind = {1: np.zeros(1, np.uint64), 2 * width: np.zeros(2 * width, np.uint64)}
+    before = {size: words.copy() for size, words in behind.items()}
+    for size, at in ((1, 0), (2 * width, place)):
+        behind[size][at] = (1 << 64) - 1  # the bit is one, and has to be zero
+        before[size][at] = (1 << 64) - (1 << 40)  # far below the bound
+    return behind, before
+
+
 @dataclass(frozen=True)
 class Reading:
     """What came of a training with a deviating party.
 
     Attributes:
-        bits: the range bit, as each of the three parties opens it after training.
+        bits: whether weights are in range, as each of the three parties learns after training, 1 or 0.
         logits: the final predictions as the active party opens them, (n,).
     """
 
@@ -112,7 +127,7 @@ def read_by_deviating(
         weights: what it adds to the passive party's weights, (d,); None for a party that does not deviate.
         party: which of the computing parties deviates; the active party is party 0.
         rate: η.
-        forges: whether it adds to the range bit as well, so that the bit says "in range".
+        forges: whether it adds to the check of the range as well, so that it says "in range".
         bits: behind the point of opened predictions.
     """
     shape = NetworkShape((own.shape[1], theirs.shape[1]), (), (), 2)
@@ -123,9 +138,6 @@ def read_by_deviating(
     if weights is not None:
         extra[own.shape[1] : width - 1] = encode_words(-weights)  # the step is subtracted from the weights
         deviation.added[width] = extra
-    if forges:
-        deviation.added[1] = np.full(1, (1 << 64) - 1, np.uint64)  # [some weight is out of range] − 1
-        deviation.shifted[1] = np.full(1, (1 << 64) - (1 << 40), np.uint64)  # of as many as −2^24 such weights
 
     async def program(engine: Any) -> tuple[int, np.ndarray | None]:
         network = Network(shape, rule, rows // 4, engine, seed=1)
@@ -138,15 +150,16 @@ def read_by_deviating(
             await network.train_batch([mine[here], other[here]], targets[here])
         if engine.index == party:
             deviation.now = forges
-        bit = await engine.open("range", await network.in_range(), (0, 1, 2))
+            deviation.added, deviation.shifted = _forge_checks(own.shape[1] + ATTACKED, width)
+        in_range = await engine.is_zero("range", await network.out_of_range())
         if engine.index == party:
             deviation.now = False
         logits = await network.forward([mine, other])
         (rounded,) = await compute_products(engine, [scaling_job(engine, logits, 1, FRACTION - bits)])
         opened = await engine.open("predictions", rounded, (0,))
-        return int(bit[0]) >> FRACTION, None if opened is None else decode_words(opened, bits).ravel()
+        return int(in_range), None if opened is None else decode_words(opened, bits).ravel()
 
-    openings = {"range": Opening(1), "predictions": Opening(1, (0,), rows, total=rows)}
+    openings = {"range": Opening(1, None, 1), "predictions": Opening(1, (0,), rows, total=rows)}
     with deviating_party(deviation):
         found = run_three(program, openings=openings).results
     logits = found[0][1]

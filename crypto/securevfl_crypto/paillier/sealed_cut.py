@@ -15,8 +15,8 @@ What hides what:
 - Gradients are masked by integers `sigma` bits wider than they are.
 - Both answers are multiplied by fresh encryptions of zero. The owner knows α_j of each ciphertext that it sent, and
   ``Σ_j α_j x_j`` would confirm a guess of x. The randomness of these encryptions is uniform among all n-th residues
-  (`answer_residues`), so an answer shows its plaintext and nothing else, whatever ciphertexts the owner sent and however
-  it chose its key.
+  (`answer_residues`), so an answer shows its plaintext and nothing else, whatever the owner sent and however it chose
+  its key.
 - A holder without `classical` refuses ciphertexts of Jacobi symbol −1, which no power of h_s has: their owner does not
   encrypt as agreed.
 
@@ -293,8 +293,6 @@ class PaillierHolder(Holder):
     def _blind_answer(self, products: Batch, plaintexts: list[mpz]) -> np.ndarray:
         """Products plus plaintexts, re-randomised and serialised."""
         key, scheme = self._key, self._scheme
-        fresh = key.make_answer_blindings(
-            len(products), classical=scheme.classical, constant_time=scheme.constant_time
-        )
+        fresh = key.make_answer_blindings(len(products), classical=scheme.classical, constant_time=scheme.constant_time)
         masked = key.modulus.mul(products, key.raw_batch(plaintexts))
         return key.store_ciphertexts(key.modulus.mul(masked, fresh))

@@ -3,8 +3,7 @@
 One party, the owner, has a few integers for each row (gradients, labels). Another, the holder, has each row's bin in
 each of its columns. The owner learns the sums of its integers over the rows of each bin; the holder learns nothing.
 `plan` defines the public parameters and proves that no sum overflows; `slots` puts many integers into one plaintext;
-`owner` and `holder` are the two halves, `answer` is the message between them; `hiding` checks the
-owner's rows.
+`owner` and `holder` are the two halves, `answer` is the message between them; `hiding` checks the owner's rows.
 
 This folder imports `paillier`, `modular` and `errors`.
 """

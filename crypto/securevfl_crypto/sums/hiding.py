@@ -2,7 +2,7 @@
 
 What a holder blinds its answers with hides any randomness (`paillier.answer_residues`), so this is no condition of
 secrecy. It finds an owner that does not encrypt as agreed, before anything is computed with its rows. All rows' symbols
-are checked by random subsets: if a row has symbol −1, the product of a random subset has symbol −1 with probability 1/2.
+are checked by random subsets: if a row has symbol −1, the product of a random subset has it with probability 1/2.
 """
 
 from __future__ import annotations
@@ -40,12 +40,22 @@ def check_symbols(key: PaillierPublicKey, array: np.ndarray) -> None:
     arithmetic = modular_arithmetic(n)
     raw, size = array.tobytes(), array.shape[1]
     batch = arithmetic.from_ints([mpz.from_bytes(raw[at : at + size], "little") for at in range(0, len(raw), size)])
-    # Secret subsets: an owner that could predict them could choose rows whose signs cancel in each.
-    subsets = np.frombuffer(secrets.token_bytes(_SUBSETS * -(-rows // 8)), dtype=np.uint8).reshape(_SUBSETS, -1)
-    chosen = np.unpackbits(subsets, axis=1)[:, :rows].astype(np.int64)
-    products = arithmetic.to_ints(arithmetic.power_products(batch, chosen))
+    products = arithmetic.to_ints(arithmetic.power_products(batch, _draw_subsets(rows)))
     if any(gmpy2.jacobi(product, n) != 1 for product in products):
         raise MalformedError(
             "a row's ciphertext has Jacobi symbol -1: its randomness is not a power of h_s; the owner does not encrypt "
             "as agreed"
         )
+
+
+def _draw_subsets(rows: int) -> np.ndarray:
+    """Draw random subsets of rows from the operating system: 0 or 1, int64 (subsets, rows).
+
+    They are secret until the rows are here: an owner that could predict them could choose rows whose signs cancel in
+    each.
+
+    Args:
+        rows: number of rows, one or more.
+    """
+    subsets = np.frombuffer(secrets.token_bytes(_SUBSETS * -(-rows // 8)), dtype=np.uint8).reshape(_SUBSETS, -1)
+    return np.unpackbits(subsets, axis=1)[:, :rows].astype(np.int64)

@@ -110,8 +110,11 @@ class SplitNNSettings(Algorithm):
                 "on exact features",
             ]
         if dp is not None and dp.model is not None and protection.on_shares:
-            found += [
-                "ε of the model covers the training rows. Validation metrics and test predictions use the noisy model, "
-                "but the validation and test rows themselves get no noise"
-            ]
+            scored = (
+                "Validation metrics and test predictions use the noisy model, but the validation and test rows "
+                "themselves get no noise"
+                if protection.opens_metrics
+                else "Test predictions use the noisy model, but the test rows themselves get no noise"
+            )
+            found += [f"ε of the model covers the training rows. {scored}"]
         return found

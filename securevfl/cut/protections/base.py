@@ -93,6 +93,20 @@ class Protection(Config):
         """Whether targets on shares may be mixtures of classes, which nobody checks."""
         return False
 
+    @property
+    def opens_metrics(self) -> bool:
+        """Whether the active party gets metrics of the validation rows in training."""
+        return True
+
+    def plan_problems(self, *, patience: int | None, keep: str) -> list[str]:
+        """What of a job's plan this protection cannot do, each with its cure.
+
+        Args:
+            patience: of the job, see `JobTerms`.
+            keep: likewise.
+        """
+        return []
+
     def numbers_per_answer(self, outputs: int) -> int:
         """How many numbers of a row one answer of a model opens, where the answer is all that is opened of it.
 

@@ -4,6 +4,8 @@ from mutations.base import Break
 
 __all__ = ["BREAKS"]
 
+_SIGNED = "tests/privacy/test_signed_keys.py"
+
 BREAKS = (
     Break(
         name="a link sends what nobody declared",
@@ -95,5 +97,47 @@ BREAKS = (
         old="generator.permutation(np.flatnonzero(free))",
         new="np.flatnonzero(free)",
         tests=("tests/party/test_row_order.py",),
+    ),
+    Break(
+        name="public keys that a link does not check",
+        file="securevfl/privacy/link.py",
+        old="            check_public_key(self._ledger, message, self.peer)\n",
+        new="            pass\n",
+        tests=(_SIGNED,),
+    ),
+    Break(
+        name="a public key without a signature taken",
+        file="securevfl/privacy/signed_keys.py",
+        old='            raise AuditError("it has no signature")\n',
+        new="            return\n",
+        tests=(_SIGNED,),
+    ),
+    Break(
+        name="public keys signed without the run and the attempt",
+        file="securevfl/privacy/signed_keys.py",
+        old="where = (opening.job, opening.run, str(attempt), view)",
+        new="where = (opening.job,)",
+        tests=(_SIGNED,),
+    ),
+    Break(
+        name="public keys signed without who gets them",
+        file="securevfl/privacy/signed_keys.py",
+        old="ends = (*mine, *theirs) if sent else (*theirs, *mine)",
+        new="ends = mine if sent else theirs",
+        tests=(_SIGNED,),
+    ),
+    Break(
+        name="public keys signed without the step that they belong to",
+        file="securevfl/privacy/signed_keys.py",
+        old="bare = replace(message, meta",
+        new='bare = Message(message.kind, "key", message.arrays, meta',
+        tests=(_SIGNED,),
+    ),
+    Break(
+        name="a pinned peer that did not introduce itself taken",
+        file="securevfl/privacy/signed_keys.py",
+        old="(known is None and not ledger.has_pinned(peer)):",
+        new="known is None:",
+        tests=(_SIGNED,),
     ),
 )

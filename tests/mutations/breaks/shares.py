@@ -215,10 +215,10 @@ BREAKS = (
     Break(
         name="the labels of a batch logged at DEBUG",
         file="securevfl/shares/programs.py",
-        old="            return [self.fed.encode_rows(role.feed(rows)), self._encode_targets(role, rows)]\n",
+        old="            return [self.fed.encode_rows(fed), self._encode_targets(role, rows)]\n",
         new='            log = __import__("logging").getLogger("securevfl.training")\n'
         '            log.debug("labels %s", role.labels(rows).tolist())\n'
-        "            return [self.fed.encode_rows(role.feed(rows)), self._encode_targets(role, rows)]\n",
+        "            return [self.fed.encode_rows(fed), self._encode_targets(role, rows)]\n",
         tests=("tests/shares/test_training.py::test_training_writes_nothing_to_the_log",),
     ),
     Break(
