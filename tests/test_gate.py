@@ -17,12 +17,12 @@ from securevfl.transport import Kind, Message
 
 if TYPE_CHECKING:
     from benchmarks.gate import __main__ as gate
-    from benchmarks.gate import cells, judge, measure, on_shares, power
+    from benchmarks.gate import cells, judge, measure, on_asking, on_shares, power
 else:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[1]))
         from benchmarks.gate import __main__ as gate
-        from benchmarks.gate import cells, judge, measure, on_shares, power
+        from benchmarks.gate import cells, judge, measure, on_asking, on_shares, power
 
 Figures, Got, Audited = judge.Figures, judge.Got, judge.Audited
 
@@ -307,3 +307,53 @@ def _heard(share: float, *, steps: int = 60, rows: int = 128) -> on_shares.Wiret
 def test_one_row_in_a_hundred_in_the_clear_makes_words_uneven() -> None:
     assert on_shares.uneven(_heard(0.0), "bank") < 1
     assert on_shares.uneven(_heard(0.01), "bank") > 1
+
+
+# What may be asked on shares.
+
+
+def asking(**more: object) -> on_asking.Asking:
+    named = {"name": "a question", "refused": "", "answers": 2, "counted": (2, 2)} | more
+    return on_asking.Asking(**named)  # type: ignore[arg-type]
+
+
+ASKED = {
+    "three answers": (asking(answers=3, counted=(3, 3)), "3 answers of each row, and 2 are allowed"),
+    "answers that the book lacks": (
+        asking(counted=(0, 2)),
+        "the book has 0 to 2 numbers of each row that was answered 2",
+    ),
+    "other rows counted": (asking(others_counted=1), "and 1 of others"),
+    "no refusal": (asking(wanted="max_results"), "'max_results' has to refuse it, and it got 'answers'"),
+    "another refusal": (asking(wanted="max_results", refused="out of memory"), "it got 'out of memory'"),
+    "answers that tell": (asking(flat=True, spread=0.7), "answers have deviation 0.700"),
+    "columns that are solved": (asking(flat=True, solved=0.5), "solve R² 0.50"),
+    "a control that fails": (asking(control=True, solved=0.5), "positive control: a question solves columns"),
+}
+
+
+@pytest.mark.parametrize(("made", "words"), ASKED.values(), ids=ASKED)
+def test_a_question_that_gets_too_much_fails_the_gate(made: on_asking.Asking, words: str) -> None:
+    (line,) = on_asking.judge_asking([made])
+    assert words in line
+
+
+def test_questions_that_are_refused_or_worth_nothing_pass() -> None:
+    refused = asking(wanted="max_results", refused="PolicyError: max_results: …", answers=0, counted=(0, 0))
+    worthless = asking(flat=True, spread=0.001, answers=24, counted=(24, 24), most=24)
+    control = asking(control=True, solved=0.99, answers=24)
+    assert on_asking.judge_asking([asking(), refused, worthless, control]) == []
+
+
+def test_numbers_that_are_counted_after_they_left_fail_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A passive party that does not count answers, answers a third time."""
+    from securevfl.training.passive_role import PassiveRole
+
+    table = on_asking.credit()
+    rows = table.draw_rows(400, 600, 60, 0)
+    assert on_asking.judge_asking([on_asking._many_jobs(table, rows)]) == []
+    monkeypatch.setattr(PassiveRole, "count_answer", lambda self, rows: None)
+    lines = on_asking.judge_asking([on_asking._many_jobs(table, rows)])
+    assert any("'max_results' has to refuse it" in line for line in lines)
+    assert any("3 answers of each row" in line for line in lines)
+    assert any("the book has 0 to 0 numbers" in line for line in lines)

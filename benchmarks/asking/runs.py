@@ -5,8 +5,10 @@ The parties run in one process, and behave as between organisations: a simulatio
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -157,7 +159,10 @@ class Asker:
     """
 
     def __init__(self, rules: str) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="asked-") if rules != "before" and has_rules() else None
+        self._folder: Path | None = None
+        if rules != "before" and has_rules():
+            self._folder = Path(tempfile.mkdtemp(prefix="asked-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self.models: list[tuple[sv.Job, Mapping[str, Any]]] = []
 
     def train(self, job: sv.Job, parties: sv.Parties, numbers: Mapping[str, int]) -> Asked:
@@ -222,8 +227,9 @@ class Asker:
             return {}
         from securevfl.privacy.result_book import ResultBook
 
-        folder = Path(self._folder.name)
-        return {"results": {t.name: ResultBook(folder / f"{t.name}.results", party=t.name) for t in parties.passive}}
+        return {
+            "results": {t.name: ResultBook(self._folder / f"{t.name}.results", party=t.name) for t in parties.passive}
+        }
 
 
 def _sent_by(trained: Trained) -> int:
