@@ -42,6 +42,7 @@ JOB = """
 name = "credit"
 
 [job]
+accept_leak = true
 epochs = {epochs}
 batch_size = {batch}
 seed = 0

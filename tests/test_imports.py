@@ -107,6 +107,8 @@ PARTIES = {
     "shop": ("customer,basket,visits\n", "r{0},{0}.5,{1}\n", "id = 'customer'"),
 }
 JOB = """
+[job]
+accept_leak = true
 [protection]
 name = "plain"
 [protection.dp.features]

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.card_figure import judge_quickly
 from benchmarks.gate.cells import CELLS, QUICK, Cell
 from benchmarks.gate.judge import Figures, Got, judge
 from benchmarks.gate.measure import measure
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.only:
         found = _in_place(found)
     asked_about = _ask_all(asked.only)
-    broken = judge(found) + judge_asking(asked_about)
+    broken = judge(found) + judge_asking(asked_about) + ([] if asked.only else judge_quickly())
     _write(found, asked_about, broken, rows)
     if not asked.quick:
         before = json.loads(MEASURED.read_text(encoding="utf-8"))

@@ -24,6 +24,8 @@ from securevfl.errors import InputError
 from securevfl.jobfile.job_file import JobSections
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.party import JobTerms, terms_of_job, with_default_protection
+from securevfl.report import Card
+from securevfl.run.job_card import job_card, refuse_unaccepted_leaks
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
 
 __all__ = ["Planned", "make_party_card", "parse_time", "planned_epsilon", "propose_job", "read_card"]
@@ -157,7 +159,7 @@ def propose_job(
 
     Raises:
         InputError: mistakes in the file, or parties that the algorithm cannot serve.
-        PolicyError: the algorithm does not support the protection; or the job names none, and would leak.
+        PolicyError: the algorithm does not support the protection; or somebody could read what the job does not accept.
     """
     file = Path(job_file)
     content = {
@@ -192,7 +194,17 @@ def propose_job(
     proposal = proposal.replace(
         party=tuple(_bound_budget(proposal, card, given.get(card.name)) for card in proposal.party)
     )
+    refuse_unaccepted_leaks(_card_of(proposal), accepted=job.accept_leak)
     return Proposal.decode(proposal.signed_bytes)  # what the others will read
+
+
+def _card_of(proposal: Proposal) -> Card | None:
+    """The card of the proposal's job, with the numbers of columns that the parties show."""
+    columns = {}
+    for party in proposal.party:
+        shown = () if party.table is None else (party.table.numbers, party.table.categories)
+        columns[party.name] = sum(one if isinstance(one, int) else len(one) for one in shown)
+    return job_card(proposal.job_of(), proposal.owner_names, proposal.passive_names, columns=columns)
 
 
 def _bound_budget(proposal: Proposal, card: PartyCard, given: tuple[float, float] | None) -> PartyCard:

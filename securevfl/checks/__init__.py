@@ -8,11 +8,11 @@ from securevfl.lazy import load_on_use
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.checks.job_check import JobCheck, check_file
-    from securevfl.checks.policy_check import PolicyCheck, check_policy
+    from securevfl.checks.policy_check import PolicyCheck, check_policy, read_own_share
 
 _NAMES = {
     "securevfl.checks.job_check": "JobCheck check_file",
-    "securevfl.checks.policy_check": "PolicyCheck check_policy",
+    "securevfl.checks.policy_check": "PolicyCheck check_policy read_own_share",
 }
 """Module → the names that it gives to this package, loaded when one of them is first used."""
 
@@ -21,6 +21,7 @@ __all__ = [
     "PolicyCheck",
     "check_file",
     "check_policy",
+    "read_own_share",
 ]
 
 if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one

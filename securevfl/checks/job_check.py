@@ -27,7 +27,7 @@ from securevfl.jobfile.toml_text import read_toml
 from securevfl.party import Job, too_few_epochs, too_many_classes, with_default_protection, wrong_parties
 from securevfl.report import Card
 from securevfl.run.id_spelling import find_spellings
-from securevfl.run.recording import job_card
+from securevfl.run.job_card import job_card
 from securevfl.run.roster import Roster
 
 __all__ = ["JobCheck", "check_file"]
@@ -154,6 +154,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
         for hint in snapshot_hint(party.path_from(file.parent), party.column_use, form=party.csv_form)
     ]
     if job is not None:
+        hints += _about_rows(job, tables)
         mistakes += [too_many_classes(job, one.party, one.classes) for one in tables if one.classes is not None]
     if job is not None and roster is not None:
         refused += policy_refusals(job, roster, predicts=bool(active))
@@ -165,6 +166,16 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
         card=None if job is None or roster is None else job_card(job, roster.owners, roster.passive),
         tables=tuple(tables),
     )
+
+
+def _about_rows(job: Job, tables: Sequence[TableOverview]) -> list[str]:
+    """What the protection expects of the numbers of rows, if all rows of the smallest table are common."""
+    rows = [table.rows for table in tables if table.rows is not None]
+    if not rows or len(rows) < len(tables):
+        return []
+    fewest = min(rows)
+    valid = min(int(fewest * job.valid), job.valid_rows or fewest)
+    return job.protection.foresee_refusals(int(fewest * (1 - job.valid - job.test)), valid)
 
 
 def _column_mistakes(sections: JobSections, folder: Path) -> list[str]:

@@ -1,4 +1,6 @@
-"""Check a job against a party's policy file, and search for a change of the job that all parties' policies accept."""
+"""Check a job against a party's policy file, and search for a change of the job that all parties' policies accept; a
+party's own card: what the answers that its policy allows can give away of its table.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from securevfl.agreement import read_party_file
 from securevfl.cut import BFV, CKKS, Paillier
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.jobfile.job_file import read_job_sections
@@ -16,9 +19,11 @@ from securevfl.jobfile.policy_file import read_policy, with_policies
 from securevfl.jobfile.toml_text import raise_all, read_toml
 from securevfl.party import Job, answer_price, planned_numbers, rule_against, with_default_protection
 from securevfl.privacy import DP, Gaussian, Policy
+from securevfl.report.record import OwnShareRecord
+from securevfl.run.own_share import compute_own_share
 from securevfl.run.roster import Roster
 
-__all__ = ["PolicyCheck", "check_policy"]
+__all__ = ["PolicyCheck", "check_policy", "read_own_share"]
 
 _EPSILONS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.1)
 """Budgets that are tried, the largest that is accepted is proposed."""
@@ -162,3 +167,27 @@ def _find_remedies(job: Job, roster: Roster, *, predicts: bool) -> Iterator[str]
                 yield " and ".join(change.text for change in changes)
                 if len(shown) == _MOST:
                     return
+
+
+def read_own_share(
+    party_file: str | Path, *, asker: str = "any one partner", numbers: int | None = None
+) -> OwnShareRecord:
+    """Compute a party's own card from its file. The table is read here; nothing is sent or written.
+
+    Args:
+        party_file: TOML; its policy bounds the numbers.
+        asker: who is answered.
+        numbers: a bound to try in the place of the policy's.
+
+    Raises:
+        InputError: a file with mistakes, a table that cannot be read, or a party without one.
+    """
+    own = read_party_file(party_file)
+    if numbers is not None and numbers < 1:
+        raise InputError(f"numbers is {numbers}; give 1 or more, or leave it out for the policy's own bound")
+    table = own.read_table()
+    if table is None:
+        raise InputError(f"{own.path} names no table: only a party with one has something to give away")
+    return compute_own_share(
+        table, asker, own.policy.allowed_numbers(len(table.feature_names)) if numbers is None else numbers
+    )

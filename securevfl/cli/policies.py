@@ -59,6 +59,21 @@ def policy_check_command(
     raise typer.Exit(found.exit_code)
 
 
+@policies.command("card")
+def policy_card_command(
+    party: Annotated[Path, typer.Argument(help="This party's own file, TOML; its table is read, and stays here.")],
+    asker: Annotated[str, typer.Option(help="Who is answered.")] = "any one partner",
+    numbers: Annotated[
+        int | None, typer.Option(min=1, help="Numbers of each row to try; default: what the policy allows.")
+    ] = None,
+) -> None:
+    """Show what the answers that the policy allows could give away of this party's own table. Sends nothing."""
+    from securevfl.checks import read_own_share
+    from securevfl.report import own_shares_text
+
+    terminal.out.print(own_shares_text([read_own_share(party, asker=asker, numbers=numbers)]))
+
+
 @policies.command("show")
 def policy_show_command(file: Annotated[Path, _FILE]) -> None:
     """Show a party's policy, and the grants that add to it."""

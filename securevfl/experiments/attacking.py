@@ -28,9 +28,9 @@ from securevfl.privacy.attack_verdict import CLAIMED, SEVERITIES, describe_contr
 from securevfl.report import Card
 from securevfl.report.attack_page import attack_table, write_attacks
 from securevfl.report.attack_record import AttackRecord, Claimed
+from securevfl.run.job_card import job_card, run_title
 from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.model import Model, predict
-from securevfl.run.recording import job_card, run_title
 from securevfl.run.result import Result
 from securevfl.run.simulation import COORDINATOR, Aligned, align_parties
 from securevfl.run.store import read_tree

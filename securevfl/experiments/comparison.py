@@ -27,10 +27,11 @@ from securevfl.report.record import (
 )
 from securevfl.run.checkpoint import FolderKeeper, lock_keepers
 from securevfl.run.digests import data_digests
+from securevfl.run.job_card import run_title
 from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.model import Model
 from securevfl.run.receipt import check_recorded_protection
-from securevfl.run.recording import alignment_record, ledger_records, over_draws, run_record, run_title
+from securevfl.run.recording import alignment_record, ledger_records, over_draws, run_record
 from securevfl.run.result import Result
 from securevfl.run.run_files import ALIGNMENT, RESULTS
 from securevfl.run.signing import Keys, open_signed_ledgers

@@ -24,15 +24,16 @@ __all__ = [
     "First",
     "Grant",
     "Line",
+    "Metrics",
     "Noised",
     "People",
     "Total",
     "decode",
     "encode",
     "name_people",
-    "pack",
     "pack_counts",
     "pack_losses",
+    "pack_people",
     "pack_rows",
     "unpack_counts",
     "unpack_losses",
@@ -115,6 +116,17 @@ class Noised(msgspec.Struct, frozen=True, kw_only=True, tag="noised", tag_field=
             raise ValueError(f"a loss of {self.loss}")
 
 
+class Metrics(msgspec.Struct, frozen=True, kw_only=True, tag="metrics", tag_field="line", forbid_unknown_fields=True):
+    """`sets` sets of metrics of the party's validation rows are opened to an asker."""
+
+    asker: str
+    sets: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sets <= MOST:
+            raise ValueError(f"{self.sets} sets of metrics")
+
+
 class Total(msgspec.Struct, frozen=True, kw_only=True, tag="total", tag_field="line", forbid_unknown_fields=True):
     """What earlier lines added up to for one asker: numbers of each person of a list, the running number, and the loss
     of each by noisy releases; empty for none."""
@@ -171,7 +183,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, tag="grant", tag_field="l
         return True
 
 
-Line: TypeAlias = First | People | Begun | Answered | Noised | Total | Grant
+Line: TypeAlias = First | People | Begun | Answered | Noised | Metrics | Total | Grant
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Line).decode
@@ -189,7 +201,7 @@ def name_people(digests: bytes) -> str:
 
 def pack_rows(places: np.ndarray) -> str:
     """Positions of rows, as text."""
-    return pack(np.asarray(places, "<u4").tobytes())
+    return _pack(np.asarray(places, "<u4").tobytes())
 
 
 def unpack_rows(text: str) -> np.ndarray:
@@ -199,7 +211,7 @@ def unpack_rows(text: str) -> np.ndarray:
 
 def pack_counts(counts: np.ndarray) -> str:
     """Counts, as text."""
-    return pack(np.asarray(counts, "<u8").tobytes())
+    return _pack(np.asarray(counts, "<u8").tobytes())
 
 
 def unpack_counts(text: str) -> np.ndarray:
@@ -216,7 +228,7 @@ def unpack_counts(text: str) -> np.ndarray:
 
 def pack_losses(losses: np.ndarray) -> str:
     """Losses by noisy releases, as text."""
-    return pack(np.asarray(losses, "<f8").tobytes())
+    return _pack(np.asarray(losses, "<f8").tobytes())
 
 
 def unpack_losses(text: str) -> np.ndarray:
@@ -231,8 +243,13 @@ def unpack_losses(text: str) -> np.ndarray:
     return found.astype(np.float64)
 
 
+def pack_people(digests: bytes) -> str:
+    """Digests, as text. They are random, so compressing them would only take time."""
+    return base64.b64encode(zlib.compress(digests, 0)).decode()
+
+
 def unpack_people(text: str) -> bytes:
-    """Digests that `pack` packed.
+    """Digests that `pack_people` packed.
 
     Raises:
         ValueError: half a digest.
@@ -243,7 +260,7 @@ def unpack_people(text: str) -> bytes:
     return found
 
 
-def pack(raw: bytes) -> str:
+def _pack(raw: bytes) -> str:
     """Bytes, compressed, as text."""
     return base64.b64encode(zlib.compress(raw, 1)).decode()
 

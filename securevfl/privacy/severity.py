@@ -28,7 +28,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -181,12 +181,13 @@ class MeasuredView:
 
     Attributes:
         view: key in ``measured.json`` of what it receives.
-        about: ``"labels"`` or ``"features"``.
-        got: result of the best attack: AUC for labels, R² for features.
+        about: ``"labels"``, ``"features"``, or ``"cells"``: bins of a party's columns.
+        got: result of the best attack: AUC for labels, R² for features, share of cells.
         without: result of the same attacker without the message.
         attribute: of features, the AUC of a yes-or-no attribute.
         attribute_without: likewise without the message.
         cell: where that was measured: data, algorithm, protection.
+        after: of boosted trees, how many are grown → share of the party's cells whose bin the active party computes.
     """
 
     view: str
@@ -196,6 +197,7 @@ class MeasuredView:
     attribute: float = 0.5
     attribute_without: float = 0.5
     cell: str = ""
+    after: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def severity(self) -> Severity:

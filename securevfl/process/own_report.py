@@ -7,15 +7,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+import msgspec
+
 from securevfl.agreement import Proposal
 from securevfl.data import PartyTable
+from securevfl.ledger import NoteLine
 from securevfl.party import Job
-from securevfl.privacy import Ledger, PublicSigningKey
+from securevfl.privacy import Ledger, Policy, PublicSigningKey
 from securevfl.process.attempt import AttemptOutcome
-from securevfl.report.record import AlignmentRecord, LedgerRecord, PartyRecord, Record
+from securevfl.report.record import AlignmentRecord, LedgerRecord, OwnShareRecord, PartyRecord, Record
+from securevfl.run.job_card import run_title
 from securevfl.run.machine import describe_machine, package_versions
+from securevfl.run.own_share import compute_own_share
 from securevfl.run.receipt import link_records
-from securevfl.run.recording import run_record, run_title
+from securevfl.run.recording import run_record
 from securevfl.run.roster import Roster
 from securevfl.run.simulation import RunOutcome
 
@@ -61,7 +66,24 @@ def own_record(
         runs=[run],
         ledgers=_ledger_records(name, ledger, heads or {}),
         known_to=name,
+        own_shares=_own_shares(name, job, roster, table, ledger),
     )
+
+
+def _own_shares(name: str, job: Job, roster: Roster, table: PartyTable | None, ledger: Ledger) -> list[OwnShareRecord]:
+    """What the party's own table gives away to each label owner, who is the one that is answered."""
+    if table is None or name not in roster.passive:
+        return []
+    numbers = job.policies.get(name, Policy()).allowed_numbers(len(table.feature_names))
+    found = compute_own_share(table, roster.owners[0], numbers, used=_numbers_used(ledger))
+    return [msgspec.structs.replace(found, asker=owner) for owner in roster.owners]
+
+
+def _numbers_used(ledger: Ledger) -> int | None:
+    """Numbers of the row with most, with earlier runs; None where nobody counted."""
+    notes = [line for line in ledger.iter_lines() if isinstance(line, NoteLine) and line.note == "results"]
+    used = notes[-1].values.get("numbers with earlier runs") if notes else None
+    return int(used) if isinstance(used, int | float) else None
 
 
 def _party_record(proposal: Proposal, roster: Roster, name: str, me: str, table: PartyTable | None) -> PartyRecord:

@@ -8,6 +8,7 @@ from securevfl.report.derived import make_cards
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.html import render_report, write_report
 from securevfl.report.overviews import overview_table
+from securevfl.report.own_share import describe_own_share, own_shares_text, rate_own_share
 from securevfl.report.progress_line import progress_line
 from securevfl.report.record import Record, RunRecord
 from securevfl.report.sweep import count_table, failures_text, sweep_table, trials_table, verdict_table
@@ -57,6 +58,7 @@ __all__ = [
     "cards_text",
     "comparison_table",
     "count_table",
+    "describe_own_share",
     "failures_text",
     "learned_table",
     "ledgers_text",
@@ -65,7 +67,9 @@ __all__ = [
     "make_cards",
     "make_run_card",
     "overview_table",
+    "own_shares_text",
     "progress_line",
+    "rate_own_share",
     "receipt_table",
     "render_report",
     "render_sweep",

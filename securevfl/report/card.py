@@ -1,8 +1,10 @@
 """The card that a report opens with: what could each party read of each other's data, at worst?
 
-A table of parties by parties, features and labels apart, in three standings. It is computed from what the messages of a
-run declare (findings, and the sights they are made of), so that every algorithm under every protection has one. What
-attacks measured stands beside it, and can make a cell worse, never better.
+A table of parties by parties, features and labels apart, and a column for membership: who learns which rows are common.
+It is computed from what the messages of a run declare (findings, and the sights they are made of), so that every
+algorithm under every protection has one. What attacks measured stands beside it, and can make a cell worse, never
+better. What answers give away is a number of numbers for each row: how much that is depends on the owner's table, which
+only the owner has (`securevfl.report.own_share`).
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from rich.text import Text
 
 __all__ = ["LEGEND", "STANDINGS", "Card", "CardCell", "Column", "Group", "Standing", "card_table"]
 
-Standing = Literal["reads it", "bounded", "nothing found", "its own"]
-STANDINGS: tuple[Standing, ...] = ("reads it", "bounded", "nothing found")
+Standing = Literal["reads it", "bounded", "by design", "nothing found", "its own"]
+STANDINGS: tuple[Standing, ...] = ("reads it", "bounded", "by design", "nothing found")
 """From the worst on; see `LEGEND`."""
 
 LEGEND: Mapping[Standing, str] = {
     "reads it": "exactly or nearly, or nothing bounds how well",
-    "bounded": "by an ε, by a budget, or because little is revealed: the figure is the bound",
+    "bounded": "by an ε, by a number of answers, or because little is revealed",
+    "by design": "which rows are common, as the parties agree when they align",
     "nothing found": "in any message",
 }
 """Standing → what it means."""
@@ -70,7 +73,7 @@ class CardCell:
     Attributes:
         reader: who reads: the row's title.
         about: whose data: the column's title.
-        of: ``"features"`` or ``"labels"``.
+        of: ``"features"``, ``"labels"`` or ``"membership"``.
         standing: of `STANDINGS`, or ``"its own"``.
         says: what reveals it, in a few words.
         figure: what attacks got or what ε permits; empty where there is neither.
@@ -97,6 +100,7 @@ class Card:
         columns: whose data.
         cells: one row after the other.
         rows_told: who learns which rows train or are known, and of whom, in words.
+        members: what each row's reader learns of who is whose customer; empty for a record that does not tell.
     """
 
     title: str
@@ -105,10 +109,17 @@ class Card:
     columns: tuple[Column, ...]
     cells: tuple[tuple[CardCell, ...], ...]
     rows_told: tuple[str, ...] = ()
+    members: tuple[CardCell, ...] = ()
 
     def __iter__(self) -> Iterator[CardCell]:
         """All cells but a party's own."""
-        return (cell for row in self.cells for cell in row if cell.standing != "its own")
+        yield from (cell for row in self.cells for cell in row if cell.standing != "its own")
+        yield from self.members
+
+    @property
+    def read_cells(self) -> tuple[CardCell, ...]:
+        """The cells *reads it*: what a job between organisations runs with only if it accepts leaks."""
+        return tuple(cell for cell in self if cell.standing == "reads it")
 
     @property
     def worst_standing(self) -> Standing:
@@ -119,14 +130,29 @@ class Card:
     def cell(self, reader: str, about: str, of: str = "features") -> CardCell:
         """One cell, by the names of parties; a group answers for each of its parties.
 
+        Args:
+            reader: who reads.
+            about: whose data; of membership, any party's.
+            of: ``"features"``, ``"labels"`` or ``"membership"``.
+
         Raises:
             KeyError: no such row or column.
         """
+        for group, member in zip(self.rows, self.members, strict=False):
+            if of == "membership" and reader in group.names:
+                return member
         for group, row in zip(self.rows, self.cells, strict=True):
             for column, cell in zip(self.columns, row, strict=True):
                 if reader in group.names and about in column.owner.names and column.of == of:
                     return cell
         raise KeyError(f"{reader!r} about the {of} of {about!r}")
+
+    @property
+    def asks(self) -> str:
+        """What the job asks for between organisations; empty where no cell is *reads it*."""
+        if not self.read_cells:
+            return ""
+        return "Between organisations this job needs accept_leak, because of the cells 'reads it'."
 
     def standing_counts(self) -> Mapping[Standing, int]:
         """Standing → cells."""
@@ -153,8 +179,14 @@ class Card:
         return console.export_text(styles=False).rstrip()
 
 
-_STANDINGS = {"reads it": "bold red", "bounded": "yellow", "nothing found": "green", "its own": "dim"}
-_MARKS = {"reads it": "●", "bounded": "◐", "nothing found": "○"}
+_STANDINGS = {
+    "reads it": "bold red",
+    "bounded": "yellow",
+    "by design": "cyan",
+    "nothing found": "green",
+    "its own": "dim",
+}
+_MARKS = {"reads it": "●", "bounded": "◐", "by design": "◇", "nothing found": "○"}
 
 
 def card_table(card: Card, *, brief: bool = False) -> RenderableType:
@@ -174,10 +206,14 @@ def card_table(card: Card, *, brief: bool = False) -> RenderableType:
     table.add_column("who reads")
     for column in card.columns:
         table.add_column(Text(f"{column.of} of\n{column.owner.title}"), overflow="fold", ratio=1)
-    for group, row in zip(card.rows, card.cells, strict=True):
-        table.add_row(Text(group.title), *(_card_cell(cell, brief=brief) for cell in row))
-    below = [Text(f"No more than that, if {card.assumes}.", "bold")] if card.assumes else []
+    if card.members:
+        table.add_column(Text("membership:\na customer of all"), overflow="fold", ratio=1)
+    for i, (group, row) in enumerate(zip(card.rows, card.cells, strict=True)):
+        cells = (*row, *card.members[i : i + 1])
+        table.add_row(Text(group.title), *(_card_cell(cell, brief=brief) for cell in cells))
+    below = [Text(f"This holds if {card.assumes}.", "bold")] if card.assumes else []
     below += [Text(f"{told}.", "dim") for told in card.rows_told]
+    below += [Text(card.asks, "dim")] if card.asks else []
     return Lines(table, *below)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from securevfl.privacy import OTHER_OWNERS
@@ -11,12 +11,15 @@ from securevfl.privacy.attack_verdict import measures_as_leak
 from securevfl.privacy.severity import READ_AUC
 from securevfl.report.attack_record import AttackLine, AttackRecord, attack_lines
 from securevfl.report.card import STANDINGS, Card, CardCell, Column, Group, Standing
-from securevfl.report.record import FigureRecord, LearnedRecord, PartyRecord, RunRecord, SightRecord
+from securevfl.report.record import FigureRecord, LearnedRecord, MemberRecord, PartyRecord, RunRecord, SightRecord
 
-__all__ = ["make_card", "make_run_card"]
+__all__ = ["NUMBERS_SHARE", "make_card", "make_run_card", "rate_numbers"]
 
 _MOST = 4
 """More parties of one role share a row and a column."""
+
+NUMBERS_SHARE = 1 / 4
+"""Of a party's columns: more numbers of each row than that are as good as reading it."""
 
 _SAYS = 60
 """Most characters of a cell's sentence that comes from the words of a finding."""
@@ -36,7 +39,20 @@ def make_run_card(
     known = {party.name for party in parties}
     ends = dict.fromkeys(name for link in run.links for name in (link.sender, link.receiver))
     helpers = [PartyRecord(name=name, role="coordinator", rows=0, columns=[]) for name in ends if name not in known]
-    return make_card(run.learned, [*parties, *helpers], attacked, title=title or run.title, assumes=run.assumes)
+    title = title or run.title
+    return make_card(run.learned, [*parties, *helpers], attacked, title=title, assumes=run.assumes, members=run.members)
+
+
+def rate_numbers(numbers: int | None, columns: int) -> Standing:
+    """The standing of an answer, by how many numbers of each row its receiver is ever given.
+
+    Args:
+        numbers: the most; None without a bound.
+        columns: of the party whose rows they are; 0 where that is not known here.
+    """
+    if numbers is None or (columns and numbers > NUMBERS_SHARE * columns):
+        return "reads it"
+    return "bounded"
 
 
 def make_card(
@@ -46,6 +62,7 @@ def make_card(
     *,
     title: str = "",
     assumes: str = "",
+    members: Sequence[MemberRecord] = (),
 ) -> Card | None:
     """See `make_run_card`, for a job that has not run."""
     roles = {party.name: party.role for party in parties}
@@ -61,15 +78,29 @@ def make_card(
         for of in (("features", "labels") if owner.role == "active" else ("features",))
     )
     got = _index_attacks(attacked)
-    single = frozenset(party.name for party in parties if len(party.columns) == 1)
+    widths = {party.name: len(party.columns) for party in parties}
     return Card(
         title=title,
         assumes=assumes,
         rows=tuple(rows),
         columns=columns,
-        cells=tuple(tuple(_make_cell(row, column, told, got, single) for column in columns) for row in rows),
+        cells=tuple(tuple(_make_cell(row, column, told, got, widths) for column in columns) for row in rows),
         rows_told=_rows_told(told),
+        members=tuple(_make_member_cell(row, members) for row in rows) if members else (),
     )
+
+
+def _make_member_cell(row: Group, members: Sequence[MemberRecord]) -> CardCell:
+    """The worst that a party of the group learns of who is whose customer."""
+    found = [one for one in members if one.party in row.names]
+    worst = min(found, key=lambda one: STANDINGS.index(_member_standing(one)), default=None)
+    standing: Standing = "nothing found" if worst is None else _member_standing(worst)
+    says = "which rows are common is not told" if worst is None else worst.says
+    return CardCell(reader=row.title, about="", of="membership", standing=standing, says=says)
+
+
+def _member_standing(one: MemberRecord) -> Standing:
+    return next((known for known in STANDINGS if known == one.standing), "reads it")
 
 
 Told = Mapping[tuple[str, str], Sequence[LearnedRecord]]
@@ -103,15 +134,15 @@ def _make_cell(
     column: Column,
     told: Told,
     got: Mapping[tuple[str, str, str], tuple[AttackLine, bool]],
-    single: Collection[str],
+    widths: Mapping[str, int],
 ) -> CardCell:
-    """The worst over the parties of a group; `single` are those with one column."""
+    """The worst over the parties of a group; `widths` are the numbers of their columns."""
     pairs = [(a, b) for a in row.names for b in column.owner.names if a != b]
     cell = CardCell(reader=row.title, about=column.owner.title, of=column.of, standing="its own")
     if not pairs:
         return cell
     found = [
-        _make_pair_cell(cell, told.get(pair, ()), column, got.get((*pair, column.of)), single=pair[1] in single)
+        _make_pair_cell(cell, told.get(pair, ()), column, got.get((*pair, column.of)), widths.get(pair[1], 0))
         for pair in pairs
     ]
     return min(found, key=lambda one: STANDINGS.index(one.standing))
@@ -122,21 +153,23 @@ def _make_pair_cell(
     learned: Sequence[LearnedRecord],
     column: Column,
     attack: tuple[AttackLine, bool] | None,
-    *,
-    single: bool,
+    columns: int,
 ) -> CardCell:
     labels = column.owner.role == "active"
+
+    def rank(sight: SightRecord) -> tuple[int, bool, bool, float]:
+        return _sort_key(sight, columns)
+
     sights = [sight for line in learned for sight in _list_sights(line, labels=labels) if sight.of == column.of]
-    worst = min(sights, key=_sort_key, default=None)
-    standing: Standing = "nothing found" if worst is None else _rate_sight(worst)
+    worst = min(sights, key=rank, default=None)
+    standing: Standing = "nothing found" if worst is None else _rate_sight(worst, columns)
     says = "no message reveals it" if worst is None else _describe_sight(worst)
     figure, source = ("", "") if worst is None else _cite_figure(worst)
     if worst is not None and worst.result:
-        besides = min((sight for sight in sights if not sight.result), key=_sort_key, default=None)
-        beyond, measured = _describe_other_sights(besides)
-        says, figure = f"{says}, one value a row or class; {beyond}", figure + measured
-        if single:  # one value a row is as much as there is to know, and a linear model gives it away
-            standing = "reads it"
+        besides = min((sight for sight in sights if not sight.result), key=rank, default=None)
+        beyond, measured = _describe_other_sights(besides, columns)
+        says = f"{says}, {_describe_numbers(worst.numbers, columns)}; {beyond}"
+        figure = f"each party's own card has its figure; one number elsewhere: {figure}{measured}" if figure else ""
     if attack is not None:
         line, read = attack
         figure, source = _attack_figure(line), "attacks on this job"
@@ -156,9 +189,17 @@ def _make_pair_cell(
     )
 
 
-def _describe_other_sights(besides: SightRecord | None) -> tuple[str, str]:
+def _describe_numbers(numbers: int | None, columns: int) -> str:
+    if numbers is None:
+        return "of each row as many numbers as are asked for"
+    return (
+        f"at most {numbers} of {columns} numbers of each row" if columns else f"at most {numbers} numbers of each row"
+    )
+
+
+def _describe_other_sights(besides: SightRecord | None, columns: int) -> tuple[str, str]:
     """What is revealed beside the result, and what attacks measured of it."""
-    if besides is not None and _rate_sight(besides) != "nothing found":
+    if besides is not None and _rate_sight(besides, columns) != "nothing found":
         return f"and {_describe_sight(besides)}", ""
     if besides is None or besides.measured is None:
         return "beyond them nothing found", ""
@@ -185,20 +226,23 @@ def _first_words(text: str) -> str:
     return text if len(text) <= _SAYS else text[:_SAYS].rpartition(" ")[0] + " …"
 
 
-def _rate_sight(sight: SightRecord) -> Standing:
+def _rate_sight(sight: SightRecord, columns: int) -> Standing:
     """The standing of a sight; an unknown severity counts as the worst."""
     if sight.severity == "ok":
         return "nothing found"
-    if sight.severity == "note" or sight.budget or sight.result:
+    if sight.result:
+        return rate_numbers(sight.numbers, columns)
+    if sight.severity == "note" or sight.budget:
         return "bounded"
     return "bounded" if sight.epsilon is not None and sight.auc is not None and sight.auc < READ_AUC else "reads it"
 
 
-def _sort_key(sight: SightRecord) -> tuple[int, float]:
-    """Sorts the worst first; of equal standings, the one with the larger bound or measurement."""
+def _sort_key(sight: SightRecord, columns: int) -> tuple[int, bool, bool, float]:
+    """Sorts the worst first; of equal standings, what is told beside the result, then the largest figure."""
     permits = sight.auc if sight.auc is not None else 1.0
     measured = sight.measured.got if sight.measured is not None else permits
-    return STANDINGS.index(_rate_sight(sight)), -measured
+    bare = sight.measured is None and sight.auc is None and not sight.budget
+    return STANDINGS.index(_rate_sight(sight, columns)), sight.result, bare, -measured
 
 
 def _cite_figure(sight: SightRecord) -> tuple[str, str]:
@@ -215,9 +259,16 @@ def _cite_figure(sight: SightRecord) -> tuple[str, str]:
 
 
 def _find_measured(of: str, found: FigureRecord) -> str:
+    if found.after:
+        shares = ", ".join(f"{_percent(share)} after {trees}" for trees, share in found.after.items())
+        return f"cells computed: {shares} trees ({_percent(found.without)} guessed)"
     if of == "labels":
         return f"AUC {found.got:.2f} ({max(found.without, 0.5):.2f} without)"
     return f"R² {found.got:.2f} ({max(found.without, 0.0):.2f} without)"
+
+
+def _percent(share: float) -> str:
+    return f"{math.floor(100 * share + 0.5)} %"
 
 
 def _index_attacks(record: AttackRecord | None) -> Mapping[tuple[str, str, str], tuple[AttackLine, bool]]:

@@ -29,6 +29,7 @@ from securevfl.report.derived import (
     phases_by_party,
     short_title,
 )
+from securevfl.report.own_share import describe_own_share, rate_own_share
 from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
 from securevfl.report.quality import describe_target, make_pictures, make_price_picture
 from securevfl.report.record import Record
@@ -150,6 +151,7 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
         active=active_name(record),
         verified=describe_verification(record),
         cards=make_cards(record, attacked),
+        own=[(rate_own_share(one), describe_own_share(one), one) for one in record.own_shares],
         legend=LEGEND,
         worst={
             run.key: [(severity, text) for one, severity, text in list_worst_findings(record) if one is run]

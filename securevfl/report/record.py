@@ -23,6 +23,8 @@ __all__ = [
     "LearnedRecord",
     "LedgerRecord",
     "LinkRecord",
+    "MemberRecord",
+    "OwnShareRecord",
     "PartyRecord",
     "Phases",
     "PointsBin",
@@ -126,6 +128,8 @@ class FigureRecord(msgspec.Struct, frozen=True, kw_only=True):
     attribute_without: float = 0.5
     cell: str = ""
     """where that was: data, algorithm, protection, seed"""
+    after: dict[str, float] = {}
+    """of boosted trees: how many are grown → share of the party's cells whose bin is computed; `got` is the last"""
 
 
 class SightRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +145,8 @@ class SightRecord(msgspec.Struct, frozen=True, kw_only=True):
     budget: str = ""
     result: bool = False
     """whether it is what the job is for, which its receiver is given under every protection"""
+    numbers: int | None = None
+    """of a result: the most numbers of each row that its receiver is ever given; None where nothing bounds them"""
     measured: FigureRecord | None = None
 
 
@@ -154,6 +160,36 @@ class LearnedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """"ok" (by design, harmless), "note" (a known leak, limited), "leak" (data that can be read or computed)"""
     sights: list[SightRecord] = []
     """the same, taken apart; empty where nobody did: the severity holds for all that `about` has"""
+
+
+class MemberRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What one party learns of who is whose customer: which rows the parties have in common."""
+
+    party: str
+    standing: str
+    """"reads it" (also rows that are not common), "by design" (the common ones) or "nothing found" """
+    says: str
+
+
+class OwnShareRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a party's own table gives away at worst, computed from the table, for the party alone."""
+
+    party: str
+    """whose table"""
+    asker: str
+    """who is answered"""
+    numbers: int | None
+    """the most of each row, ever; None without a bound"""
+    used: int | None
+    """of these, so far; None where nobody counted"""
+    columns: int
+    share: float
+    """of their spread, on average, at most about; 1 without a bound"""
+    known: int
+    """whole rows that the attacker was given"""
+    judged: int
+    measured: float | None = None
+    """share that attacks got from one number of such jobs"""
 
 
 class LinkRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,6 +299,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     learned: list[LearnedRecord] = []
     assumes: str = ""
     """the condition under which no more is learned: which parties do not pool their data"""
+    members: list[MemberRecord] = []
+    """what each party learns of who is whose customer"""
     rows_trained: int = 0
     notes: list[str] = []
     warnings: list[str] = []
@@ -312,6 +350,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     ledgers: list[LedgerRecord] = []
     known_to: str = ""
     """the party that wrote it from what it alone knows: times and bytes are its own; empty for a simulation"""
+    own_shares: list[OwnShareRecord] = []
+    """in a party's own report: what its own table gives away; for no other party's eyes"""
 
     def __repr__(self) -> str:
         return f"Record({self.title!r}, {self.created}: {', '.join(run.key for run in self.runs)})"

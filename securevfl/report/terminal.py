@@ -25,6 +25,7 @@ from securevfl.report.derived import (
     metric_text,
     metrics_of,
 )
+from securevfl.report.own_share import own_shares_text
 from securevfl.report.record import ReceiptLine, Record, RunRecord
 from securevfl.report.tables import make_table, number_column, text_column
 
@@ -145,7 +146,8 @@ def cards_text(record: Record, attacked: AttackRecord | None = None, *, brief: b
         brief: see `card_table`.
     """
     first = next(iter(make_cards(record, attacked).values()), None)
-    return Group() if first is None else card_table(first, brief=brief)
+    card = Group() if first is None else card_table(first, brief=brief)
+    return Group(card, own_shares_text(record.own_shares)) if record.own_shares else card
 
 
 def learned_table(record: Record) -> Table:

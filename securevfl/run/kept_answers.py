@@ -10,9 +10,9 @@ The file names nobody: rows appear under a keyed digest whose key never leaves t
 from __future__ import annotations
 
 import hashlib
-import hmac
 import os
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -31,7 +31,7 @@ _DIGEST = 16
 _NAMED = 32
 """Hexadecimal digits of a model's digest in the name of its file."""
 
-Key = Annotated[str, Meta(min_length=2 * _DIGEST, max_length=2 * _DIGEST, pattern="^[0-9a-f]*$")]
+Key = Annotated[str, Meta(min_length=2 * _DIGEST, max_length=2 * _DIGEST)]
 
 
 class _Answered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,7 +96,7 @@ class KeptAnswers:
         for place, name in enumerate(rows):
             text = name.encode()
             framed = len(text).to_bytes(8, "little") + text + content[place * width : (place + 1) * width]
-            found.append(hmac.digest(self._key, framed, "sha256")[:_DIGEST].hex())
+            found.append(blake2b(framed, key=self._key, digest_size=_DIGEST).hexdigest())
         return found
 
     def get(self, key: str, *, current: bool = False) -> KeptAnswer | None:
@@ -128,6 +128,15 @@ class KeptAnswers:
             with open(handle, "ab") as file:
                 file.write(line)
         self._add_batch(batch)
+
+    def sync(self) -> None:
+        """Return once all answers are on the disk.
+
+        Raises:
+            OSError: they could not be written.
+        """
+        if not self.synced and self.path.exists():
+            append_synced(self.path, b"")
 
     def __len__(self) -> int:
         return len(self._kept)

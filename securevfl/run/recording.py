@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -13,40 +13,26 @@ import numpy as np
 from securevfl.errors import ProtectionInactive
 from securevfl.ledger import Closing
 from securevfl.party import Job, job_exchanges
-from securevfl.privacy import Finding, Ledger, Policy, PublicSigningKey, Reading, load_measured
-from securevfl.report import Card, make_card
-from securevfl.report.attack_record import AttackRecord
+from securevfl.privacy import Ledger, PublicSigningKey, Reading
 from securevfl.report.record import (
     AlignmentRecord,
     EpochRecord,
-    FigureRecord,
-    LearnedRecord,
     LedgerRecord,
-    PartyRecord,
     Phases,
     PointsBin,
     PointsRecord,
     PreparedRecord,
     RunRecord,
-    SightRecord,
 )
+from securevfl.run.card_inputs import count_numbers, list_members
 from securevfl.run.evaluation import evaluate
+from securevfl.run.job_card import add_budgets, merge_findings, run_title
 from securevfl.run.receipt import epsilon_records, epsilon_totals, link_records, message_summary
 from securevfl.run.simulation import Aligned, RunOutcome
 from securevfl.training import Split, Trained
 from securevfl.training.state import State, as_dict
-from securevfl.transport import Sight
 
-__all__ = ["alignment_record", "job_card", "ledger_records", "merge_findings", "over_draws", "run_record", "run_title"]
-
-
-_LOOKS = ("z,", "each part of z,")
-"""Sights that a budget of opened values counts, as ``measured.json`` calls them."""
-
-
-def run_title(job: Job) -> str:
-    """Title of a run: what was trained, under which protection."""
-    return f"{job.algorithm.title_for(job.number_loss)}, {job.protection.title}"
+__all__ = ["alignment_record", "ledger_records", "over_draws", "run_record"]
 
 
 def run_record(
@@ -78,7 +64,7 @@ def run_record(
     chief = ran.trained.get(owners[0]) or next(iter(ran.trained.values()))
     epochs = max((len(trained.readings) for trained in ran.trained.values()), default=0)
     found = [f for owner in owners for f in job.findings(passive, owner) if passive]
-    findings = _add_budgets(found, job)
+    findings = count_numbers(add_budgets(found, job), job, _count_outputs(job, chief))
     spent = {name: trained.spent for name, trained in ran.trained.items()}
     dp = job.protection.dp
     every = set(ran.trained) >= {*owners, *passive}
@@ -100,6 +86,7 @@ def run_record(
         receipt=message_summary(ran.ledgers, job_exchanges(job, len(passive)).descriptions),
         learned=merge_findings(findings),
         assumes=job.protection.assumptions(owners, passive) if passive else "",
+        members=list_members(job, owners, passive, job.protection.coordinator_among([*owners, *passive])),
         rows_trained=sum(ran.trained[owner].rows for owner in owners if owner in ran.trained),
         notes=[
             *notes,
@@ -121,6 +108,12 @@ def run_record(
         points={name: card for name, trained in ran.trained.items() if (card := points_records(trained.model))},
         base_points=_base_points(chief.model),
     )
+
+
+def _count_outputs(job: Job, chief: Trained) -> int:
+    """Numbers that the model has for each row; 1 where this party was not told the classes."""
+    outputs = len(chief.classes)
+    return outputs if outputs > (0 if job.has_several_labels else 2) else 1  # two classes are one number
 
 
 def _base_points(model: State) -> float | None:
@@ -174,91 +167,6 @@ def _epoch_record(index: int, ran: RunOutcome) -> EpochRecord:
         seconds=longest,
         phases={name: Phases(compute=r.compute, he=r.he, wait=r.wait) for name, r in readings.items()},
         bytes={f"{name} -> {peer}": size for name, r in readings.items() for peer, size in r.sent.items()},
-    )
-
-
-def merge_findings(findings: Sequence[Finding]) -> list[LearnedRecord]:
-    """Merge findings with the same text into one line (one party about several others, or several parties), with the
-    results of attacks on such data.
-    """
-    about: dict[tuple[str, str, str, tuple[Sight, ...]], list[str]] = {}
-    for f in findings:
-        about.setdefault((f.party, f.learns, f.severity, f.sights), []).append(f.about)
-    who: dict[tuple[str, str, str, tuple[Sight, ...]], list[str]] = {}
-    for (party, learns, severity, sights), others in about.items():
-        who.setdefault((", ".join(others), learns, severity, sights), []).append(party)
-    return [
-        LearnedRecord(
-            party=", ".join(names),
-            about=others,
-            learns=learns,
-            severity=severity,
-            sights=[_sight_record(one) for one in sights],
-        )
-        for (others, learns, severity, sights), names in who.items()
-    ]
-
-
-def job_card(
-    job: Job, owners: Sequence[str], passive: Sequence[str], attacked: AttackRecord | None = None
-) -> Card | None:
-    """Worst case: who could read what of whose data in this job; None if no party has a peer.
-
-    Args:
-        job: that has not run.
-        owners: names of the parties with labels.
-        passive: names of the others.
-        attacked: attacks on this job; their figures replace published ones.
-    """
-    if not passive:
-        return None
-    found = [f for owner in owners for f in job.findings(passive, owner)]
-    learned = merge_findings(_add_budgets(found, job))
-    roles = {**dict.fromkeys(owners, "active"), **dict.fromkeys(passive, "passive")}
-    helper = job.protection.coordinator_among(roles)
-    roles |= {helper: "coordinator"} if helper else {}
-    parties = [PartyRecord(name=name, role=role, rows=0, columns=[]) for name, role in roles.items()]
-    return make_card(
-        learned, parties, attacked, title=run_title(job), assumes=job.protection.assumptions(owners, passive)
-    )
-
-
-def _add_budgets(findings: Sequence[Finding], job: Job) -> list[Finding]:
-    """Add to findings about features how many openings per row their owner's policy allows. A budget of at least as
-    many values of z as a row has columns bounds nothing.
-    """
-    found = []
-    for one in findings:
-        most = job.policies.get(one.about, Policy()).max_looks
-        if most is not None and most < 1:
-            budget = f"max_looks = {most:g}: numbers for each column of a row"
-            sights = tuple(
-                replace(sight, budget=budget) if sight.view.startswith(_LOOKS) else sight for sight in one.sights
-            )
-            one = replace(one, sights=sights)  # noqa: PLW2901 - the same finding, with its bound
-        found.append(one)
-    return found
-
-
-def _sight_record(one: Sight) -> SightRecord:
-    found = load_measured().get(one.view)
-    return SightRecord(
-        of=one.of,
-        severity=one.severity,
-        through=one.through,
-        epsilon=None if one.epsilon is None or math.isinf(one.epsilon) else one.epsilon,
-        auc=one.auc,
-        budget=one.budget,
-        result=one.result,
-        measured=None
-        if found is None
-        else FigureRecord(
-            got=found.got,
-            without=found.without,
-            attribute=found.attribute,
-            attribute_without=found.attribute_without,
-            cell=found.cell,
-        ),
     )
 
 

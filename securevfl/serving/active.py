@@ -79,6 +79,11 @@ class ServeActive(Conductor):
         found = joint.stored_answers(customers, current=False)
         return {name: (one.values, one.tables != joint.answers.tables) for name, one in found.items()}
 
+    def sync_answers(self) -> None:
+        """Return once all answers that this party holds are on the disk."""
+        if self._live is not None and self._live.joint is not None:
+            self._live.joint.answers.sync()
+
     async def find_refusals(self, customers: Sequence[str]) -> dict[str, Outcome]:
         """Customer → refusal, of those about whom some party would not answer. Nobody is scored, and nothing is
         counted.

@@ -152,6 +152,7 @@ async def _all_scores(server: ServeActive, *, everyone: bool, skip_spent: bool, 
     if not _stops(refused, skip_spent=skip_spent):
         rest = [name for name in rest if name not in refused]
         outcomes |= refused | dict(zip(rest, await server.scores(rest, again=True), strict=True))
+        server.sync_answers()
     classes, model = server.classes, server.shelf.committed
     await server.finish()
     wrong = {name: one for name, one in (refused | outcomes).items() if isinstance(one, Refusal)}

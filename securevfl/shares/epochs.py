@@ -25,6 +25,7 @@ from securevfl.shares.metrics import SharedMetrics, metric_bits
 from securevfl.shares.network import Network
 from securevfl.shares.share_party import ShareParty
 from securevfl.shares.usefulness import Usefulness, explain_useless
+from securevfl.transport import PASSIVE
 
 __all__ = ["SharedTraining", "Words", "check_sizes"]
 
@@ -201,6 +202,8 @@ class SharedTraining:
         engine, to = self.network.engine, [self.member.computing.index(self.member.site.active)]
         found = await scores.compute_rounded()
         self._reserve_opening("metrics", self.epoch)
+        if self.member.site.role == PASSIVE:
+            self.member.site.results.add_metrics(self.member.site.asker)
         await self._check_range("range")
         metrics = await engine.open("metrics", found, to)
         return None if metrics is None else decode_words(metrics, metric_bits(sum(sizes))).reshape(-1)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from securevfl.errors import PolicyError
 from securevfl.party_context import PartyContext
+from securevfl.transport import PASSIVE
 
 __all__ = [
     "FEWEST_JUDGED",
     "LEAST_TRAINING",
     "LEAST_VALIDATION",
     "MOST_METRICS",
+    "MOST_METRICS_EVER",
     "check_judged",
     "check_metric_sets",
     "check_rows",
+    "foresee_refusals",
 ]
 
 FEWEST_JUDGED = 8
@@ -31,6 +34,14 @@ LEAST_VALIDATION = 200
 
 MOST_METRICS = 100
 """Most sets of metrics that one job opens."""
+
+MOST_METRICS_EVER = 300
+"""Most sets that a passive party lets one asker have, over all jobs."""
+
+_SURE = 1600
+_REFUSED = (
+    "of honest jobs on a credit table a quarter was not with 200 such rows, one in twelve with 400, and none with 1,600"
+)
 
 
 def check_rows(site: PartyContext, train: int, valid: int | None, *, few_rows: bool) -> list[str]:
@@ -55,10 +66,7 @@ def check_rows(site: PartyContext, train: int, valid: int | None, *, few_rows: b
     if train >= LEAST_TRAINING and (valid is None or valid >= LEAST_VALIDATION):
         return []
     if site.simulated:
-        return [
-            f"{has}: between organisations a job on shares needs {needs}, or few_rows = true in its protection and in "
-            "each party's policy, because whoever knows that many rows of a column can train on it alone"
-        ]
+        return [_describe_few_rows(has, needs)]
     if few_rows:
         return []
     raise PolicyError(
@@ -66,6 +74,34 @@ def check_rows(site: PartyContext, train: int, valid: int | None, *, few_rows: b
         "a larger part, or set few_rows = true in the protection and in each party's policy. Then whoever knows that "
         "many rows of a column can train on it alone"
     )
+
+
+def _describe_few_rows(has: str, needs: str) -> str:
+    return (
+        f"{has}: between organisations a job on shares needs {needs}, or few_rows = true in its protection and in each "
+        "party's policy, because whoever knows that many rows of a column can train on it alone"
+    )
+
+
+def foresee_refusals(train: int, valid: int, *, few_rows: bool, judged: bool) -> list[str]:
+    """What a job on shares should expect from its rows, told before it trains.
+
+    Args:
+        train: training rows, about.
+        valid: validation rows, about.
+        few_rows: whether the job asks for fewer than are needed.
+        judged: whether the model has to prove useful.
+    """
+    found = []
+    if not few_rows and (train < LEAST_TRAINING or valid < LEAST_VALIDATION):
+        has = f"about {train} training rows and {valid} validation rows"
+        found.append(_describe_few_rows(has, f"{LEAST_TRAINING} and {LEAST_VALIDATION}"))
+    if judged and valid < _SURE:
+        found.append(
+            f"about {valid} validation rows decide whether the model is useful enough to answer: {_REFUSED}; more "
+            "common rows, or a larger valid, make it surer"
+        )
+    return found
 
 
 def check_judged(party: str, rows: int) -> None:
@@ -86,12 +122,23 @@ def check_judged(party: str, rows: int) -> None:
         )
 
 
-def check_metric_sets(sets: int) -> None:
-    """Refuse a job that opens too many sets of metrics.
+def check_metric_sets(site: PartyContext, sets: int) -> None:
+    """Refuse a job that opens too many sets of metrics. Between organisations, a passive party's book has those of
+    earlier jobs.
+
+    Args:
+        site: the party's context.
+        sets: that the job opens from here on.
 
     Raises:
-        PolicyError: they are more than `MOST_METRICS`.
+        PolicyError: they are more than `MOST_METRICS`, or with earlier ones more than `MOST_METRICS_EVER`.
     """
+    had = site.results.metric_sets(site.asker) if site.role == PASSIVE else 0
+    if had + sets > MOST_METRICS_EVER:
+        raise PolicyError(
+            f"{site.name!r} let {site.asker!r} have {had} sets of validation metrics, and this job would open {sets} "
+            f"more; it allows {MOST_METRICS_EVER} in all: set valid_every to a larger number, or metrics = 'none'"
+        )
     if sets > MOST_METRICS:
         raise PolicyError(
             f"this job would open {sets} sets of validation metrics; on shares at most {MOST_METRICS} are opened: set "

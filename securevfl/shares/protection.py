@@ -14,6 +14,7 @@ from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
 from securevfl.shares.answers import Answer, AnswerKind
 from securevfl.shares.exchanges import share_exchanges
+from securevfl.shares.least_rows import LEAST_VALIDATION, foresee_refusals
 from securevfl.shares.network_ranges import ERROR_BOUND
 from securevfl.transport import COORDINATOR, PASSIVE, Exchange
 
@@ -127,6 +128,11 @@ class Shares(Protection):
     @property
     def answers_useless(self) -> bool:
         return self.useful == "off" or not self.opens_metrics
+
+    def foresee_refusals(self, train: int, valid: int) -> list[str]:
+        if not self.opens_metrics:
+            valid = LEAST_VALIDATION
+        return foresee_refusals(train, valid, few_rows=self.few_rows, judged=not self.answers_useless)
 
     @property
     def takes_mixtures(self) -> bool:

@@ -37,6 +37,8 @@ class Sight:
         auc: largest AUC with which anybody can rank one bit of a row at that ε; None without noise.
         budget: what else bounds it, with the figure, in a few words; empty where nothing does.
         result: whether it is what the job is for: its receiver is given it under every protection.
+        numbers: of a result: the most numbers of each row that its receiver is ever given; None where nothing bounds
+            them.
     """
 
     of: Literal["features", "labels", "rows"]
@@ -47,6 +49,7 @@ class Sight:
     auc: float | None = None
     budget: str = ""
     result: bool = False
+    numbers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

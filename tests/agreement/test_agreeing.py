@@ -44,6 +44,7 @@ from securevfl.process.party_process import _bound_policy
 JOB = """
 [job]
 epochs = 2
+accept_leak = true
 device = "cuda"
 
 [protection.dp.features]
@@ -411,7 +412,7 @@ def test_a_party_known_by_its_authority(shop: Company, bank: Company) -> None:
 def test_sealed_jobs_show_no_leak_of_the_cut(tmp_path: Path, bank: Company, shop: Company) -> None:
     (tmp_path / "job.toml").write_text('[protection]\nname = "bfv"\n')
     cards = [make_party_card(read_party_file(one.file)) for one in (bank, shop)]
-    made = propose_job(tmp_path / "job.toml", cards, purpose="x", expires="1d", now=NOW)
+    made = propose_job(tmp_path / "job.toml", cards, purpose="x", expires="1d", now=NOW, accept_leak=True)
     text = "\n".join(line for one in describe_proposal(made) for line in one.lines)
     assert "in the clear" not in text
     assert made.protection == sv.BFV()

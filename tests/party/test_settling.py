@@ -16,7 +16,7 @@ from securevfl.cli import app
 from securevfl.cut import Unnamed
 from securevfl.cut.costs import COSTS
 from securevfl.party import choose_protection, with_default_protection
-from securevfl.run.recording import job_card
+from securevfl.run.job_card import job_card
 from securevfl.run.simulation import join_parties, run_parties
 
 SMALL = {"hidden": 4, "top": (), "lr": 0.02}
@@ -132,7 +132,7 @@ def test_three_parties_train_on_shares(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["check", str(file)])
     assert shown.exit_code == 0
     assert "reads it" not in shown.stdout
-    assert "No more than that, if no two of" in " ".join(shown.stdout.split())
+    assert "This holds if no two of" in " ".join(shown.stdout.split())
 
 
 FOUR = ("shares", "ckks", "bfv", "paillier")

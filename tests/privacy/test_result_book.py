@@ -135,6 +135,15 @@ def test_a_count_that_cannot_be_written_lets_nothing_leave(tmp_path: Path, monke
     assert counts(path) == [3, 0, 0]
 
 
+def test_no_calendar_renews_what_was_answered(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    opened(path, allowed=2).count_opening(np.array([0]), 2)
+    later = OpenedValues("shop", 10, NAMES, asker="bank", allowed=2, book=ResultBook(path), now=lambda: 4e9)
+    assert later.fits_budget(np.array([0, 1]), 1).tolist() == [False, True]
+    with pytest.raises(PolicyError, match="beside the 2 already"):
+        later.count_opening(np.array([0]), 1)
+
+
 # Two processes, and one that is killed.
 
 
@@ -286,3 +295,18 @@ def test_runs_with_the_same_people_list_them_once(tmp_path: Path) -> None:
         opened(path).count_opening(np.array([0]), 1)
     assert path.read_bytes().count(b'"line":"people"') == 1
     assert counts(path) == [5, 0, 0]
+
+
+def test_sets_of_metrics_are_counted_for_each_asker_and_survive_a_compaction(tmp_path: Path) -> None:
+    path = tmp_path / "shop.results.jsonl"
+    book = ResultBook(path, party="shop")
+    for _ in range(3):
+        book.add_metrics("bank")
+    book.add_metrics("Other Bank")
+    opened(path).count_opening(np.array([0]), 1)
+    with book.locked():
+        book._compact(path)
+    again = ResultBook(path, party="shop")
+    assert [again.metric_sets(asker) for asker in ("bank", "Other Bank", "nobody")] == [3, 1, 0]
+    assert counts(path) == [1, 0, 0]
+    assert again.running("bank") == 1

@@ -11,7 +11,7 @@ from support.helpers import low_overlap_parties, make_parties
 
 import securevfl as sv
 from securevfl.algorithms import LaserVFL, PartyDropout
-from securevfl.errors import InputError, PolicyError
+from securevfl.errors import InputError, PartyFailed, PolicyError
 from securevfl.experiments.recorder import Recorder
 from securevfl.party import planned_numbers, rule_against
 from securevfl.party_context import Observer
@@ -20,6 +20,7 @@ from securevfl.training import Algorithm, Plan, Split
 
 SMALL = {"hidden": 2, "top": (4,), "lr": 0.02, "bottom": {"width": 6}}
 PEOPLE = make_parties(rows=80)  # 3 columns each
+MANY = make_parties(rows=200)
 NAMES = ("ann", "bob", "eve")
 
 
@@ -31,11 +32,10 @@ def job(kind: type[Algorithm] = sv.SplitNN, *, most: object = None, **terms: obj
     )
 
 
-def noted(result: sv.Result, party: str = "shop1") -> dict[str, object]:
+def noted(result: sv.Result, party: str = "shop1", run: str = "plain") -> dict[str, object]:
     """What a party's ledger says of numbers."""
-    (one,) = [
-        line for line in result.ledgers["plain"][party].lines if isinstance(line, NoteLine) and line.note == "results"
-    ]
+    lines = result.ledgers[run][party].lines
+    (one,) = [line for line in lines if isinstance(line, NoteLine) and line.note == "results"]
     return dict(one.values)
 
 
@@ -227,10 +227,52 @@ def test_jobs_and_predictions_add_up_in_a_folder(tmp_path: Path) -> None:
     assert noted(result)["numbers with earlier runs"] == 6
     with pytest.raises(PolicyError, match="beside the 6 already answered"):
         sv.simulate(mine, PEOPLE, results=folder)
-    with pytest.raises(PolicyError, match="beside the 6"):
+    with pytest.raises(PolicyError, match=r"of .* rows, .* have had as many numbers as 'shop1'"):
         sv.predict(result.model(), PEOPLE, results=folder)
     assert ResultBook(folder / "shop1.results.jsonl").count_opened(PEOPLE["shop1"].ids, "bank").max() == 6
     assert not (folder / "bank.results.jsonl").exists()
+
+
+class Listening(Observer):
+    """Keeps the steps that a party sent."""
+
+    listening = True
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def message_passed(self, party, peer, way, message) -> None:  # type: ignore[no-untyped-def]
+        if party == "shop1" and way == "sent":
+            self.sent.append(message.what)
+
+
+@pytest.mark.parametrize("protection", [sv.Plain(), sv.Shares()], ids=lambda one: one.name)
+def test_what_cannot_be_counted_is_not_dealt(
+    protection: sv.cut.Protection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count comes first: with a full disk, nothing of a row leaves."""
+    model = sv.simulate(job(sv.LogisticRegression, protection=protection, epochs=1), MANY).model()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    heard = Listening()
+    monkeypatch.setattr("securevfl.privacy.result_book.append_synced", full)
+    with pytest.raises(PartyFailed, match="No space"):
+        sv.predict(model, MANY, results=tmp_path, observers=dict.fromkeys(MANY, heard))
+    assert not {"cut/forward", "shares/input"} & set(heard.sent)
+    monkeypatch.undo()
+    sv.predict(model, MANY, results=tmp_path, observers=dict.fromkeys(MANY, heard))
+    assert {"cut/forward", "shares/input"} & set(heard.sent)
+    assert ResultBook(tmp_path / "shop1.results.jsonl").count_opened(MANY["shop1"].ids, "bank").max() == 1
+
+
+def test_an_answer_of_several_classes_counts_each(tmp_path: Path) -> None:
+    people = make_parties(rows=200, classes=3)
+    shares = sv.Shares(answers="probabilities")
+    result = sv.simulate(job(sv.LogisticRegression, protection=shares, epochs=1), people)
+    assert noted(result, run="shares")["numbers"] == 3
+    assert any("answered with more than 2 numbers each, up to 3" in note for note in result.record.runs[-1].notes)
 
 
 def test_a_resumed_run_counts_what_it_had_given_away(tmp_path: Path) -> None:

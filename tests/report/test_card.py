@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,7 +26,7 @@ from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import STANDINGS
 from securevfl.report.derived import list_worst_findings, make_cards
 from securevfl.report.record import LearnedRecord, PartyRecord
-from securevfl.run.recording import job_card, merge_findings
+from securevfl.run.job_card import job_card, merge_findings, refuse_unaccepted_leaks
 from securevfl.shares.exchanges import MASKED, PREDICTED
 
 PASSIVE = ["network", "retailer"]
@@ -32,6 +34,16 @@ THREE = [
     PartyRecord(name=name, role="passive" if i else "active", rows=9, columns=["x"])
     for i, name in enumerate(["bank", *PASSIVE])
 ]
+ON_SHARES = {
+    "all_labels",
+    "entity_augmentation",
+    "logistic_regression",
+    "random_match",
+    "splitnn",
+    "zero_imputation",
+}
+"""Algorithms that train on shares, whose cards have no cell *reads it* while the parties' columns are not known."""
+SHORT: dict[str, Any] = {"epochs": 1, "batch_size": 64}
 NOISE = {
     "none": None,
     "0.5": sv.DP(features=sv.Gaussian(epsilon=0.5), labels=sv.Gaussian(epsilon=0.5)),
@@ -69,6 +81,53 @@ def test_every_leak_of_every_algorithm_stands_in_a_cell(protection: str, noise: 
             assert {cell.standing for cell in cells} & allowed, (name, finding)
             seen += 1
     assert seen or noise != "none" or Protection.known_types()[protection].on_shares
+
+
+@pytest.mark.parametrize("protection", sorted(Protection.known_types()))
+def test_every_job_with_a_cell_that_is_read_asks_for_accept_leak(protection: str) -> None:
+    """Whatever the algorithm, and whether its protection is named: between organisations it has to say so."""
+    asked, quiet = [], []
+    for name in KINDS:
+        pair = _pairs(name, Protection.known_types()[protection]())
+        if pair is None:
+            continue
+        refuse_unaccepted_leaks(pair[1], accepted=True)
+        if not pair[1].read_cells:
+            refuse_unaccepted_leaks(pair[1], accepted=False)
+            assert not pair[1].asks
+            quiet.append(name)
+            continue
+        with pytest.raises(sv.PolicyError, match="accept_leak = true under") as refused:
+            refuse_unaccepted_leaks(pair[1], accepted=False)
+        first = pair[1].read_cells[0]
+        assert f"{first.reader} reads {first.of}" in str(refused.value)
+        assert "accept_leak" in pair[1].asks
+        asked.append(name)
+    assert set(quiet) == (ON_SHARES if protection == "shares" else {"local"})
+    assert not set(asked) & set(quiet)
+
+
+def test_few_columns_ask_on_shares_too() -> None:
+    job = Job(protection=sv.Shares())
+    few, many = (job_card(job, ["bank"], PASSIVE, columns=dict.fromkeys(PASSIVE, d)) for d in (7, 8))
+    with pytest.raises(sv.PolicyError, match="bank reads features of network from final predictions, at most 2 of 7"):
+        refuse_unaccepted_leaks(few, accepted=False)
+    refuse_unaccepted_leaks(many, accepted=False)
+
+
+def test_trees_under_paillier_ask_and_show_how_many_cells_are_computed() -> None:
+    card = job_card(Job(algorithm=sv.Boosting(), protection=sv.Paillier()), ["bank"], PASSIVE)
+    assert card is not None
+    cell = card.cell("bank", "network")
+    assert cell.standing == "reads it"
+    found = load_measured()["sums over bins"]
+    assert found.got > 0.95 > found.without
+    assert re.fullmatch(r"cells computed: (\d+ % after \d+, )+100 % after 100 trees \(\d+ % guessed\)", cell.figure)
+    with pytest.raises(sv.PolicyError, match="bank reads features of network from sums of gradients"):
+        refuse_unaccepted_leaks(card, accepted=False)
+    shown = job_card(Job(algorithm=sv.Boosting(nodes="shown"), protection=sv.Paillier()), ["bank"], PASSIVE)
+    assert shown is not None
+    assert shown.cell("bank", "network").figure.startswith("cells computed: ")
 
 
 def test_features_and_labels_stand_apart_and_bear_what_was_measured() -> None:
@@ -148,13 +207,14 @@ def test_on_shares_the_result_tells_and_nothing_is_found_beyond_it() -> None:
     """Both are visible: what attacks got from final predictions, and from everything else."""
     card = job_card(Job(protection=sv.Shares()), ["bank"], PASSIVE)
     assert card is not None
-    assert card.standing_counts() == {"reads it": 0, "bounded": 2, "nothing found": 6}
+    assert card.standing_counts() == {"reads it": 0, "bounded": 2, "by design": 3, "nothing found": 6}
     cell = card.cell("bank", "network")
-    assert cell.says == "from final predictions, one value a row or class; beyond them nothing found"
+    assert cell.says == "from final predictions, at most 2 numbers of each row; beyond them nothing found"
     told, rest = load_measured()[PREDICTED], load_measured()[MASKED]
     assert severity_of_view(PREDICTED) == "leak"
     assert rest.got - rest.without < 0.02
     assert cell.figure == (
+        "each party's own card has its figure; one number elsewhere: "
         f"R² {told.got:.2f} ({max(told.without, 0):.2f} without); "
         f"beyond them R² {rest.got:.2f} ({max(rest.without, 0):.2f} without)"
     )
@@ -165,17 +225,73 @@ def test_on_shares_the_result_tells_and_nothing_is_found_beyond_it() -> None:
     assert helped.cell("helper", "bank", "labels").standing == "nothing found"
 
 
-def _on_shares(columns: list[str], *more: LearnedRecord) -> Card:
-    learned = merge_findings(sv.SplitNN().findings(sv.Shares(), ["network"], "bank"))
-    shop = PartyRecord(name="network", role="passive", rows=9, columns=columns)
-    card = make_card([*learned, *more], [THREE[0], shop])
+def _on_shares(columns: int, *more: LearnedRecord, numbers: int | None = 2) -> Card:
+    findings = sv.SplitNN().findings(sv.Shares(), ["network"], "bank")
+    counted = [
+        replace(one, sights=tuple(replace(s, numbers=numbers if s.result else None) for s in one.sights))
+        for one in findings
+    ]
+    shop = PartyRecord(name="network", role="passive", rows=9, columns=[f"x{i}" for i in range(columns)])
+    card = make_card([*merge_findings(counted), *more], [THREE[0], shop])
     assert card is not None
     return card
 
 
-def test_a_prediction_is_as_much_as_a_party_of_one_column_has() -> None:
-    assert _on_shares(["x"]).cell("bank", "network").standing == "reads it"
-    assert _on_shares(["x", "y"]).cell("bank", "network").standing == "bounded"
+@pytest.mark.parametrize(
+    ("numbers", "columns", "standing", "says"),
+    [
+        (1, 1, "reads it", "at most 1 of 1 numbers of each row"),
+        (1, 3, "reads it", "at most 1 of 3 numbers of each row"),
+        (1, 4, "bounded", "at most 1 of 4 numbers of each row"),
+        (2, 7, "reads it", "at most 2 of 7 numbers of each row"),
+        (2, 8, "bounded", "at most 2 of 8 numbers of each row"),
+        (24, 18, "reads it", "at most 24 of 18 numbers of each row"),
+        (None, 500, "reads it", "of each row as many numbers as are asked for"),
+    ],
+)
+def test_answers_bound_while_their_numbers_are_few_beside_the_columns(
+    numbers: int | None, columns: int, standing: str, says: str
+) -> None:
+    cell = _on_shares(columns, numbers=numbers).cell("bank", "network")
+    assert cell.standing == standing
+    assert says in cell.says
+
+
+def test_no_card_has_a_figure_of_another_party_s_table() -> None:
+    """An eigenvalue is a statistic of the table: whatever a party has, the shared card is the same."""
+    [few, more] = (sv.simulate(Job(protection=sv.Shares(), **SHORT), make_parties(rows=900, seed=s)) for s in (1, 2))
+    assert [cell.figure for cell in few.card] == [cell.figure for cell in more.card]
+    assert "each party's own card has its figure" in few.card.cell("bank", "shop1").figure
+    assert not few.record.own_shares
+
+
+@pytest.mark.parametrize(
+    ("more", "passive", "who", "standing", "says"),
+    [
+        ({}, ["network"], "bank", "by design", "which of its rows the other party has"),
+        ({}, ["network"], "network", "by design", "which of its rows the other party has"),
+        ({}, PASSIVE, "bank", "by design", "which of its rows all parties have"),
+        ({"align": sv.Align(protocol="ot")}, PASSIVE, "bank", "by design", "party by party"),
+        ({"align": sv.Align(protocol="ot")}, PASSIVE, "network", "by design", "which of its rows all parties have"),
+        ({"align": sv.Align(protocol="unsafe_salted_hash")}, PASSIVE, "bank", "reads it", "common or not"),
+    ],
+)
+def test_membership_has_its_own_column(
+    more: dict[str, Any], passive: list[str], who: str, standing: str, says: str
+) -> None:
+    card = job_card(Job(protection=sv.BFV(), **more), ["bank"], passive)
+    assert card is not None
+    cell = card.cell(who, "", "membership")
+    assert cell.standing == standing
+    assert says in cell.says
+    assert cell in set(card)
+    assert "membership:" in repr(card)
+
+
+def test_a_coordinator_learns_how_many_rows_are_common_but_not_which() -> None:
+    helped = job_card(Job(protection=sv.Shares(computing=("bank", "shop", "helper"))), ["bank"], ["shop"])
+    assert helped is not None
+    assert helped.cell("helper", "", "membership").standing == "nothing found"
 
 
 def test_the_line_below_the_card_says_the_same(result: sv.Result) -> None:
@@ -189,10 +305,10 @@ def test_the_line_below_the_card_says_the_same(result: sv.Result) -> None:
 
 def test_the_result_does_not_hide_what_else_is_told() -> None:
     also = LearnedRecord(party="bank", about="network", learns="its hair", severity="note")
-    cell = _on_shares(["x", "y"], also).cell("bank", "network")
+    cell = _on_shares(8, also).cell("bank", "network")
     assert "its hair" in cell.says
     worse = msgspec.structs.replace(also, severity="leak")
-    assert _on_shares(["x", "y"], worse).cell("bank", "network").standing == "reads it"
+    assert _on_shares(8, worse).cell("bank", "network").standing == "reads it"
 
 
 @pytest.mark.parametrize(("value", "standing"), [(0.53, "nothing found"), (0.9, "reads it")])
@@ -257,7 +373,7 @@ def test_a_record_without_sights_has_a_card_and_says_no_less(result: sv.Result) 
 
     card = make_run_card(run, old.parties)
     assert card is not None
-    assert {c.standing for c in card} == {"reads it"}
+    assert {c.standing for c in card} == {"reads it", "by design"}
     assert "reads it" in render_text(card_table(card))
 
 
@@ -275,7 +391,7 @@ def test_what_has_to_hold_besides_stands_below() -> None:
     line = LearnedRecord(party="bank", about="network", learns="metrics", severity="ok")
     card = make_card([line], THREE, assumes="no two of bank, network and retailer collude")
     assert card is not None
-    assert "No more than that, if no two of bank, network and retailer" in " ".join(repr(card).split())
+    assert "This holds if no two of bank, network and retailer" in " ".join(repr(card).split())
 
 
 def test_a_party_alone_has_no_card() -> None:

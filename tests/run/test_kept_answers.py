@@ -16,6 +16,7 @@ from securevfl.cli.scores import describe_answers, scores_as_csv
 from securevfl.data import Parties, PartyTable
 from securevfl.errors import InputError, RowsSpent
 from securevfl.run.kept_answers import KeptAnswers
+from securevfl.run.partial_scoring import Asking
 
 NAMES = ["ann", "bob", "eve"]
 OWN = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -77,6 +78,14 @@ def test_what_was_cut_off_is_dropped_and_what_is_damaged_refused(tmp_path: Path)
         path.write_bytes(broken)
         with pytest.raises(InputError, match=r"line 1 of .* is damaged .* for a number each"):
             KeptAnswers(tmp_path, "a" * 64)
+
+
+def test_each_set_of_parties_has_a_file_of_its_own(tmp_path: Path) -> None:
+    """Otherwise an answer from fewer columns would hide the one from all, which would cost another number."""
+    people, asking = make_parties(2, rows=40), Asking(answers=tmp_path, model="a" * 64)
+    sets = (("bank", "shop1", "shop2"), ("bank", "shop1"), ("bank", "shop2"))
+    found = [asking.open_answers(names, people) for names in sets]
+    assert len({one.path for one in found if one is not None}) == 3
 
 
 # A simulation.

@@ -177,7 +177,9 @@ def test_predictions_are_opened_of_so_many_rows_and_no_more(
     rows: int, classes: int, most: int, expected: tuple[int, int, int]
 ) -> None:
     """Of 17 rows 17 values: not as many as a part of the rows might have."""
-    site: Any = SimpleNamespace(name="a", active="a", passive=("b", "c"), coordinator="", keeper=Keeper())
+    site: Any = SimpleNamespace(
+        name="a", active="a", passive=("b", "c"), coordinator="", keeper=Keeper(), role="active"
+    )
     plan = Plan(epochs=EPOCHS, batch_size=8, patience=None, eval_rows=most)
     algorithm: Any = sv.SplitNN()
     member = Sharing(algorithm=algorithm, protection=sv.Shares(), site=site, plan=plan).make_party(rows, classes)

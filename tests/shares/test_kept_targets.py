@@ -17,8 +17,10 @@ from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.data import Parties
+from securevfl.privacy import ResultBook
 from securevfl.run import context_building
 from securevfl.shares import LEAST_TRAINING, LEAST_VALIDATION, SharedTraining, check_targets, coordinator
+from securevfl.shares.least_rows import MOST_METRICS_EVER
 from securevfl.shares.network import Network
 from securevfl.shares.shared_model import SharedModel
 
@@ -247,6 +249,18 @@ def test_a_number_added_to_one_summand_of_one_step_is_noticed_by_all_before_anyt
         sv.simulate(_job(), people)
     entries = [e for ledger in caught.value.ledgers for e in ledger.iter_entries()]
     assert not any(e.what.startswith("shares/open") for e in entries)
+
+
+def test_a_party_lets_one_asker_have_so_many_sets_of_metrics_ever(people: Parties, tmp_path: Path) -> None:
+    """Two of this job; the book has 299 of earlier ones."""
+    books = [ResultBook(tmp_path / f"{table.name}.results.jsonl", party=table.name) for table in people.passive]
+    for _ in range(MOST_METRICS_EVER - 3):
+        books[0].add_metrics("bank")
+    sv.simulate(_job(), people, results=tmp_path)
+    assert [book.metric_sets("bank") for book in books] == [MOST_METRICS_EVER - 1, 2]
+    with pytest.raises(sv.PolicyError, match=r"have 299 sets .* would open 2 more; it allows 300 in all") as caught:
+        sv.simulate(_job(), people, results=tmp_path)
+    assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.iter_entries())
 
 
 def test_more_sets_of_metrics_than_a_job_may_open_are_refused_before_anything_is_sent(people: Parties) -> None:

@@ -62,6 +62,7 @@ class Companies:
             expires="30d",
             now=now,
             serving=serving,
+            accept_leak=True,
         )
         self.agreement.write_bytes(self.proposal.signed_bytes)
         for file in files.values():

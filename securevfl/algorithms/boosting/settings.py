@@ -16,8 +16,15 @@ from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 __all__ = ["BoostingSettings"]
 
 _SIDES = Sight(of="features", severity="leak", through="on which side of chosen splits a row lies")
-_CELLS = Sight(of="features", severity="leak", through="sums of gradients over bins, down to single rows")
-_MERGED = Sight(of="features", severity="leak", through="sums of gradients over bins, of one tree after another")
+_CELLS = Sight(
+    of="features", severity="leak", through="sums of gradients over bins, down to single rows", view="sums over bins"
+)
+_MERGED = Sight(
+    of="features",
+    severity="leak",
+    through="sums of gradients over bins, of one tree after another",
+    view="sums over merged bins",
+)
 _FULLEST = Sight(of="features", severity="note", through="which bin of a column has the most rows")
 _CHOSEN = Sight(of="labels", severity="leak", through="which of its splits help to tell labels apart")
 _NODES = Sight(of="labels", severity="leak", through="which rows stand in one node")

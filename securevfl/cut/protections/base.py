@@ -88,6 +88,15 @@ class Protection(Config):
         """Whether a model on shares answers without having proved useful; see `Policy.useful`."""
         return False
 
+    def foresee_refusals(self, train: int, valid: int) -> list[str]:
+        """What a job should expect from its numbers of rows, told before it trains.
+
+        Args:
+            train: training rows, about.
+            valid: validation rows, about.
+        """
+        return []
+
     @property
     def takes_mixtures(self) -> bool:
         """Whether targets on shares may be mixtures of classes, which nobody checks."""
