@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.card_figure import judge_quickly
 from benchmarks.gate.cells import CELLS, QUICK, Cell
 from benchmarks.gate.judge import Figures, Got, judge
 from benchmarks.gate.measure import measure
@@ -51,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = run(cells, rows=rows, every_party=not asked.quick)
     if asked.only:
         found = _in_place(found)
+    from benchmarks.card_figure import judge_quickly  # after the folder of results is chosen, which it reads at once
+
     asked_about = _ask_all(asked.only)
     broken = judge(found) + judge_asking(asked_about) + ([] if asked.only else judge_quickly())
     _write(found, asked_about, broken, rows)
