@@ -83,6 +83,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.kills", quick=("--quick",)),
     Benchmark("benchmarks.parties", quick=("--quick",)),
     Benchmark("benchmarks.gate", quick=("--quick",)),
+    Benchmark("benchmarks.asked", quick=("--quick",)),
     Benchmark("benchmarks.frozen_bottoms", quick=("--quick", "--data", "credit")),
     Benchmark("benchmarks.handed_out", quick=("--seeds", "1", "--rows", "3000", "--epochs", "2")),
     Benchmark("benchmarks.latency", quick=("--quick",)),

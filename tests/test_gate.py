@@ -17,12 +17,12 @@ from securevfl.transport import Kind, Message
 
 if TYPE_CHECKING:
     from benchmarks.gate import __main__ as gate
-    from benchmarks.gate import cells, judge, measure, on_shares
+    from benchmarks.gate import cells, judge, measure, on_asking, on_shares, power
 else:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[1]))
         from benchmarks.gate import __main__ as gate
-        from benchmarks.gate import cells, judge, measure, on_shares
+        from benchmarks.gate import cells, judge, measure, on_asking, on_shares, power
 
 Figures, Got, Audited = judge.Figures, judge.Got, judge.Audited
 
@@ -120,6 +120,72 @@ def test_attacks_that_get_nothing_where_all_lies_open_fail_the_gate(cells: list[
     assert any(words in line for line in judge.judge(cells))
 
 
+# Tests of noise, whose power is stated.
+
+
+def ranked(value: float, *, bound: float = 0.54, positive: int = 900, negative: int = 900) -> power.Ranked:
+    return power.Ranked(
+        what="labels", attack="an attack", value=value, bound=bound, positive=positive, negative=negative
+    )
+
+
+def test_what_passed_with_three_errors_off_fails_a_test_with_power() -> None:
+    """An AUC of 0.695 where ε permits 0.54: blind with 30 rows, found with 1,800."""
+    few, many = ranked(0.695, positive=14, negative=16), ranked(0.695)
+    assert not power.rejects(few, 40)
+    (line,) = power.broken_tests([("a cell", few)])
+    assert "finds an excess of 0.3" in line
+    assert "it needs more rows than 14 + 16" in line
+    (line,) = power.broken_tests([("a cell", many)])
+    assert "ranks labels with AUC 0.695, its ε permits 0.540" in line
+    assert power.broken_tests([("a cell", ranked(0.56))]) == []
+
+
+def test_the_level_and_the_power_are_those_of_simulated_rows() -> None:
+    """Normal scores of 600 rows, at the permitted AUC and at the excess that the test says it finds."""
+    draw, tests = np.random.default_rng(0), 20
+    one = ranked(0.5, bound=0.57, positive=300, negative=300)
+    excess = power.excess_found(one, tests)
+    assert 0.05 < excess < 0.15
+
+    def rejected(auc: float, times: int) -> float:
+        shift = np.sqrt(2) * power._NORMAL.inv_cdf(auc)
+        count = 0
+        for _ in range(times):
+            score = np.concatenate([draw.normal(shift, 1, 300), draw.normal(0, 1, 300)])
+            value = measure.auc(np.repeat([True, False], 300), score)
+            count += power.rejects(msgspec.structs.replace(one, value=value), tests)
+        return count / times
+
+    assert rejected(0.57, 4000) < 0.002  # 0.01 over 40 tests is 0.00025
+    assert rejected(0.57 + excess, 1000) == pytest.approx(0.9, abs=0.04)
+
+
+def test_more_tests_in_a_run_ask_for_more_rows() -> None:
+    assert power.excess_found(ranked(0.5), 1) < power.excess_found(ranked(0.5), 1000) < power.EXCESS
+    rare = ranked(0.5, positive=60, negative=1800)
+    assert power.EXCESS < power.excess_found(rare, 50) < power.EXCESS_OF_RARE
+    assert power.broken_tests([("a cell", rare)] * 50) == []
+
+
+def test_a_control_with_too_little_noise_that_passes_fails_the_gate() -> None:
+    found, missed = (cell(control=True, ranked=[ranked(value)]) for value in (0.70, 0.56))
+    tested = cell(ranked=[ranked(0.55)])
+    assert judge.judge([*CONTROLS, tested, found]) == []
+    (line,) = judge.judge([*CONTROLS, tested, missed])
+    assert line == "positive control: a cell passes with AUC 0.560, and its noise is too small"
+
+
+def test_noise_that_is_too_small_by_three_fifths_is_found() -> None:
+    one = cells.Cell("canaries", "splitnn, identity", "features 1", epochs=4)
+    honest = judge.judge([*CONTROLS, _measured(one)])
+    assert honest == []
+    less = _measured(changed(one, noise=0.4))
+    assert less.control
+    assert judge.judge([*CONTROLS, _measured(one), less]) == []
+    assert any(power.rejects(secret, len(less.ranked)) for secret in less.ranked)
+
+
 # From end to end, on real jobs.
 
 ROWS = 700
@@ -186,7 +252,6 @@ def test_every_algorithm_with_a_cut_is_in_the_matrix() -> None:
     left_out = {
         "best",  # each of its members is
         "local",
-        "logistic_regression",
         "random_match",
     }
     assert named == set(registered_algorithms()) - left_out
@@ -242,3 +307,53 @@ def _heard(share: float, *, steps: int = 60, rows: int = 128) -> on_shares.Wiret
 def test_one_row_in_a_hundred_in_the_clear_makes_words_uneven() -> None:
     assert on_shares.uneven(_heard(0.0), "bank") < 1
     assert on_shares.uneven(_heard(0.01), "bank") > 1
+
+
+# What may be asked on shares.
+
+
+def asking(**more: object) -> on_asking.Asking:
+    named = {"name": "a question", "refused": "", "answers": 2, "counted": (2, 2)} | more
+    return on_asking.Asking(**named)  # type: ignore[arg-type]
+
+
+ASKED = {
+    "three answers": (asking(answers=3, counted=(3, 3)), "3 answers of each row, and 2 are allowed"),
+    "answers that the book lacks": (
+        asking(counted=(0, 2)),
+        "the book has 0 to 2 numbers of each row that was answered 2",
+    ),
+    "other rows counted": (asking(others_counted=1), "and 1 of others"),
+    "no refusal": (asking(wanted="max_results"), "'max_results' has to refuse it, and it got 'answers'"),
+    "another refusal": (asking(wanted="max_results", refused="out of memory"), "it got 'out of memory'"),
+    "answers that tell": (asking(flat=True, spread=0.7), "answers have deviation 0.700"),
+    "columns that are solved": (asking(flat=True, solved=0.5), "solve R² 0.50"),
+    "a control that fails": (asking(control=True, solved=0.5), "positive control: a question solves columns"),
+}
+
+
+@pytest.mark.parametrize(("made", "words"), ASKED.values(), ids=ASKED)
+def test_a_question_that_gets_too_much_fails_the_gate(made: on_asking.Asking, words: str) -> None:
+    (line,) = on_asking.judge_asking([made])
+    assert words in line
+
+
+def test_questions_that_are_refused_or_worth_nothing_pass() -> None:
+    refused = asking(wanted="max_results", refused="PolicyError: max_results: …", answers=0, counted=(0, 0))
+    worthless = asking(flat=True, spread=0.001, answers=24, counted=(24, 24), most=24)
+    control = asking(control=True, solved=0.99, answers=24)
+    assert on_asking.judge_asking([asking(), refused, worthless, control]) == []
+
+
+def test_numbers_that_are_counted_after_they_left_fail_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A passive party that does not count answers, answers a third time."""
+    from securevfl.training.passive_role import PassiveRole
+
+    table = on_asking.credit()
+    rows = table.draw_rows(400, 600, 60, 0)
+    assert on_asking.judge_asking([on_asking._many_jobs(table, rows)]) == []
+    monkeypatch.setattr(PassiveRole, "count_answer", lambda self, rows: None)
+    lines = on_asking.judge_asking([on_asking._many_jobs(table, rows)])
+    assert any("'max_results' has to refuse it" in line for line in lines)
+    assert any("3 answers of each row" in line for line in lines)
+    assert any("the book has 0 to 0 numbers" in line for line in lines)

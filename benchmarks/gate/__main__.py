@@ -19,10 +19,11 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.card_figure import judge_quickly
 from benchmarks.gate.cells import CELLS, QUICK, Cell
 from benchmarks.gate.judge import Figures, Got, judge
 from benchmarks.gate.measure import measure
+from benchmarks.gate.on_asking import Asking, ask_all, judge_asking
+from benchmarks.gate.power import EXCESS, LEVEL, POWER, RARE, excess_found
 from securevfl.shares.exchanges import MASKED
 
 MEASURED = Path(__file__).parents[2] / "securevfl" / "privacy" / "measured.json"
@@ -49,12 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = run(cells, rows=rows, every_party=not asked.quick)
     if asked.only:
         found = _in_place(found)
-    broken = judge(found) + ([] if asked.only else judge_quickly())
-    _write(found, broken, rows)
+    from benchmarks.card_figure import judge_quickly  # after the folder of results is chosen, which it reads at once
+
+    asked_about = _ask_all(asked.only)
+    broken = judge(found) + judge_asking(asked_about) + ([] if asked.only else judge_quickly())
+    _write(found, asked_about, broken, rows)
     if not asked.quick:
         before = json.loads(MEASURED.read_text(encoding="utf-8"))
         content = json.dumps(kept_worst(before, measured(found)), indent=2, ensure_ascii=False)
         MEASURED.write_text(content + "\n", encoding="utf-8")
+    for line in _power_lines(found):
+        print(line)
     for line in broken:
         print(f"broken: {line}", file=sys.stderr)
     print(f"{len(found)} cells, {len(broken)} broken")
@@ -76,6 +82,20 @@ def run(cells: Sequence[Cell], *, rows: int, every_party: bool) -> list[Figures]
         figures = measure(cell, rows=rows, tests=tests, every_party=every_party)
         found.append(figures)
         print(f"{time.perf_counter() - start:6.1f} s  {_line(figures)}", flush=True)
+    return found
+
+
+def _ask_all(only: str) -> list[Asking]:
+    """What may be asked on shares; nothing of it where only some cells are measured."""
+    found = []
+    start = time.perf_counter()
+    for one in ask_all() if not only else ():
+        found.append(one)
+        told = f"refused ({one.refused[:70]}…)" if one.refused else f"deviation {one.spread:.3f}"
+        print(
+            f"{time.perf_counter() - start:6.1f} s  asked: {one.name}: {one.answers} answers a row, {told}", flush=True
+        )
+        start = time.perf_counter()
     return found
 
 
@@ -136,7 +156,7 @@ def _gain(got: Got) -> float:
     return got.value - max(got.without, 0.0)
 
 
-def _write(found: Sequence[Figures], broken: Sequence[str], rows: int) -> None:
+def _write(found: Sequence[Figures], asked: Sequence[Asking], broken: Sequence[str], rows: int) -> None:
     from benchmarks.common import RESULTS
     from securevfl.run.machine import describe_machine, package_versions
 
@@ -147,9 +167,27 @@ def _write(found: Sequence[Figures], broken: Sequence[str], rows: int) -> None:
         "versions": package_versions(),
         "rows": rows,
         "broken": list(broken),
+        "asked": [msgspec.to_builtins(one) for one in asked],
         "cells": cells,
     }
     (RESULTS / "gate.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _power_lines(found: Sequence[Figures]) -> list[str]:
+    """What the tests of noise would have found, of each kind of secret the weakest."""
+    ranked = [one for cell in found if not cell.control for one in cell.ranked]
+    lines = []
+    for kind, mine in (
+        ("secrets of half of the rows", [one for one in ranked if one.share >= RARE]),
+        ("secrets of few rows", [one for one in ranked if one.share < RARE]),
+    ):
+        if mine:
+            excess = max(excess_found(one, len(ranked)) for one in mine if one.bound <= 1 - EXCESS)
+            lines.append(
+                f"noise, {kind}: {len(mine)} tests find an AUC that is {excess:.3f} above what ε permits with "
+                f"probability {POWER:g}; an honest run fails one of {len(ranked)} with probability {LEVEL:g}"
+            )
+    return lines
 
 
 def _line(cell: Figures) -> str:

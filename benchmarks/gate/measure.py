@@ -3,9 +3,12 @@ stands beside what they got."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
+from unittest import mock
 
 import msgspec
 import numpy as np
@@ -14,6 +17,7 @@ from benchmarks.gate import on_scorecards, on_trees
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
 from benchmarks.gate.on_shares import Attacked, Wiretap, of_all, uneven
+from benchmarks.gate.power import Ranked
 from securevfl.attacks import Estimate, Known, PartyView, Transcript, feature_inference, label_inference
 from securevfl.attacks.epsilon import bound_epsilon
 from securevfl.attacks.learners import fit_classifier
@@ -22,7 +26,7 @@ from securevfl.cut.leakage import DRAWN, features_view, labels_view
 from securevfl.experiments.recorder import Recorder
 from securevfl.party import rule_against
 from securevfl.party_context import PartySecret
-from securevfl.privacy import Policy, epsilon_rdp, permitted_by
+from securevfl.privacy import Policy, epsilon_rdp, noise, permitted_by
 from securevfl.privacy.accountant import FEATURES, LABELS
 from securevfl.run import join_parties
 from securevfl.run.simulation import RunOutcome, run_parties
@@ -101,7 +105,7 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
         return _measured_on_shares(cell, rows)
     if cell.trees:
         return on_trees.measure(cell, rows, lambda owner, passive: partial(_stated, cell, owner, tuple(passive)))
-    with roles_begun() as begun:
+    with roles_begun() as begun, _noise_times(cell.noise):
         ran, transcript = record(cell, rows)
     owner = next(iter(transcript.truths))
     views = {name: opened(v) if cell.sealed else v for (name, of), v in transcript.views.items() if of == owner}
@@ -121,13 +125,15 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
         _attribute(cell, bank, name, bits) for name in passive for bits in _attributes(cell, truth.x[name])
     )
     audits = _audits(cell, ran, bank, views[passive[0]], truth.y, truth.x[passive[0]], tests) if secret else []
+    ranked = list(_ranked_secrets(cell, bank, views[passive[0]], truth.y, truth.x[passive[0]])) if secret else []
     order = _order(cell, bank, passive[0], truth.others.get(passive[0])) if cell.data == "planted" else None
     twin = None
     if cell.protection == "bfv":
         twin = same_sights(transcript, record(replace(cell, protection="sealed"), rows)[1])
+    control = cell.noise != 1
     return Figures(
         name=cell.name,
-        data=cell.data,
+        data="control" if control else cell.data,
         algorithm=cell.algorithm,
         protection=cell.protection,
         seed=cell.seed,
@@ -136,8 +142,52 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
         attribute=attribute,
         order=order,
         audits=audits,
+        ranked=ranked,
+        control=control,
         twin=twin,
     )
+
+
+@contextmanager
+def _noise_times(factor: float) -> Iterator[None]:
+    """Gaussian noise is so many times what the job counts and reports; nothing changes where that is 1."""
+    if factor == 1:
+        yield
+        return
+    honest = noise.draw_gaussian
+
+    def less(shape: tuple[int, ...], deviation: float, entropy: Any) -> Any:
+        return honest(shape, factor * deviation, entropy)
+
+    with mock.patch.object(noise, "draw_gaussian", less):
+        yield
+
+
+def _ranked_secrets(cell: Cell, bank: PartyView, passive: PartyView, y: np.ndarray, x: np.ndarray) -> Iterator[Ranked]:
+    """Each planted secret that only noise hides, by each attack: coin labels at a passive party, attributes of its."""
+    bound = _permitted(cell, bank, "labels")
+    if bound < 1 and passive.gradients():
+        known = draw_known(passive.train, y, _KNOWN_LABELS, cell.seed)
+        yield from _each_ranked("labels", _label_scores(passive, known), known, y, bound)
+    bound = _permitted(cell, bank, "features")
+    rows, seen = feature_inference.stacked_observations(bank, passive.party, "trained")
+    if bound < 1 and len(rows) and seen.size:
+        for number, bits in enumerate(_attributes(cell, x)):
+            known = draw_known(rows, bits, _KNOWN_RECORDS, cell.seed)
+            scores = _attribute_scores(bank, passive.party, rows, seen, known)
+            yield from _each_ranked("a rare attribute" if number else "an attribute", scores, known, bits, bound)
+
+
+def _each_ranked(
+    what: str, scores: dict[str, Estimate], known: Known, bits: np.ndarray, bound: float
+) -> Iterator[Ranked]:
+    for attack, estimate in scores.items():
+        rest = estimate.exclude_rows(known.rows)
+        positive = int((bits[rest.rows] == 1).sum())
+        value, _ = score_ranking(rest, bits, 2)
+        yield Ranked(
+            what=what, attack=attack, value=value, bound=bound, positive=positive, negative=len(rest.rows) - positive
+        )
 
 
 def _measured_on_shares(cell: Cell, rows: int) -> Figures:

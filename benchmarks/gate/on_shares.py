@@ -28,6 +28,7 @@ _KNOWN_LABELS, _KNOWN_RECORDS = 40, 72
 _LEAST, _CHI_SQUARE = 5, 478.0
 """Words an octet's value has to have to be counted; chi-square of 255 degrees exceeds it once in 10^12 (Laurent and
 Massart 2000, lemma 1)."""
+_NONE = np.arange(0)
 _FEW, _DRAWS = 3, 60
 """Draws of columns of chance that every attack is compared with, and those that get more than these few."""
 
@@ -119,7 +120,7 @@ def sights(tap: Wiretap, party: str, owner: str, widths: Mapping[str, int], spli
         party: whose.
         owner: the label owner.
         widths: data party → width of what it deals.
-        split: ``"valid"`` and ``"test"`` → their rows.
+        split: ``"valid"`` and ``"test"`` → their rows; ``"learned"`` → those whose targets are dealt once, in order.
     """
     found = Sights(defaultdict(lambda: defaultdict(list)))
     dealt: dict[str, int] = defaultdict(int)
@@ -133,7 +134,12 @@ def sights(tap: Wiretap, party: str, owner: str, widths: Mapping[str, int], spli
             batches, length = tap.groups[peer][dealt[peer]], lengths.get((peer, dealt[peer]), 0)
             dealt[peer] += 1
             under_way = batches
-            scored = next((rows for rows in split.values() if len(rows) == length), np.arange(0))
+            learned = split.get("learned", np.arange(0))
+            if peer == owner and not batches and length == len(learned) and not found.of.get("labels"):
+                for row, value in zip(learned.tolist(), _shares(message, 0, length, 1), strict=True):
+                    found.of["labels"][row].append(value)
+                continue
+            scored = next((rows for name, rows in split.items() if name != "learned" and len(rows) == length), _NONE)
             rows = np.concatenate(batches) if batches else scored
             if not len(rows):
                 continue
@@ -403,7 +409,9 @@ def of_all(
     truth, widths = transcript.truth(owner), widths_of(tap)
     for party in computing:
         view = _view_of(transcript, party, owner)
-        seen = sights(tap, party, owner, widths, {"valid": view.valid, "test": view.test})
+        learned = np.concatenate([np.unique(view.train), view.valid])
+        split = {"valid": view.valid, "test": view.test, "learned": learned}
+        seen = sights(tap, party, owner, widths, split)
         told = scores if party == owner else None
         if party != owner:
             yield Attacked("labels", party, owner, labels_of(view, seen, truth.y, seed))
