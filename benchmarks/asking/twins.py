@@ -81,19 +81,16 @@ def _step(x: np.ndarray, y: np.ndarray, own: int, *, rate: float, batch: int, dr
     return Model(weights, own)
 
 
-def _loss(y: np.ndarray, z: np.ndarray) -> np.ndarray:
-    found: np.ndarray = np.logaddexp(0, z) - y * z
-    return found
-
-
 def is_useful(model: Model, x: np.ndarray, y: np.ndarray) -> bool:
-    """The bit: whether the passive columns save more loss on validation rows than one deviation of what chance saves.
+    """The bit: whether the passive columns improve the Brier score of validation rows by more than one deviation of
+    what chance does.
 
-    Σ g > 0 and 4 (Σ g)² > Σ (z − z₀)², z₀ with all passive columns at their mean.
+    Σ g > 0 and (Σ g)² > Σ (p − p₀)², p₀ with all passive columns at their mean.
     """
-    z, part = model.logits(x), model.part(x)
-    saved = float((_loss(y, z - part) - _loss(y, z)).sum())
-    return saved > 0 and 4 * saved**2 > float((part**2).sum())
+    z = model.logits(x)
+    p, p0 = _sigmoid(z), _sigmoid(z - model.part(x))
+    gained = float(((y - p0) ** 2 - (y - p) ** 2).sum())
+    return gained > 0 and gained**2 > float(((p - p0) ** 2).sum())
 
 
 Kind = Callable[[Table, np.random.Generator], tuple[np.ndarray, np.ndarray, np.ndarray, str]]

@@ -314,8 +314,10 @@ class SharesPassive(PassiveProgram):
         if self.model.kept is None:
             trained = 0 if self.sharing.mixes else len(self.learned)
             counted = self.sharing.counts_classes
-            valid = len(self.role.table.split.valid) if self.sharing.judges else 0
-            await self.course.deal_targets(trained, valid, None, counted=counted)
+            valid = self.role.table.split.valid if self.sharing.judges else np.arange(0)
+            if len(valid):  # before anything of them is dealt
+                self.role.count_metrics(valid)
+            await self.course.deal_targets(trained, len(valid), None, counted=counted)
             self.model.kept = self.course.kept
         self.course.kept = self.model.kept
         return saved

@@ -1,12 +1,17 @@
 """One bit: does the model predict the validation rows better with the passive parties' columns than without?
 
-It is opened once, to all three computing parties, before the model answers anything. Let z be a row's output and z₀ the
-output with the columns of all passive parties at their mean over the validation rows. With g = loss(z₀) − loss(z), the
-bit says whether Σg is positive and exceeds what chance gives it in one standard deviation:
+It is opened once, to all three computing parties, before the model answers anything. Let p be the probabilities of a
+row's classes and p₀ the same with the columns of all passive parties at their mean over the validation rows. With the
+gain g = ‖y − p₀‖² − ‖y − p‖², a difference of Brier scores, the bit says whether Σg is positive and exceeds what chance
+gives it in one standard deviation:
 
-- two classes: 4 (Σg)² > Σ(z − z₀)², as y − p has a standard deviation of at most ½;
-- more classes: 2 (Σg)² > Σ‖z − z₀‖², as the variance of a difference of two outputs is at most ½ of that (Popoviciu);
-- a number: n (Σg)² > Σc² · Σ(z − z₀)², with c the error clipped at ±3 and g a difference of Huber losses.
+- two classes: (Σg)² > Σ(p − p₀)², of the second class's p, as y has a standard deviation of at most ½;
+- more classes: (Σg)² > 2 Σ‖p − p₀‖², as the variance of a difference of two entries is at most ½ of that (Popoviciu);
+- a number, with outputs z and z₀: n (Σg)² > Σc² · Σ(z − z₀)², with c the error clipped at ±3 and g a difference of
+  Huber losses.
+
+Of honest jobs on the credit table (800 training and 200 validation rows) 95 % pass, of labels drawn by coin 8 %. By a
+difference of log-losses, which takes five times as many comparisons, 68 % would pass, and as many coins.
 
 A model of labels drawn by coin fails in most cases; so does one whose label follows from the active party's own
 columns. The bit cannot tell labels that the active party knows and wants to extend to other rows.
@@ -60,13 +65,25 @@ class Usefulness:
             *(mean.broadcast_to(part.shape) for mean, part in zip(self._means, inputs[1:], strict=True)),
         ]
         both = [concatenate([one, other]) for one, other in zip(inputs, without, strict=True)]
-        outputs = await clip_outputs(engine, await self._network.forward(both), classes)
-        moved = (outputs[:n] - outputs[n:]).reshape(-1, 1)
-        (change,) = await compute_products(engine, [Product(moved.T, moved, shift=FRACTION)])
+        outputs = await self._network.forward(both)
         if self._network.shape.is_numeric:
+            outputs = await clip_outputs(engine, outputs, classes)
             gain, spread = await self._compare_numbers(outputs, targets)
         else:
-            gain, spread = await self._compare_classes(outputs, targets), change
+            outputs = await (engine.sigmoid(outputs) if classes == 2 else engine.softmax(outputs))
+            (gain,) = await compute_products(
+                engine,
+                [
+                    Product(
+                        (outputs[:n] - outputs[n:]).reshape(1, -1),
+                        (targets * 2 - outputs[:n] - outputs[n:]).reshape(-1, 1),
+                        shift=FRACTION,
+                    )
+                ],
+            )
+            spread = gain  # not used
+        moved = (outputs[:n] - outputs[n:]).reshape(-1, 1)
+        (change,) = await compute_products(engine, [Product(moved.T, moved, shift=FRACTION)])
         found = concatenate([gain.reshape(1), change.reshape(1), spread.reshape(1)])
         self._sums = found if self._sums is None else self._sums + found
         self._rows += n
@@ -86,14 +103,13 @@ class Usefulness:
             mean, gain, change = await compute_products(engine, jobs)
             (chance,) = await compute_products(engine, [Product(change, mean, "times", shift=FRACTION)])
         else:
-            # Σg is below 2^5 n: losses of outputs within ±8 are below 17. Σ(z − z₀)² is below 2^8 n, for each output.
-            wide = math.ceil(math.log2(shape.outputs))
-            bits = min(FRACTION, (_ROOM - 3) // 2 - 5 - log_rows, (_ROOM - 9 - wide - log_rows) // 2)
+            # |Σg| is at most 2 n, Σ‖p − p₀‖² as well.
+            bits = min(FRACTION, (_ROOM - 2) // 2 - 2 - log_rows, (_ROOM - 4 - log_rows) // 2)
             gain, chance = await compute_products(engine, self._rescale_jobs(gain, change, bits))
         (square,) = await compute_products(engine, [Product(gain, gain, "times")])
-        weight = 1 if shape.is_numeric else 4 if shape.classes == 2 else 2
+        weight = 2 if shape.classes > 2 else 1
         least = 1 / ONE  # one unit of the last place: compares as *above zero*
-        exceeds = await engine.compare(concatenate([square * weight - chance, gain]), (least,))
+        exceeds = await engine.compare(concatenate([square - chance * weight, gain]), (least,))
         exceeds = exceeds.reshape(-1)
         (bit,) = await compute_products(engine, [Product(exceeds[:1], exceeds[1:], "times")])
         return bit
@@ -119,15 +135,6 @@ class Usefulness:
                 )
             )
         return await compute_products(engine, jobs)
-
-    async def _compare_classes(self, outputs: Share, targets: Share) -> Share:
-        """Σ loss(z₀) − Σ loss(z), with 16 fractional bits."""
-        engine, n = self._network.engine, len(targets)
-        (product,) = await compute_products(
-            engine, [Product(targets.reshape(1, -1), (outputs[:n] - outputs[n:]).reshape(-1, 1), shift=FRACTION)]
-        )
-        whole = await (engine.softplus(outputs) if self._network.shape.classes == 2 else engine.log_sum_exp(outputs))
-        return product.reshape(1) + (whole[n:] - whole[:n]).reshape(-1).sum(keepdims=True)
 
     async def _compare_numbers(self, outputs: Share, targets: Share) -> tuple[Share, Share]:
         """Σ huber(z₀ − y) − Σ huber(z − y), and Σc² of the errors with all columns."""

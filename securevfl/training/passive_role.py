@@ -75,6 +75,15 @@ class PassiveRole(Role):
         """
         self.opened.count_opening(self.features.find_places(rows), self.numbers_per_answer)
 
+    def count_metrics(self, rows: np.ndarray) -> None:
+        """Count the metrics of one job on these validation rows, one number of each: a hundred sets of metrics of two
+        jobs that differ in one row's label tell its output about as well as an answer does.
+
+        Raises:
+            PolicyError: more numbers of a row would be opened than the party's policy allows.
+        """
+        self.opened.count_opening(self.features.find_places(rows), 1)
+
     def count_model(self) -> None:
         """Count a model that is handed out: as many numbers of each row that trained as the party has columns.
 
