@@ -55,6 +55,12 @@ class Usefulness:
         self._sums: Share | None = None
         self._rows = 0
 
+    @property
+    def _change_bits(self) -> int:
+        """Fractional bits of Σ(z − z₀)². With 16 it would be nothing for a model that hardly moved, and any gain would
+        exceed it."""
+        return 24 if self._network.shape.is_numeric else 2 * FRACTION
+
     async def add_rows(self, inputs: Sequence[Share], targets: Share) -> None:
         """Judge some rows: inputs as for `Network.forward`, targets (n, outputs) with 16 fractional bits."""
         engine, classes, n = self._network.engine, self._network.shape.classes, len(targets)
@@ -83,7 +89,8 @@ class Usefulness:
             )
             spread = gain  # not used
         moved = (outputs[:n] - outputs[n:]).reshape(-1, 1)
-        (change,) = await compute_products(engine, [Product(moved.T, moved, shift=FRACTION)])
+        shift = 2 * FRACTION - self._change_bits
+        (change,) = await compute_products(engine, [Product(moved.T, moved, shift=shift)])
         found = concatenate([gain.reshape(1), change.reshape(1), spread.reshape(1)])
         self._sums = found if self._sums is None else self._sums + found
         self._rows += n
@@ -117,8 +124,8 @@ class Usefulness:
     def _rescale_jobs(self, gain: Share, change: Share, bits: int) -> list[Product]:
         """Σg with so many fractional bits, and Σ(z − z₀)² with twice as many."""
         engine = self._network.engine
-        finer = max(2 * bits - FRACTION, 0)
-        coarser = max(FRACTION - 2 * bits, 0)
+        finer = max(2 * bits - self._change_bits, 0)
+        coarser = max(self._change_bits - 2 * bits, 0)
         return [
             scaling_job(engine, gain, 1, FRACTION - bits),
             scaling_job(engine, change, 1 << finer, coarser),

@@ -166,6 +166,36 @@ def test_a_model_that_ignores_the_others_is_not_useful_and_one_that_follows_them
     assert judge(-2.0) == 0  # it moves the answers as far, and makes them worse
 
 
+@pytest.mark.parametrize("classes", [2, 24, 1])
+def test_a_model_that_hardly_moved_is_seldom_useful(classes: int) -> None:
+    """Its outputs differ by a few units of the last place, and so do those of the model without the columns."""
+    outputs = 1 if classes <= 2 else classes
+    shape, passed = NetworkShape((2, 6), (), (), classes), 0
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        inputs = [generator.normal(size=(200, width)).clip(-5, 5) for width in shape.inputs]
+        drawn = generator.integers(0, max(classes, 2), 200)
+        y = (
+            np.eye(classes)[drawn]
+            if classes > 2
+            else generator.normal(size=(200, 1))
+            if classes == 1
+            else drawn[:, None]
+        )
+        weights = generator.normal(size=(9, outputs)) * 2.0**-14
+
+        async def judged(engine: Clear) -> int:
+            network = Network(shape, RULE, 8, engine, seed=1)
+            network.weights["layer 0"] = engine.constant(encode_words(weights))  # noqa: B023 - called at once
+            judge = Usefulness(network)
+            x = [engine.constant(encode_words(one)) for one in inputs]  # noqa: B023
+            await judge.add_rows(x, engine.constant(encode_words(y.astype(float))))  # noqa: B023
+            return int((await judge.decide()).mine[0])
+
+        passed += int(_clear(judged))
+    assert passed <= 8
+
+
 def test_three_parties_compute_the_bit_that_the_clear_does() -> None:
     seed, inputs = bytes(range(32)), np.random.default_rng(1).normal(size=(40, 4)).clip(-5, 5)
     labels = (inputs[:, 2:3] > 0).astype(float)
