@@ -442,8 +442,8 @@ class _OverJobs:
     """Which of the budget's rows are released, and how many releases of an epoch it has."""
 
     budget: EpsilonBudget
-    rows: np.ndarray
-    places: np.ndarray
+    rows: np.ndarray = field(repr=False)
+    places: np.ndarray = field(repr=False)
     booked: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def check_plan(self, release: Counted, delta: float) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from securevfl.lazy import load_on_use
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
-    from securevfl.shares.answers import Answer
+    from securevfl.shares.answers import RowAnswer
     from securevfl.shares.dp_steps import StepNoise, check_clipped, check_logits, clip_below, gradient_bound, row_bounds
     from securevfl.shares.epochs import SharedTraining, Words, check_sizes
     from securevfl.shares.kept_targets import check_targets
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
 
 _NAMES = {
     "securevfl.shares.dp_steps": "StepNoise check_clipped check_logits clip_below gradient_bound row_bounds",
-    "securevfl.shares.answers": "Answer",
+    "securevfl.shares.answers": "RowAnswer",
     "securevfl.shares.epochs": "SharedTraining Words check_sizes",
     "securevfl.shares.kept_targets": "check_targets",
     "securevfl.shares.least_rows": "FEWEST_JUDGED LEAST_TRAINING LEAST_VALIDATION",
@@ -58,12 +58,12 @@ __all__ = [
     "LEAST_TRAINING",
     "LEAST_VALIDATION",
     "TARGET_BOUND",
-    "Answer",
     "Layer",
     "ModelRelease",
     "Network",
     "NetworkShape",
     "OptimiserConstants",
+    "RowAnswer",
     "ShareParty",
     "SharedMetrics",
     "SharedTraining",

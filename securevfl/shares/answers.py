@@ -22,7 +22,7 @@ from securevfl_crypto.ring import FRACTION, decode_words
 
 from securevfl.shares.engine import ONE, Engine, compute_products, scaling_job
 
-__all__ = ["LOGIT_BITS", "LOGIT_BOUND", "NUMBER_BITS", "NUMBER_BOUND", "Answer", "AnswerKind", "clip_outputs"]
+__all__ = ["LOGIT_BITS", "LOGIT_BOUND", "NUMBER_BITS", "NUMBER_BOUND", "AnswerKind", "RowAnswer", "clip_outputs"]
 
 AnswerKind: TypeAlias = Literal["probabilities", "class", "grades"]
 
@@ -45,7 +45,7 @@ _CERTAIN = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RowAnswer:
     """What is opened of each row that a model on shares scores.
 
     Attributes:
@@ -57,7 +57,7 @@ class Answer:
     classes: int
 
     @classmethod
-    def of(cls, wanted: AnswerKind | None, classes: int) -> Answer:
+    def of(cls, wanted: AnswerKind | None, classes: int) -> RowAnswer:
         """The answer that a job asks for; by default the class alone for more than two classes."""
         if wanted is None:
             wanted = "class" if classes > 2 else "probabilities"

@@ -24,6 +24,7 @@ _NEVER_CALLED = ("build_loss", "setup", "activations", "adjust_logits", "train_b
 
 
 def count_rows(parts: Sequence[np.ndarray]) -> list[int]:
+    """How many rows each part has."""
     return [len(part) for part in parts]
 
 
@@ -87,6 +88,11 @@ def refuse_ignored_hooks(role: Role) -> None:
 
 
 def half_of(role: Role) -> ActiveHalf | PassiveHalf:
+    """The role's half of the split network.
+
+    Raises:
+        TypeError: it has none.
+    """
     half = role.parts.get("half")
     if not isinstance(half, ActiveHalf | PassiveHalf):
         raise TypeError(f"a {type(role).__name__} has no half of a split network to train on shares")

@@ -13,7 +13,7 @@ from securevfl_crypto.replicated import Share, concatenate
 from securevfl_crypto.ring import decode_words
 
 from securevfl.errors import PolicyError, ProtocolError, RangeError
-from securevfl.shares.answers import Answer
+from securevfl.shares.answers import RowAnswer
 from securevfl.shares.kept_targets import (
     KeptTargets,
     check_targets,
@@ -70,7 +70,7 @@ class SharedTraining:
     widths: tuple[int, ...]
     outputs: int
     network: Network | None
-    answer: Answer
+    answer: RowAnswer
     mixes: bool = False
     kept: KeptTargets | None = field(default=None, repr=False)
     steps: int = 0
@@ -264,7 +264,8 @@ class SharedTraining:
             words: what this party deals; None at a coordinator.
 
         Returns:
-            Outputs of the network as `Answer.decode` gives them, (n, outputs), at the active party; nothing elsewhere.
+            Outputs of the network as `RowAnswer.decode` gives them, (n, outputs), at the active party; nothing
+            elsewhere.
 
         Raises:
             RangeError: weights are not in range; nothing is opened.

@@ -33,7 +33,7 @@ _COMPUTING: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
 
 
 def share_exchanges(
-    passive: int, *, parts: bool = False, noise: Gaussian | None = None, metrics: bool = True
+    passive: int, *, parts: bool = False, noise: Gaussian | None = None, metrics: bool = True, soft: bool = False
 ) -> tuple[Exchange, ...]:
     """Return the messages of training on shares; none without passive parties.
 
@@ -42,6 +42,7 @@ def share_exchanges(
         parts: whether the model is released in parts at the end.
         noise: on the steps of the model, with the ε that the plan spends; None for none.
         metrics: whether metrics of the validation rows are opened.
+        soft: whether targets may be mixtures, which nobody checks.
     """
     if not passive:
         return ()
@@ -52,7 +53,7 @@ def share_exchanges(
         Exchange(EPOCH, Kind.CONTROL, ACTIVE, COORDINATOR, "sizes of an epoch's batches", optional=True),
         *_input_exchanges(),
         *_computing_exchanges(Revealed("", "ok") if metrics else _about_range(noise)),
-        *_opening_exchanges(noise, metrics),
+        *_opening_exchanges(noise, metrics, soft),
         *(release_exchanges() if parts else ()),
     )
 
@@ -93,10 +94,10 @@ def _computing_exchanges(checked: Revealed) -> Iterator[Exchange]:
             )
 
 
-def _opening_exchanges(noise: Gaussian | None, metrics: bool) -> Iterator[Exchange]:
+def _opening_exchanges(noise: Gaussian | None, metrics: bool, soft: bool) -> Iterator[Exchange]:
     """A coordinator has no data, so its shares reveal nothing about it."""
     told = {
-        METRICS: ("shares of rounded validation metrics", _about_metrics(noise)),
+        METRICS: ("shares of rounded validation metrics", _about_metrics(noise, soft)),
         PREDICTIONS: ("shares of final predictions", _about_predictions()),
     }
     if not metrics:
@@ -120,11 +121,13 @@ def _opening_exchanges(noise: Gaussian | None, metrics: bool) -> Iterator[Exchan
                 yield _share_exchange(USEFUL, sender, receiver, _USEFUL_BIT, optional=True)
 
 
-def _about_metrics(noise: Gaussian | None) -> Revealed:
+def _about_metrics(noise: Gaussian | None, soft: bool) -> Revealed:
     text = (
         "rounded metrics of the model on the validation rows, once an epoch, and nothing about single rows in "
         f"training, {_TRUST}{_about_noise(noise)}"
     )
+    if soft:
+        text += "; targets may change from batch to batch, so that it can hide which rows it labels"
     seen = Sight(of="features", severity="ok", through="shares and rounded metrics", view=MASKED)
     return Revealed(text, "note", (seen,))
 

@@ -12,7 +12,7 @@ from securevfl.cut.protections.base import Protection
 from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
-from securevfl.shares.answers import Answer, AnswerKind
+from securevfl.shares.answers import AnswerKind, RowAnswer
 from securevfl.shares.exchanges import share_exchanges
 from securevfl.shares.least_rows import LEAST_VALIDATION, foresee_refusals
 from securevfl.shares.network_ranges import ERROR_BOUND
@@ -94,8 +94,15 @@ class Shares(Protection):
 
     @property
     def title(self) -> str:
-        title = "secret shares" + (", model handed out" if self.hands_out else "")
-        title += "" if self.opens_metrics else ", no metrics"
+        relaxed = {
+            "model handed out": self.hands_out,
+            "no metrics": not self.opens_metrics,
+            "mixed targets": self.soft,
+            "few rows": self.few_rows,
+            "useful or not": self.useful == "off",
+            f"answers by {self.answers}": self.answers is not None,
+        }
+        title = ", ".join(["secret shares", *(text for text, said in relaxed.items() if said)])
         return title + (f" + {self.dp.title_for('the model')}" if self.dp else "")
 
     @property
@@ -139,7 +146,7 @@ class Shares(Protection):
         return self.soft
 
     def numbers_per_answer(self, outputs: int) -> int:
-        return Answer.of(self.answers, 2 if outputs == 1 else outputs).width
+        return RowAnswer.of(self.answers, 2 if outputs == 1 else outputs).width
 
     def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
         known = [active, *passive, *([coordinator] if coordinator else [])]
@@ -176,7 +183,7 @@ class Shares(Protection):
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         noise = None if self.dp is None else self.dp.model
-        return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.opens_metrics)
+        return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.opens_metrics, soft=self.soft)
 
     def program(
         self, algorithm: Algorithm, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]

@@ -16,7 +16,7 @@ from securevfl.cut import Protection
 from securevfl.errors import ProtectionInactive, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Gaussian, Link
-from securevfl.shares.answers import Answer
+from securevfl.shares.answers import RowAnswer
 from securevfl.shares.dp_steps import StepNoise, check_logits, gradient_bound
 from securevfl.shares.epochs import SharedTraining, check_sizes
 from securevfl.shares.exchanges import EPOCH, PLAN
@@ -124,9 +124,9 @@ class Sharing:
             openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
         return ShareParty(self.site, names, openings)
 
-    def answer(self, classes: int) -> Answer:
+    def answer(self, classes: int) -> RowAnswer:
         """What the job opens of each row that is scored."""
-        return Answer.of(getattr(self.protection, "answers", None), classes)
+        return RowAnswer.of(getattr(self.protection, "answers", None), classes)
 
     @property
     def mixes(self) -> bool:

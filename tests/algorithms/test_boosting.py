@@ -557,7 +557,7 @@ def test_a_passive_party_keeps_the_direction_of_its_column() -> None:
         falls[name] = float(-np.diff(np.stack(scores), axis=0).min())
         assert any(0 in one.column for one in splits)
         columns = [column for one in splits for column in one.column]
-        told, _ = ran.trained["shop"].notes  # each party's own record has its own columns
+        told, *_ = ran.trained["shop"].notes  # each party's own record has its own columns
         assert re.findall(r"([cd]) (\d+)", told)[0] in {("c", f"{columns.count(0)}"), ("d", f"{columns.count(1)}")}
         assert re.search(r"bank's columns with the most gain: a \d+%", " ".join(ran.trained["bank"].notes))
         assert not {"c", "d"} & set(re.findall(r"\w+", ran.trained["bank"].notes[-1]))

@@ -129,7 +129,7 @@ def test_the_pages_programs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert set(FILES) == used_elsewhere | {path.name for path in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize("protection", [sv.Shares(), sv.Plain()], ids=lambda protection: protection.name)
+@pytest.mark.parametrize("protection", [sv.Shares(soft=True), sv.Plain()], ids=lambda protection: protection.name)
 def test_smoothing_in_targets_trains_on_shares(
     protection: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

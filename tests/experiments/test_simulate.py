@@ -240,6 +240,7 @@ def test_trainable_bottoms_with_noise_carry_a_note() -> None:
         epochs=1,
         protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=50.0), labels=sv.Gaussian(epsilon=50.0))),
     )
+    job = job.replace(policies=dict.fromkeys(("shop1", "shop2"), sv.Policy(max_results="unlimited")))
     assert sv.simulate(job, make_parties()).run("plain-dp").notes == []
     deep = job.replace(algorithm=job.algorithm.replace(bottom=(3,)))
     assert "through the bottoms' weights" in sv.simulate(deep, make_parties()).run("plain-dp").notes[0]

@@ -111,7 +111,7 @@ def _together(start: Callable[[str, int], BaseProcess], names: tuple[str, ...], 
 def _set_up(root: Path) -> None:
     """Each one's folder, table, keys, certificate, party file and card, and the cards at the bank."""
     ports = {name: _port() for name in NAMES}
-    for place, table in zip(NAMES, make_parties(passive=2, rows=120).values(), strict=True):
+    for place, table in zip(NAMES, make_parties(passive=2, rows=1000).values(), strict=True):
         folder = root / place
         folder.mkdir()
         label = [] if table.label is None else ["late"]
@@ -214,9 +214,10 @@ def _weights(one: Any, other: Any) -> dict[str, np.ndarray]:
 
 
 def test_a_computing_party_without_data_is_killed(tmp_path: Path) -> None:
-    protection = sv.Shares(computing=("bank", "shop1", "notary"))
+    protection = sv.Shares(computing=("bank", "shop1", "notary"), few_rows=True, useful="off")
     job = sv.Job(algorithm=sv.SplitNN(hidden=4), protection=protection, epochs=2, batch_size=32, keep="last", seed=3)
-    company = create_company(tmp_path / "real", make_parties(passive=1, rows=120), job)
+    policies = {"shop1": sv.Policy(few_rows=True, useful="off")}
+    company = create_company(tmp_path / "real", make_parties(passive=1, rows=120), job, policies=policies)
     secrets = {name: PartySecret.from_seed(7, name) for name in company.people}
     company.store_secrets(secrets)
 

@@ -36,7 +36,6 @@ THREE = [
 ]
 ON_SHARES = {
     "all_labels",
-    "entity_augmentation",
     "logistic_regression",
     "random_match",
     "splitnn",

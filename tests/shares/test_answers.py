@@ -13,7 +13,7 @@ from securevfl_crypto.ring import FRACTION, decode_words, encode_words
 from support.helpers import make_parties
 
 import securevfl as sv
-from securevfl.shares import Answer, Network, NetworkShape, OptimiserConstants, Usefulness
+from securevfl.shares import Network, NetworkShape, OptimiserConstants, RowAnswer, Usefulness
 from securevfl.shares.answers import clip_outputs
 from securevfl.transport import Kind
 
@@ -40,14 +40,14 @@ def _clear(program: Callable[[Clear], Awaitable[Any]]) -> Any:
 def test_more_than_two_classes_answer_the_class_alone_unless_the_job_says_otherwise(
     wanted: Any, classes: int, kind: str, width: int
 ) -> None:
-    answer = Answer.of(wanted, classes)
+    answer = RowAnswer.of(wanted, classes)
     assert (answer.kind, answer.width) == (kind, width)
 
 
 @pytest.mark.parametrize(("classes", "bound", "fine"), [(2, 8, 2.0**-4), (3, 8, 2.0**-4), (1, 24, 2.0**-8)])
 def test_answers_are_rounded_and_clipped(classes: int, bound: int, fine: float) -> None:
     outputs = np.random.default_rng(0).normal(size=(400, 3 if classes == 3 else 1)) * bound
-    answer = Answer.of("probabilities", classes)
+    answer = RowAnswer.of("probabilities", classes)
 
     async def answered(engine: Clear) -> np.ndarray:
         return answer.decode((await answer.compute(engine, engine.constant(encode_words(outputs)))).mine)
@@ -63,7 +63,7 @@ def test_a_class_alone_is_the_likeliest_and_one_word(classes: int) -> None:
     outputs = np.random.default_rng(classes).normal(size=(200, 1 if classes == 2 else classes)) * 3
     if classes > 2:
         outputs[:20] = outputs[:20, :1]  # all alike: still one class
-    answer = Answer.of("class", classes)
+    answer = RowAnswer.of("class", classes)
 
     async def party(engine: Computing | Clear) -> np.ndarray:
         return (await answer.compute(engine, engine.constant(encode_words(outputs)))).mine
@@ -78,7 +78,7 @@ def test_a_class_alone_is_the_likeliest_and_one_word(classes: int) -> None:
 
 def test_grades_are_steps_of_half_a_unit_of_log_odds() -> None:
     outputs = np.linspace(-7, 7, 301)[:, None]
-    answer = Answer.of("grades", 2)
+    answer = RowAnswer.of("grades", 2)
 
     async def answered(engine: Clear) -> np.ndarray:
         return answer.decode((await answer.compute(engine, engine.constant(encode_words(outputs)))).mine)

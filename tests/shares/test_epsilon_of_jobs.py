@@ -169,7 +169,8 @@ def test_report_and_ledgers_say_what_is_counted_apart(ran: sv.Result, people: Pa
 
 
 def test_an_agreement_says_what_is_counted_apart(people: Parties, tmp_path: Path) -> None:
-    proposal = create_company(tmp_path, people, _job()).agreement.proposal
+    policies = {name: sv.Policy(useful="off") for name in ("shop1", "shop2")}
+    proposal = create_company(tmp_path, people, _job(), policies=policies).agreement.proposal
     said = [line for one in describe_proposal(proposal) for line in one.lines]
     told = "ε = 4 for rows that train; predictions are counted as numbers (max_results), not by ε"
     assert sum(told in line for line in said) == len(people)

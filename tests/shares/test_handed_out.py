@@ -91,7 +91,7 @@ def test_a_bound_of_numbers_bounds_how_often_rows_are_predicted_with_a_model(two
     model = sv.simulate(job, two, results=tmp_path).model()
     for _ in range(2):  # test rows were opened once in training
         sv.predict(model, two, results=tmp_path)
-    with pytest.raises(sv.PolicyError, match=r"beside the 3 already answered"):
+    with pytest.raises(sv.PolicyError, match=r"have had as many numbers as 'shop1'"):
         sv.predict(model, two, results=tmp_path)
 
 

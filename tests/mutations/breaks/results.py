@@ -11,9 +11,12 @@ BREAKS = (
         name="on shares, a prediction is counted after it was opened",
         file="securevfl/shares/programs.py",
         old="""        self.role.count_answer(rows)
-        await self.course.predict(_count_rows(parts), encode_batch)
+        if self.sharing.judges_usefulness:
+            valid = list(split_chunks(self.role.table.split.valid, self.role.plan.eval_rows))
+            await self.course.judge_usefulness(count_rows(valid), self._words_to_score(valid))
+        await self.course.predict(count_rows(parts), self._words_to_score(parts))
 """,
-        new="""        await self.course.predict(_count_rows(parts), encode_batch)
+        new="""        await self.course.predict(count_rows(parts), self._words_to_score(parts))
         self.role.count_answer(rows)
 """,
         tests=("tests/privacy/test_results.py",),

@@ -100,7 +100,7 @@ BREAKS = (
     Break(
         name="metrics may be opened in epochs that do not validate",
         file=_COURSE,
-        old='self.network.engine.begin_stage(*(("range", "metrics") if validates else ()))',
+        old="self.network.engine.begin_stage(*(opened if validates else ()))",
         new='self.network.engine.begin_stage("range", "metrics")',
         tests=(_TESTS + "test_what_an_epoch_may_open_is_not_opened_in_another",),
     ),
@@ -114,8 +114,8 @@ BREAKS = (
     Break(
         name="predictions of as many rows as a part may have",
         file=_SHARING,
-        old="min(rows, most) * outputs, total=rows * outputs",
-        new="most * outputs",
+        old="min(rows, most) * width, total=rows * width",
+        new="most * width",
         tests=(_TESTS + "test_predictions_are_opened_of_so_many_rows_and_no_more",),
     ),
     Break(
@@ -207,23 +207,23 @@ BREAKS = (
     ),
     Break(
         name="predictions opened with 15 bits behind the point",
-        file=_COURSE,
-        old="PREDICTION_BITS = 8\n",
-        new="PREDICTION_BITS = 15\n",
-        tests=("tests/shares/test_training.py::test_predictions_are_opened_with_eight_bits_behind_the_point",),
+        file="securevfl/shares/answers.py",
+        old="LOGIT_BITS = 4\n",
+        new="LOGIT_BITS = 15\n",
+        tests=("tests/shares/test_training.py::test_predictions_are_opened_with_four_bits_behind_the_point",),
     ),
     Break(
         name="the labels of a batch logged at DEBUG",
         file="securevfl/shares/programs.py",
-        old="            return [self.fed.encode_rows(fed), self._encode_targets(role, rows)]\n",
+        old="            return [*words, self._encode_targets(role, rows)] if mixes else words\n",
         new='            log = __import__("logging").getLogger("securevfl.training")\n'
         '            log.debug("labels %s", role.labels(rows).tolist())\n'
-        "            return [self.fed.encode_rows(fed), self._encode_targets(role, rows)]\n",
+        "            return [*words, self._encode_targets(role, rows)] if mixes else words\n",
         tests=("tests/shares/test_training.py::test_training_writes_nothing_to_the_log",),
     ),
     Break(
         name="metrics of any number of rows",
-        file=_COURSE,
+        file="securevfl/shares/least_rows.py",
         old="    if rows < FEWEST_JUDGED:\n",
         new="    if False:\n",
         tests=(_TESTS + "test_metrics_of_few_rows_are_refused_before_anything_is_shared",),
@@ -231,7 +231,7 @@ BREAKS = (
     Break(
         name="dealt rows not confirmed",
         file="securevfl/shares/share_party.py",
-        old='            await self.engine.confirm("input", *(one for shares in found.values() for one in shares))\n',
+        old='            await self.engine.confirm("input", *used, *([] if beside is None else [beside]))\n',
         new="            pass\n",
         tests=("tests/shares/test_training.py",),
         keywords="test_what_is_dealt_wrongly_ends_the_run",
