@@ -75,8 +75,16 @@ def _own_shares(name: str, job: Job, roster: Roster, table: PartyTable | None, l
     if table is None or name not in roster.passive:
         return []
     numbers = job.policies.get(name, Policy()).allowed_numbers(len(table.feature_names))
+    if numbers is not None:
+        numbers += _numbers_granted(ledger)
     found = compute_own_share(table, roster.owners[0], numbers, used=_numbers_used(ledger))
     return [msgspec.structs.replace(found, asker=owner) for owner in roster.owners]
+
+
+def _numbers_granted(ledger: Ledger) -> int:
+    """Numbers of each row that grants added in this run."""
+    notes = [line for line in ledger.iter_lines() if isinstance(line, NoteLine) and line.note == "grant"]
+    return sum(int(note.values.get("results", 0)) for note in notes)
 
 
 def _numbers_used(ledger: Ledger) -> int | None:

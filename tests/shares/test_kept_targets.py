@@ -267,3 +267,23 @@ def test_more_sets_of_metrics_than_a_job_may_open_are_refused_before_anything_is
     with pytest.raises(sv.PolicyError, match=r"would open 101 sets .* at most 100 are opened: set valid_every"):
         sv.simulate(_job(epochs=101), people)
     assert partial(_job, epochs=101, valid_every=2)().plan.epochs == 101
+
+
+@pytest.mark.parametrize(("fold", "fits"), [(0, True), (1, False), (2, False)])
+def test_only_rows_of_which_something_is_opened_have_to_be_unspent(
+    people: Parties, tmp_path: Path, fold: int, fits: bool
+) -> None:
+    """A row that trains may be spent; one that validates or tests may not."""
+    marks = np.arange(len(people.active.ids)) % 3  # 0 trains, 1 validates, 2 tests
+    marked = Parties.of(replace(people.active, fold=marks), *people.passive)
+    name, common = people.passive[0].name, set.intersection(*(set(table.ids) for table in people.values()))
+    spent = next(one for one, mark in zip(people.active.ids, marks, strict=True) if mark == fold and one in common)
+    book = ResultBook(tmp_path / f"{name}.results.jsonl", party=name)
+    book.add(book.begin_run([spent], "bank"), np.array([0]), 1)
+    job = _job(policies={name: sv.Policy(max_results=1)})
+    if fits:
+        assert sv.simulate(job, marked, results=tmp_path).record.runs[-1].test
+        return
+    with pytest.raises(sv.PolicyError, match="max_results") as caught:
+        sv.simulate(job, marked, results=tmp_path)
+    assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.iter_entries())
