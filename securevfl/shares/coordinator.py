@@ -96,7 +96,7 @@ class SharesCoordinator(HelperProgram):
             epoch, stop, kept = as_int(saved["epoch"]), self._is_finished(saved), saved["kept"]
             trained.restore_readings(saved["readings"])
         await self.model.refresh_shares()
-        if self.model.kept is None:
+        if saved is None:
             await course.deal_targets(self._learned, self._valid, None, counted=sharing.counts_classes)
             self.model.kept = course.kept
         course.kept = self.model.kept

@@ -124,7 +124,7 @@ class SharesActive(ActiveProgram):
     async def prepare_training(self) -> State | None:
         saved = await super().prepare_training()
         await self.model.refresh_shares()
-        if self.model.kept is None:
+        if saved is None:
             role, valid = self.role, self.role.table.split.valid if self.sharing.judges else np.arange(0)
             nothing = np.empty((0, self.course.outputs), np.uint64)
             words = [nothing if self.sharing.mixes else self._encode_targets(role, self.learned)]
@@ -311,7 +311,7 @@ class SharesPassive(PassiveProgram):
     async def prepare_training(self) -> State | None:
         saved = await super().prepare_training()
         await self.model.refresh_shares()
-        if self.model.kept is None:
+        if saved is None:  # a party that only deals keeps no targets, and must not count them again either
             trained = 0 if self.sharing.mixes else len(self.learned)
             counted = self.sharing.counts_classes
             valid = self.role.table.split.valid if self.sharing.judges else np.arange(0)

@@ -23,6 +23,7 @@ from securevfl.shares import LEAST_TRAINING, LEAST_VALIDATION, SharedTraining, c
 from securevfl.shares.least_rows import MOST_METRICS_EVER
 from securevfl.shares.network import Network
 from securevfl.shares.shared_model import SharedModel
+from securevfl.testing.trial import Trial
 
 
 def _job(**more: Any) -> sv.Job:
@@ -267,3 +268,42 @@ def test_more_sets_of_metrics_than_a_job_may_open_are_refused_before_anything_is
     with pytest.raises(sv.PolicyError, match=r"would open 101 sets .* at most 100 are opened: set valid_every"):
         sv.simulate(_job(epochs=101), people)
     assert partial(_job, epochs=101, valid_every=2)().plan.epochs == 101
+
+
+@pytest.fixture(scope="module")
+def four() -> Parties:
+    """An active party and three others, of which the last one only deals."""
+    return make_parties(3, 300)
+
+
+def _books(people: Parties, folder: Path) -> list[ResultBook]:
+    return [ResultBook(folder / f"{table.name}.results.jsonl", party=table.name) for table in people.passive]
+
+
+def test_a_restart_counts_no_validation_row_again_at_a_party_that_only_deals(four: Parties, tmp_path: Path) -> None:
+    job = _job(epochs=3, policies={table.name: sv.Policy(max_results=2) for table in four.passive})
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(job, four, checkpoints=tmp_path / "kept", results=tmp_path, observer=_Stops())
+    found = sv.simulate(job, four, checkpoints=tmp_path / "kept", results=tmp_path)
+    assert found.record.runs[-1].test["auc"] > 0.7
+    for book in _books(four, tmp_path):
+        assert set(book.count_people("bank").tolist()) == {1}, book.party
+
+
+def test_a_party_that_only_deals_counts_sets_of_metrics_too(four: Parties, tmp_path: Path) -> None:
+    sv.simulate(_job(), four, results=tmp_path)
+    assert [book.metric_sets("bank") for book in _books(four, tmp_path)] == [2, 2, 2]
+
+
+def test_a_prediction_opens_no_metrics_and_is_not_refused_for_them(people: Parties, tmp_path: Path) -> None:
+    model = sv.simulate(_job(), people).model()
+    for book in _books(people, tmp_path):
+        for _ in range(MOST_METRICS_EVER):
+            book.add_metrics("bank")
+    sv.predict(model, people, results=tmp_path)
+
+
+def test_mixtures_without_metrics_have_no_targets_to_keep() -> None:
+    trial = Trial(sv.EntityAugmentation(hidden=4, top=()))
+    run = trial.run(trial.job(sv.Shares(soft=True, metrics="none"), epochs=1, keep="last"), window=1)
+    assert any(np.isfinite(found.test.get("log_loss", np.nan)) for found in run.trained.values())
