@@ -117,16 +117,18 @@ class OpenedValues:
         """Numbers of one row that the asker may have, ever, grants among them; None for any number."""
         return None if self._bound is None else self._bound + self._granted
 
-    def check_plan(self, numbers: int) -> None:
+    def check_plan(self, numbers: int, places: np.ndarray | None = None) -> None:
         """Check a plan against the bound before anything leaves.
 
         Args:
             numbers: most numbers that the plan opens of one row.
+            places: positions of the rows that it opens, (n,); all unless given.
 
         Raises:
             PolicyError: they exceed what the bound leaves for a row of which most was opened.
         """
-        before = int(self._before.max(initial=0))
+        had = self._before if places is None else self.before[places]
+        before = int(had.max(initial=0))
         allowed = self.allowed
         if self.refuses and allowed is not None and numbers and before + numbers > allowed:
             raise PolicyError(self._describe_refusal("max_results: the job plans", numbers, before, allowed))

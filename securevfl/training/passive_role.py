@@ -48,8 +48,10 @@ class PassiveRole(Role):
         if not len(self.table.split.train):
             return  # a prediction: each row is counted as it is asked for
         if self.protection.on_shares:  # final predictions alone are opened, once, or the model
-            handed = self.opened.columns if self.protection.hands_out else 0
-            self.opened.check_plan(max(self.numbers_per_answer, handed))
+            split, places = self.table.split, self.features.find_places
+            self.opened.check_plan(self.numbers_per_answer, places(split.test))
+            if self.protection.hands_out:
+                self.opened.check_plan(self.opened.columns, places(split.train))
             return
         times = self.books.opening_times(self.plan.epochs) - self.books.opening_times(done)
         self.opened.check_plan(self.values_per_release * times)
