@@ -391,6 +391,7 @@ def _plan_sizes(sharing: Sharing, role: Role, widths: Sequence[int], classes: in
         batch_size=role.plan.batch_size,
         test=len(split.test),
         times=_planned_times(role),
+        epochs=role.plan.epochs,
         learned=len(learned),
         valid=len(split.valid) if sharing.judges else 0,
     )

@@ -279,6 +279,8 @@ class SharedPlan:
         batch_size: rows of a batch.
         test: rows that are tested or predicted.
         times: uses of one row.
+        epochs: how many are trained at most: fewer than the job's where a budget of ε ends training sooner. The last
+            one validates.
         learned: rows whose targets are dealt for training; 0 where a trained model predicts.
         valid: validation rows; likewise.
     """
@@ -288,6 +290,7 @@ class SharedPlan:
     batch_size: int
     test: int
     times: int
+    epochs: int
     learned: int
     valid: int
 
@@ -301,6 +304,7 @@ _TOLD = {
     "batch_size": (1, _MOST_ROWS),
     "test": (0, 1 << 24),
     "times": (1, 1 << 24),
+    "epochs": (1, 1 << 24),
     "learned": (0, 1 << 24),
     "valid": (0, 1 << 24),
 }
