@@ -307,3 +307,20 @@ def test_mixtures_without_metrics_have_no_targets_to_keep() -> None:
     trial = Trial(sv.EntityAugmentation(hidden=4, top=()))
     run = trial.run(trial.job(sv.Shares(soft=True, metrics="none"), epochs=1, keep="last"), window=1)
     assert any(np.isfinite(found.test.get("log_loss", np.nan)) for found in run.trained.values())
+
+
+class _StopsAtOnce(sv.Observer):
+    def step(self, epoch: int, done: int, total: int) -> None:
+        raise RuntimeError("the power failed")
+
+
+def test_an_attempt_that_opened_no_metrics_counts_no_validation_row(people: Parties, tmp_path: Path) -> None:
+    """Otherwise rows that validate could not be predicted any more after one interruption."""
+    job = _job(policies={table.name: sv.Policy(max_results=2) for table in people.passive})
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(job, people, checkpoints=tmp_path / "kept", results=tmp_path, observer=_StopsAtOnce())
+    assert not any(book.askers for book in _books(people, tmp_path))
+    model = sv.simulate(job, people, checkpoints=tmp_path / "kept", results=tmp_path).model()
+    assert not sv.predict(model, people, results=tmp_path).skipped
+    with pytest.raises(sv.PolicyError, match="max_results"):
+        sv.simulate(job, people, results=tmp_path)
