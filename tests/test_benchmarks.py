@@ -10,8 +10,17 @@ import classes_page
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PARTS = {"everything", "kills_run", "linkage_peer", "psi_peers", "psi_two_processes", "psi_two_versions", "shaping"}
-"""Modules that other benchmarks run, the one that compares two checkouts, and the one that runs all."""
+PARTS = {
+    "everything",
+    "kills_run",
+    "linkage_peer",
+    "psi_peers",
+    "psi_two_processes",
+    "psi_two_versions",
+    "rules_cost",
+    "shaping",
+}
+"""Modules that other benchmarks run, those that compare two checkouts, and the one that runs all."""
 
 STUBS = {
     "whole": "print('figures')",

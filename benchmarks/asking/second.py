@@ -100,7 +100,7 @@ def marked_padding(table: Table, rules: str, seed: int, quick: bool) -> dict[str
 
 def metrics_of_two_labels(table: Table, rules: str, seed: int, quick: bool) -> dict[str, Any]:
     """Two jobs that differ in one person's validation label: their log-losses differ by that person's logit over the
-    number of rows, in each of up to 100 sets of metrics. Nobody counts them for that person."""
+    number of rows, in each of up to 100 sets of metrics. Each job's count as one number of each validation row."""
     epochs = 20 if quick else 100
     rows = table.draw_rows(400, 200, 1, seed)
     person = int(rows.valid[7])

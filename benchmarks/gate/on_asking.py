@@ -96,7 +96,7 @@ def _ask(
 ) -> Asking:
     """The figures of a question, with what the network's book has."""
     counted = asker.counted(people, "network", _names(rows.test))
-    others = asker.counted(people, "network", _names(np.concatenate([rows.train, rows.valid])))
+    others = asker.counted(people, "network", _names(rows.train))  # metrics count a number of rows that validate
     refused = f"{last.refused}: {last.words}" if last.refused else ""
     return Asking(
         name=name,

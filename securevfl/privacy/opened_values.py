@@ -127,8 +127,8 @@ class OpenedValues:
         Raises:
             PolicyError: they exceed what the bound leaves for a row of which most was opened.
         """
-        people = slice(None) if places is None else places if self._person is None else self._person[places]
-        before = int(self._before[people].max(initial=0))
+        had = self._before if places is None else self.before[places]
+        before = int(had.max(initial=0))
         allowed = self.allowed
         if self.refuses and allowed is not None and numbers and before + numbers > allowed:
             raise PolicyError(self._describe_refusal("max_results: the job plans", numbers, before, allowed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -31,6 +32,7 @@ class SharesCoordinator(HelperProgram):
         self._classes = 0
         self._learned = 0
         self._valid = 0
+        self._plan = sharing.plan
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -75,6 +77,7 @@ class SharesCoordinator(HelperProgram):
         if sharing.trains:
             sharing.check_rows(told.learned, told.valid)
         self._classes, self._batch_size = told.classes, told.batch_size
+        self._plan = replace(sharing.plan, epochs=min(told.epochs, sharing.plan.epochs))
         self._learned, self._valid = 0 if sharing.mixes else told.learned, told.valid
         shape = sharing.network_shape(told.widths, self._classes)
         member = sharing.make_party(told.test, self._classes, sharing.shape_if_released(shape))
@@ -96,7 +99,7 @@ class SharesCoordinator(HelperProgram):
             epoch, stop, kept = as_int(saved["epoch"]), self._is_finished(saved), saved["kept"]
             trained.restore_readings(saved["readings"])
         await self.model.refresh_shares()
-        if self.model.kept is None:
+        if saved is None:
             await course.deal_targets(self._learned, self._valid, None, counted=sharing.counts_classes)
             self.model.kept = course.kept
         course.kept = self.model.kept
@@ -105,9 +108,9 @@ class SharesCoordinator(HelperProgram):
         while not stop:
             epoch += 1
             sizes, scored, places = await receive_epoch(chief, sharing.plan, self._learned)
-            course.begin_epoch(epoch, validates=sharing.plan.validates_after(epoch))
+            course.begin_epoch(epoch, validates=self._plan.validates_after(epoch))
             await course.train(sizes, None, places, told=partial(observer.step, epoch, total=len(sizes)))
-            if sharing.plan.validates_after(epoch):
+            if self._plan.validates_after(epoch):
                 await course.validate(scored, None)
             verdict = await chief.receive(Kind.CONTROL, "train/epoch")
             trained.readings.append(site.clock.lap())

@@ -144,6 +144,10 @@ class SharedTraining:
         if self.network is None:
             return
         engine, classes = self.network.engine, self.network.shape.classes
+        if not found:  # mixtures are dealt with each batch, and no metrics are opened
+            nothing = engine.constant(np.empty((0, self.outputs), np.uint64))
+            self.kept = KeptTargets(nothing, nothing)
+            return
         every = concatenate(found)
         if not await check_targets(engine, every, trained, classes, counted=counted):
             raise explain_wrong_targets(self.member.site.name, classes, counted=counted)
@@ -197,6 +201,8 @@ class SharedTraining:
             await self._check_range("range")
             return None
         check_judged(self.member.site.name, sum(sizes))
+        if self.network is None:
+            self._count_metrics()  # a party that only deals takes no part in the opening
         scores = None if self.network is None else SharedMetrics(self.network)
         async for inputs, targets in self._share_valid(sizes, words):
             if scores is not None:
@@ -206,11 +212,15 @@ class SharedTraining:
         engine, to = self.network.engine, [self.member.computing.index(self.member.site.active)]
         found = await scores.compute_rounded()
         self._reserve_opening("metrics", self.epoch)
-        if self.member.site.role == PASSIVE:
-            self.member.site.results.add_metrics(self.member.site.asker)
+        self._count_metrics()
         await self._check_range("range")
         metrics = await engine.open("metrics", found, to)
         return None if metrics is None else decode_words(metrics, metric_bits(sum(sizes))).reshape(-1)
+
+    def _count_metrics(self) -> None:
+        """Count one set of metrics in a passive party's book, before it is opened."""
+        if self.member.site.role == PASSIVE:
+            self.member.site.results.add_metrics(self.member.site.asker)
 
     async def _check_range(self, name: str) -> None:
         """Check, once for the same weights, that no product with them wraps; all three computing parties learn it.

@@ -48,7 +48,7 @@ from securevfl.training.regression import Regression
 from securevfl.training.role import Role
 from securevfl.training.rows import Trained
 from securevfl.training.split import split_chunks
-from securevfl.training.state import State
+from securevfl.training.state import State, as_int
 from securevfl.transport import Kind
 
 __all__ = ["SharesActive", "SharesPassive"]
@@ -124,7 +124,7 @@ class SharesActive(ActiveProgram):
     async def prepare_training(self) -> State | None:
         saved = await super().prepare_training()
         await self.model.refresh_shares()
-        if self.model.kept is None:
+        if saved is None:
             role, valid = self.role, self.role.table.split.valid if self.sharing.judges else np.arange(0)
             nothing = np.empty((0, self.course.outputs), np.uint64)
             words = [nothing if self.sharing.mixes else self._encode_targets(role, self.learned)]
@@ -272,6 +272,7 @@ class SharesPassive(PassiveProgram):
         role.parts = {"shares": self.model}
         self.course: SharedTraining
         self.learned = np.arange(0)
+        self._counted = False
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -311,15 +312,16 @@ class SharesPassive(PassiveProgram):
     async def prepare_training(self) -> State | None:
         saved = await super().prepare_training()
         await self.model.refresh_shares()
-        if self.model.kept is None:
+        if saved is None:  # a party that only deals keeps no targets, and must not count them again either
             trained = 0 if self.sharing.mixes else len(self.learned)
             counted = self.sharing.counts_classes
             valid = self.role.table.split.valid if self.sharing.judges else np.arange(0)
-            if len(valid):  # before anything of them is dealt
-                self.role.count_metrics(valid)
+            self.role.opened.check_plan(1, self.role.features.find_places(valid))  # counted as they are dealt
             await self.course.deal_targets(trained, len(valid), None, counted=counted)
             self.model.kept = self.course.kept
         self.course.kept = self.model.kept
+        done = 0 if saved is None else as_int(saved["epoch"])
+        self._counted = any(self.role.plan.validates_after(epoch) for epoch in range(1, done + 1))
         return saved
 
     async def train_epoch(self, epoch: int) -> None:
@@ -345,6 +347,9 @@ class SharesPassive(PassiveProgram):
         await self.model.refresh_shares()
         parts = list(split_chunks(rows, self.role.plan.eval_rows))
         if judge:
+            if self.sharing.judges and not self._counted:  # once a job, before anything of them is dealt
+                self.role.count_metrics(rows)
+                self._counted = True
             await self.course.validate(count_rows(parts), self._words_to_score(parts))
             return
         # Counted first, for a model that turns out useless, too: each try counts.
@@ -391,6 +396,7 @@ def _plan_sizes(sharing: Sharing, role: Role, widths: Sequence[int], classes: in
         batch_size=role.plan.batch_size,
         test=len(split.test),
         times=_planned_times(role),
+        epochs=role.plan.epochs,
         learned=len(learned),
         valid=len(split.valid) if sharing.judges else 0,
     )

@@ -106,7 +106,8 @@ class Sharing:
         """
         saved, names = self.site.keeper.load(), self.computing_parties
         done = 0 if saved is None else as_int(saved["epoch"])
-        left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, self.plan.epochs + 1))
+        last = self.plan.epochs if self.trains else 0  # a prediction opens no metrics
+        left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, last + 1))
         check_metric_sets(self.site, left * self.protection.opens_metrics)
         to, width = (names.index(self.site.active),), self.answer(classes).width
         most = self.plan.eval_rows
@@ -278,6 +279,8 @@ class SharedPlan:
         batch_size: rows of a batch.
         test: rows that are tested or predicted.
         times: uses of one row.
+        epochs: how many are trained at most: fewer than the job's where a budget of ε ends training sooner. The last
+            one validates.
         learned: rows whose targets are dealt for training; 0 where a trained model predicts.
         valid: validation rows; likewise.
     """
@@ -287,6 +290,7 @@ class SharedPlan:
     batch_size: int
     test: int
     times: int
+    epochs: int
     learned: int
     valid: int
 
@@ -300,6 +304,7 @@ _TOLD = {
     "batch_size": (1, _MOST_ROWS),
     "test": (0, 1 << 24),
     "times": (1, 1 << 24),
+    "epochs": (1, 1 << 24),
     "learned": (0, 1 << 24),
     "valid": (0, 1 << 24),
 }

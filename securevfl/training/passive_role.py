@@ -47,22 +47,14 @@ class PassiveRole(Role):
         done = 0 if self.site.keeper.load() is None else self.site.keeper.start or 0
         if not len(self.table.split.train):
             return  # a prediction: each row is counted as it is asked for
-        if self.protection.on_shares:
-            self._check_plan_on_shares(resumed=bool(done))
+        if self.protection.on_shares:  # final predictions alone are opened, once, or the model
+            split, places = self.table.split, self.features.find_places
+            self.opened.check_plan(self.numbers_per_answer, places(split.test))
+            if self.protection.hands_out:
+                self.opened.check_plan(self.opened.columns, places(split.train))
             return
         times = self.books.opening_times(self.plan.epochs) - self.books.opening_times(done)
         self.opened.check_plan(self.values_per_release * times)
-
-    def _check_plan_on_shares(self, *, resumed: bool) -> None:
-        """Check the rows of which something is opened: metrics of those that validate, which a resumed run has counted,
-        predictions of those that test, and the model of those that train, where it is handed out."""
-        split, opened = self.table.split, [(self.table.split.test, self.numbers_per_answer)]
-        if self.protection.opens_metrics and not resumed:
-            opened.append((split.valid, 1))
-        if self.protection.hands_out:
-            opened.append((split.train, self.opened.columns))
-        for rows, numbers in opened:
-            self.opened.check_plan(numbers, self.features.find_places(rows))
 
     @property
     def values_per_release(self) -> int:

@@ -160,7 +160,7 @@ def test_a_plan_beyond_the_bound_is_refused_before_anything_is_sent() -> None:
 
 def test_an_active_party_that_asks_for_more_than_was_planned_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its side of the plan is not believed: the count is the passive party's own. Here it does not know the plan."""
-    monkeypatch.setattr(OpenedValues, "check_plan", lambda self, numbers: None)
+    monkeypatch.setattr(OpenedValues, "check_plan", lambda self, numbers, places=None: None)
     monkeypatch.setattr(sv.SplitNN, "values_opened", lambda self, plan: 0)
     counts: list[int] = []
     add = OpenedValues.count_opening
@@ -357,3 +357,14 @@ def test_a_job_under_max_looks_is_refused_as_before() -> None:
         policies = {"shop1": sv.Policy(max_looks=1.0)}
     with pytest.raises(PolicyError, match=r"plans 6 numbers .* allows 3"):
         sv.simulate(job().replace(policies=policies), PEOPLE)
+
+
+def test_a_plan_is_held_against_the_bound_of_the_rows_that_it_opens(tmp_path: Path) -> None:
+    """A row that is spent does not end a job that opens nothing of it."""
+    book = ResultBook(tmp_path / "shop.results.jsonl", party="shop")
+    OpenedValues("shop", 10, NAMES, asker="bank", allowed=2, book=book).count_opening(np.array([0]), 2)
+    again = OpenedValues("shop", 10, NAMES, asker="bank", allowed=2, book=book)
+    again.check_plan(1, np.array([1, 2]))
+    for places in (None, np.array([2, 0])):
+        with pytest.raises(PolicyError, match="the job plans 1 numbers"):
+            again.check_plan(1, places)

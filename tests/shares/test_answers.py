@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 from securevfl_crypto.replicated import Clear, Computing, Opening, run_three
+from securevfl_crypto.replicated.opening import _hash_arrays
 from securevfl_crypto.ring import FRACTION, decode_words, encode_words
 from support.helpers import make_parties
 
@@ -250,3 +251,23 @@ def test_a_zero_is_told_to_all_three_and_nothing_else_is() -> None:
 
     done = run_three(party, openings={"targets": Opening(2, None, 1)})
     assert done.results == ([True, False],) * 3
+
+
+def test_a_word_that_is_not_zero_cannot_be_found_by_trying_likely_ones() -> None:
+    """One of forty bits is one. A party that knows that tries them all; without the random factors one digest fits."""
+    summands: list[np.ndarray] = []
+
+    async def party(engine: Computing) -> bool:
+        bits = engine.constant(np.eye(40, dtype=np.uint64)[7])
+        (mixed,) = await engine.refresh(bits)
+        if engine.index == 0:
+            summands.extend([mixed.mine, mixed.next])
+        return await engine.is_zero("targets", mixed)
+
+    done = run_three(party, openings={"targets": Opening(1, None, 1)}, record=True)
+    assert done.results == (False,) * 3
+    label = "confirm targets is zero"
+    told = {arrays[-1].tobytes() for _, name, arrays in done.wires[0].received if label in name}
+    assert told
+    tried = [np.eye(40, dtype=np.uint64)[k] - summands[0] - summands[1] for k in range(40)]
+    assert not told & {_hash_arrays(label, [one]).tobytes() for one in tried}

@@ -408,3 +408,14 @@ def test_canaries_find_no_more_than_epsilon_and_more_where_noise_is_missing(part
     labels, scores = _canaries(calibrate_sigma(epsilon, delta, EPOCHS) * part)
     found = bound_epsilon(labels, scores, delta=delta)
     assert (found.lower <= epsilon) is holds, found
+
+
+def test_a_coordinator_validates_after_the_last_epoch_that_a_budget_allows() -> None:
+    """After epochs 4 and 5 of ten; the coordinator would wait for a verdict while the others validate."""
+    people = make_parties(1, 200)
+    names = (people.active.name, people.passive[0].name, "helper")
+    noise = sv.Gaussian(noise_multiplier=8.0, epsilon=1.2, clip=3.0, on_budget="stop")
+    protection = sv.Shares(computing=names, dp=sv.DP(model=noise), lr=0.05)
+    run = sv.simulate(_job(protection).replace(epochs=10, valid_every=4), people).record.runs[-1]
+    assert len(run.epochs) == 5
+    assert [bool(epoch.valid) for epoch in run.epochs] == [False, False, False, True, True]

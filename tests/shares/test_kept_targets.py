@@ -23,6 +23,7 @@ from securevfl.shares import LEAST_TRAINING, LEAST_VALIDATION, SharedTraining, c
 from securevfl.shares.least_rows import MOST_METRICS_EVER
 from securevfl.shares.network import Network
 from securevfl.shares.shared_model import SharedModel
+from securevfl.testing.trial import Trial
 
 
 def _job(**more: Any) -> sv.Job:
@@ -286,4 +287,60 @@ def test_only_rows_of_which_something_is_opened_have_to_be_unspent(
         return
     with pytest.raises(sv.PolicyError, match="max_results") as caught:
         sv.simulate(job, marked, results=tmp_path)
-    assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.iter_entries())
+    assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.iter_entries())
+
+
+@pytest.fixture(scope="module")
+def four() -> Parties:
+    """An active party and three others, of which the last one only deals."""
+    return make_parties(3, 300)
+
+
+def _books(people: Parties, folder: Path) -> list[ResultBook]:
+    return [ResultBook(folder / f"{table.name}.results.jsonl", party=table.name) for table in people.passive]
+
+
+def test_a_restart_counts_no_validation_row_again_at_a_party_that_only_deals(four: Parties, tmp_path: Path) -> None:
+    job = _job(epochs=3, policies={table.name: sv.Policy(max_results=2) for table in four.passive})
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(job, four, checkpoints=tmp_path / "kept", results=tmp_path, observer=_Stops())
+    found = sv.simulate(job, four, checkpoints=tmp_path / "kept", results=tmp_path)
+    assert found.record.runs[-1].test["auc"] > 0.7
+    for book in _books(four, tmp_path):
+        assert set(book.count_people("bank").tolist()) == {1}, book.party
+
+
+def test_a_party_that_only_deals_counts_sets_of_metrics_too(four: Parties, tmp_path: Path) -> None:
+    sv.simulate(_job(), four, results=tmp_path)
+    assert [book.metric_sets("bank") for book in _books(four, tmp_path)] == [2, 2, 2]
+
+
+def test_a_prediction_opens_no_metrics_and_is_not_refused_for_them(people: Parties, tmp_path: Path) -> None:
+    model = sv.simulate(_job(), people).model()
+    for book in _books(people, tmp_path):
+        for _ in range(MOST_METRICS_EVER):
+            book.add_metrics("bank")
+    sv.predict(model, people, results=tmp_path)
+
+
+def test_mixtures_without_metrics_have_no_targets_to_keep() -> None:
+    trial = Trial(sv.EntityAugmentation(hidden=4, top=()))
+    run = trial.run(trial.job(sv.Shares(soft=True, metrics="none"), epochs=1, keep="last"), window=1)
+    assert any(np.isfinite(found.test.get("log_loss", np.nan)) for found in run.trained.values())
+
+
+class _StopsAtOnce(sv.Observer):
+    def step(self, epoch: int, done: int, total: int) -> None:
+        raise RuntimeError("the power failed")
+
+
+def test_an_attempt_that_opened_no_metrics_counts_no_validation_row(people: Parties, tmp_path: Path) -> None:
+    """Otherwise rows that validate could not be predicted any more after one interruption."""
+    job = _job(policies={table.name: sv.Policy(max_results=2) for table in people.passive})
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(job, people, checkpoints=tmp_path / "kept", results=tmp_path, observer=_StopsAtOnce())
+    assert not any(book.askers for book in _books(people, tmp_path))
+    model = sv.simulate(job, people, checkpoints=tmp_path / "kept", results=tmp_path).model()
+    assert not sv.predict(model, people, results=tmp_path).skipped
+    with pytest.raises(sv.PolicyError, match="max_results"):
+        sv.simulate(job, people, results=tmp_path)

@@ -325,7 +325,7 @@ def test_as_many_classes_as_a_softmax_takes_are_told(classes: int, fits: bool) -
         peer = "bank"
 
         async def receive(self, kind: Kind, what: str, *names: str) -> SimpleNamespace:
-            meta = {"classes": classes, "batch_size": 8, "test": 8, "times": 1, "learned": 8, "valid": 8}
+            meta = {"classes": classes, "batch_size": 8, "test": 8, "times": 1, "epochs": 1, "learned": 8, "valid": 8}
             return SimpleNamespace(arrays={"widths": np.ones(3, np.int64)}, meta=meta)
 
     received = receive_plan(Told(), 3, numeric=False)  # type: ignore[arg-type]

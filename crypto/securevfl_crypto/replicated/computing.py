@@ -104,8 +104,10 @@ class Computing(Functions, Party):
         return await open_share(self, name, x, to)
 
     async def is_zero(self, name: str, x: Share) -> bool:
-        """Tell all three parties whether every word of x is zero, and nothing else of x; one round.
+        """Tell all three parties whether every word of x is zero, and nothing else of x; two rounds.
 
+        Each word is first multiplied by a random odd number that nobody knows: a word that is not zero stays so, modulo
+        2^64, and its digest cannot be found by trying likely words. Of such a word, its trailing zeros alone show.
         It counts as an opening of one value to all three.
 
         Raises:
@@ -113,8 +115,11 @@ class Computing(Functions, Party):
             DisagreementError: two parties have different summands.
         """
         self._openings.count_check(name)
+        drawn = Share(*(self.streams.draw_words(key, x.shape) for key in (self.index, self.next_party)))
+        odd = drawn * 2 + self.constant(np.ones(x.shape, np.uint64))
+        hidden = await self.multiply(x, odd)
         self.begin_operation()
-        return await is_zero_everywhere(self, name, x)
+        return await is_zero_everywhere(self, name, hidden)
 
     def begin_stage(self, *names: str) -> None:
         """Begin a stage, such as an epoch, in which these openings are allowed, each `Opening.each` times.

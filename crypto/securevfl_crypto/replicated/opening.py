@@ -173,7 +173,8 @@ async def compare_digests(party: Party, label: str, shares: Sequence[Share]) -> 
 
 
 async def is_zero_everywhere(party: Party, name: str, x: Share) -> bool:
-    """Learn whether every word of x is zero, and nothing else of x; one round, and 64 bytes from each party.
+    """Learn whether every word of x is zero; one round, and 64 bytes from each party. Whoever knows that x is one of a
+    few values can find by its digest which: `Computing.is_zero` multiplies it by random odd numbers before.
 
     Each party lacks one summand. If x is zero, that summand is minus the sum of the two that it has, so a digest of it
     settles the question. Both parties that hold the summand send its digest.
