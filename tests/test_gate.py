@@ -353,6 +353,7 @@ def test_numbers_that_are_counted_after_they_left_fail_the_gate(monkeypatch: pyt
     rows = table.draw_rows(400, 600, 60, 0)
     assert on_asking.judge_asking([on_asking._many_jobs(table, rows)]) == []
     monkeypatch.setattr(PassiveRole, "count_answer", lambda self, rows: None)
+    monkeypatch.setattr(PassiveRole, "count_metrics", lambda self, rows: None)
     lines = on_asking.judge_asking([on_asking._many_jobs(table, rows)])
     assert any("'max_results' has to refuse it" in line for line in lines)
     assert any("3 answers of each row" in line for line in lines)
