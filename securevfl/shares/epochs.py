@@ -21,7 +21,7 @@ from securevfl.shares.kept_targets import (
     explain_wrong_targets,
 )
 from securevfl.shares.least_rows import check_judged
-from securevfl.shares.metrics import SharedMetrics, metric_bits
+from securevfl.shares.metrics import METRIC_BITS, SharedMetrics
 from securevfl.shares.network import Network
 from securevfl.shares.share_party import ShareParty
 from securevfl.shares.usefulness import Usefulness, explain_useless
@@ -215,7 +215,7 @@ class SharedTraining:
         self._count_metrics()
         await self._check_range("range")
         metrics = await engine.open("metrics", found, to)
-        return None if metrics is None else decode_words(metrics, metric_bits(sum(sizes))).reshape(-1)
+        return None if metrics is None else decode_words(metrics, METRIC_BITS).reshape(-1)
 
     def _count_metrics(self) -> None:
         """Count one set of metrics in a passive party's book, before it is opened."""

@@ -41,7 +41,7 @@ MOST_METRICS_EVER = 300
 """Most sets that a passive party lets one asker have, over all jobs."""
 
 _SURE = 400
-_REFUSED = "of honest jobs on a credit table one in twenty was not with 200 such rows, and none with 400"
+_REFUSED = "of ten honest jobs on a credit table four were not with 200 such rows, and none with 400"
 
 
 def check_rows(site: PartyContext, train: int, valid: int | None, *, few_rows: bool) -> list[str]:

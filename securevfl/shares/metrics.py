@@ -18,10 +18,13 @@ from securevfl.shares.engine import ONE, Engine, compute_products, scaling_job
 from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import ERROR_BOUND
 
-__all__ = ["EDGES", "SharedMetrics", "metric_bits", "name_metrics"]
+__all__ = ["EDGES", "METRIC_BITS", "SharedMetrics", "name_metrics"]
 
-_MANY_ROWS = 1000
-_FINE_BITS, _COARSE_BITS = 10, 7
+METRIC_BITS = 10
+"""Fractional bits of an opened metric: it is rounded at 2^-10, up or down by chance without bias. Coarser metrics
+choose worse epochs, and who asks again averages them out. So a job's metrics count as one number of each validation
+row."""
+
 _QUOTIENT_BITS = 10
 """A quotient's divisor is below 2 to this."""
 
@@ -31,12 +34,6 @@ EDGES = tuple(float(edge) for edge in (-6, -5, -4.5, -4, -3.5, *np.arange(-3, 3.
 _SLOPE_BITS = 10
 _MARGIN = 2.0**-10
 """By so much a wrong class has to be ahead: truncation moves logits by 2^-16."""
-
-
-def metric_bits(rows: int) -> int:
-    """Fractional bits of an opened metric of so many rows: it is rounded at 2^-10, of fewer than a thousand rows at
-    2^-7, up or down by chance without bias."""
-    return _FINE_BITS if rows >= _MANY_ROWS else _COARSE_BITS
 
 
 class SharedMetrics:
@@ -95,7 +92,7 @@ class SharedMetrics:
         return concatenate([wrong.reshape(-1).sum().reshape(1), loss.reshape(1)])
 
     async def compute_rounded(self) -> Share:
-        """The metrics with `metric_bits` fractional bits: accuracy, log-loss and, of two classes, AUC; of a number
+        """The metrics with `METRIC_BITS` fractional bits: accuracy, log-loss and, of two classes, AUC; of a number
         the mean Huber loss alone. The AUC of rows of one class is 0.
         """
         if self._sums is None:
@@ -131,7 +128,7 @@ class SharedMetrics:
         Pairs of n rows are at most n² / 4, and at least n − 1 where both classes occur. Scaled by 2^(12 − 2L), where
         n is at most 2^L, they lie between 2^(11 − L) and 2^10.
         """
-        engine, bits = self._engine, metric_bits(self._rows)
+        engine, bits = self._engine, METRIC_BITS
         log_rows = max(math.ceil(math.log2(self._rows)), 1)
         (pairs,) = await compute_products(engine, [Product(wholes, self._share_constant(self._rows) - wholes, "times")])
         up = FRACTION + _QUOTIENT_BITS + 2 - 2 * log_rows  # of the pairs; half as much of twice the area
@@ -160,7 +157,7 @@ class SharedMetrics:
         One over the rows is a whole number of `_DIVISOR_BITS` bits, whatever the number of rows: with 16 fractional
         bits, nothing wraps while rows times the mean are below 2^30.
         """
-        jobs, kept = [], metric_bits(self._rows)
+        jobs, kept = [], METRIC_BITS
         for total, have in zip(sums, bits or [0] * len(sums), strict=True):
             shift = _DIVISOR_BITS - 1 - kept + have + math.ceil(math.log2(self._rows))
             factor = round(2.0 ** (kept - have + shift) / self._rows)

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 import securevfl as sv
 from securevfl.shares import Network, NetworkShape, OptimiserConstants, SharedMetrics
 from securevfl.shares.engine import Engine
-from securevfl.shares.metrics import EDGES, metric_bits
+from securevfl.shares.metrics import EDGES, METRIC_BITS
 from securevfl.testing.shared_reference import SharedReference
 
 RULE = OptimiserConstants(lr=0.25, momentum=0.9, decay=0.0)
@@ -83,7 +83,7 @@ def test_the_arithmetic_is_that_of_sgd_with_momentum_up_to_rounding(name: str) -
     found: dict[str, np.ndarray] = ended.value.value
     wanted = model(x).detach().numpy()
     np.testing.assert_allclose(decode_words(found["logits"]), wanted, atol=0.01)
-    accuracy, log_loss, auc = decode_words(found["metrics"], metric_bits(len(labels)))
+    accuracy, log_loss, auc = decode_words(found["metrics"], METRIC_BITS)
     loss = float(np.logaddexp(0, wanted).sum() - (labels * wanted).sum()) / len(labels)
     assert abs(accuracy - ((wanted > 0) == (labels > 0)).mean()) < 0.01
     assert abs(log_loss - loss) < 0.025
@@ -177,12 +177,12 @@ def test_the_log_loss_is_right_whatever_the_number_of_rows(rows: int) -> None:
         scores._sums = await scores._score_two_classes(
             engine.constant(encode_words(logits)), engine.constant(encode_words(labels))
         )
-        return decode_words((await scores.compute_rounded()).mine, metric_bits(rows))
+        return decode_words((await scores.compute_rounded()).mine, METRIC_BITS)
 
     with pytest.raises(StopIteration) as ended:
         judged(Clear(bytes(32))).send(None)
     accuracy, log_loss, auc = ended.value.value
-    fine = 2.0 ** -metric_bits(rows)
+    fine = 2.0**-METRIC_BITS
     assert abs(accuracy - ((logits > 0) == (labels > 0)).mean()) < 0.0002 + fine
     assert abs(log_loss - np.mean(np.logaddexp(0, logits) - labels * logits)) < 0.005 + fine  # chords, and rounding
     bins = np.digitize(logits, EDGES)[:, 0].astype(float)

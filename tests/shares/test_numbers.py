@@ -20,7 +20,7 @@ from securevfl.data import Parties
 from securevfl.run import Result
 from securevfl.shares import ERROR_BOUND, Network, NetworkShape, OptimiserConstants, SharedMetrics, gradient_bound
 from securevfl.shares.engine import Engine
-from securevfl.shares.metrics import metric_bits
+from securevfl.shares.metrics import METRIC_BITS
 from securevfl.testing.shared_reference import SharedReference
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.regression import Regression
@@ -91,7 +91,7 @@ def test_the_arithmetic_is_that_of_the_huber_loss_up_to_rounding(name: str) -> N
     loss = float(functional.huber_loss(wanted, y, delta=ERROR_BOUND))
     assert float(functional.mse_loss(wanted, y)) > 4 * loss, "some errors are clipped"
     assert found["metrics"].shape == (1,)
-    assert decode_words(found["metrics"], metric_bits(24))[0] == pytest.approx(loss, abs=0.01 * ERROR_BOUND)
+    assert decode_words(found["metrics"], METRIC_BITS)[0] == pytest.approx(loss, abs=0.01 * ERROR_BOUND)
 
 
 def test_a_number_takes_no_more_rounds_than_two_classes() -> None:
