@@ -211,10 +211,7 @@ class ResultBook:
         with self.locked():
             if asker not in self._read.counts:
                 return np.zeros(len(names), np.int64)
-            digests, places = self._digest_names(names), self._read.places
-            counts = self._read.counts_of(asker)
-            found = (places.get(digests[i : i + DIGEST], -1) for i in range(0, len(digests), DIGEST))
-            at = np.fromiter(found, np.int64, len(names))
+            at, counts = self._find_people(names), self._read.counts_of(asker)
             return np.where(at < 0, 0, counts[at])
 
     def noise_spent(self, names: Sequence[str], asker: str) -> np.ndarray:

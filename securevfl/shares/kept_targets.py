@@ -2,7 +2,8 @@
 these same shares.
 
 A target that changes between two epochs opens what changed with it: the logit of one row to ±0.004 among eight
-validation rows, and to ±0.6 among a thousand. Kept shares cannot change, and a checkpoint keeps them over restarts.
+validation rows, and to ±0.6 among a thousand. Kept shares cannot change, and checkpoints keep them over restarts.
+A run that stops before its first checkpoint deals anew.
 
 When they are dealt, the computing parties check, on shares, what they may be:
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from securevfl_crypto.replicated import Clear, Product
+from securevfl_crypto.replicated import Clear, Computing, Product, run_three
 from securevfl_crypto.ring import encode_words
 from support.helpers import make_parties
 
@@ -20,6 +20,7 @@ from securevfl.data import Parties
 from securevfl.privacy import ResultBook
 from securevfl.run import context_building
 from securevfl.shares import LEAST_TRAINING, LEAST_VALIDATION, SharedTraining, check_targets, coordinator
+from securevfl.shares.engine import find_outside
 from securevfl.shares.least_rows import MOST_METRICS_EVER
 from securevfl.shares.network import Network
 from securevfl.shares.shared_model import SharedModel
@@ -80,6 +81,21 @@ def test_numbers_are_bounded() -> None:
         assert not _accepts(encode_words(np.array([[0.0], [wrong]])), 1, 1), wrong
     for wrong in (1 << 63, (1 << 63) + 5, (1 << 63) - (3 << 16), 1 << 62, 3 << 62):
         assert not _accepts(_bits(0, wrong), 1, 1), wrong
+
+
+def test_three_parties_find_every_word_outside_its_bounds() -> None:
+    """The reference in the clear compares any 64 bits; the three tell a word from itself and 2^63 only by a quarter."""
+    bound = 1024 << 16
+    inside = [0, 1, -1, bound, -bound]
+    outside = [bound + 16, -bound - 16, 1 << 61, -(1 << 61), 1 << 62, -(1 << 62), (1 << 63) - 1, -(1 << 63)]
+    outside += [(1 << 63) - bound // 2, -(1 << 63) + bound // 2, 3 << 61, -(3 << 61)]
+    words = np.array([value % (1 << 64) for value in inside + outside], np.uint64)
+
+    async def party(engine: Computing) -> np.ndarray:
+        return (await find_outside(engine, engine.constant(words), np.full(len(words), bound, np.int64))).mine
+
+    bits = np.asarray(sum(run_three(party).results)).reshape(2, -1).any(axis=0)
+    assert bits.tolist() == [False] * len(inside) + [True] * len(outside)
 
 
 @pytest.mark.parametrize(("positive", "fits"), [(20, True), (180, True), (19, False), (181, False), (0, False)])
