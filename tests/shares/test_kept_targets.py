@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from securevfl_crypto.replicated import Clear, Computing, Product, run_three
+from securevfl_crypto.replicated import Clear, Computing, Product, Share, run_three
 from securevfl_crypto.ring import encode_words
 from support.helpers import make_parties
 
@@ -20,6 +20,7 @@ from securevfl.data import Parties
 from securevfl.privacy import ResultBook
 from securevfl.run import context_building
 from securevfl.shares import LEAST_TRAINING, LEAST_VALIDATION, SharedTraining, check_targets, coordinator
+from securevfl.shares.dealt_rows import DealtRows
 from securevfl.shares.engine import find_outside
 from securevfl.shares.least_rows import MOST_METRICS_EVER
 from securevfl.shares.network import Network
@@ -360,3 +361,32 @@ def test_an_attempt_that_opened_no_metrics_counts_no_validation_row(people: Part
     assert not sv.predict(model, people, results=tmp_path).skipped
     with pytest.raises(sv.PolicyError, match="max_results"):
         sv.simulate(job, people, results=tmp_path)
+
+
+def test_validation_rows_are_dealt_once_a_job(people: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who could deal others in the next epoch would see in its metrics what changed."""
+    dealt: dict[str, Counter[int]] = {}
+    encode = DealtRows.encode_rows
+
+    def noted(fed: DealtRows, rows: np.ndarray) -> np.ndarray:
+        table = fed._role.table
+        dealt.setdefault(table.name, Counter()).update(set(rows.tolist()) & set(table.split.valid.tolist()))
+        return encode(fed, rows)
+
+    monkeypatch.setattr(DealtRows, "encode_rows", noted)
+    sv.simulate(_job(epochs=3), people)
+    assert {name: set(times.values()) for name, times in dealt.items()} == {name: {1} for name in people}
+
+
+def test_a_prediction_checks_the_range_of_the_weights_that_it_loads(
+    people: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = sv.simulate(_job(), people).model()
+
+    async def outside(network: Network) -> Share:
+        return network.engine.constant(np.ones(1, np.uint64))
+
+    monkeypatch.setattr(Network, "out_of_range", outside)
+    with pytest.raises(sv.RangeError, match="weights left the range") as caught:
+        sv.predict(model, people)
+    assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.iter_entries())
