@@ -216,20 +216,22 @@ def _data_program(
     algorithm: Algorithm, protection: Protection, site: PartyContext, setting: Setting, *, trains: bool = True
 ) -> SharesActive | SharesPassive:
     """The program of a party with a table; unless it `trains`, it scores rows by a trained model."""
-    from securevfl.shares.programs import SharesActive, SharesPassive
+    from securevfl.shares.kinds import find_programs
     from securevfl.shares.sharing import Sharing
 
     sharing = Sharing(algorithm=algorithm, protection=protection, site=site, plan=setting.plan, trains=trains)
+    programs = find_programs(algorithm.fits.shares_kind)
     if site.role == PASSIVE:
-        return SharesPassive(algorithm.passive(setting), sharing)
-    return SharesActive(algorithm.active(setting), sharing)
+        return programs.passive(algorithm.passive(setting), sharing)  # type: ignore[no-any-return]
+    return programs.active(algorithm.active(setting), sharing)  # type: ignore[no-any-return]
 
 
 def _coordinator_program(
     algorithm: Algorithm, protection: Protection, site: PartyContext, plan: Plan, *, trains: bool = True
 ) -> SharesCoordinator:
     """The program of the party without data; unless it `trains`, it takes part in scoring rows."""
-    from securevfl.shares.coordinator import SharesCoordinator
+    from securevfl.shares.kinds import find_programs
     from securevfl.shares.sharing import Sharing
 
-    return SharesCoordinator(Sharing(algorithm=algorithm, protection=protection, site=site, plan=plan, trains=trains))
+    sharing = Sharing(algorithm=algorithm, protection=protection, site=site, plan=plan, trains=trains)
+    return find_programs(algorithm.fits.shares_kind).coordinator(sharing)  # type: ignore[no-any-return]

@@ -97,9 +97,9 @@ class Abilities(Config):
             raise InputError(
                 f"{self.title} cannot be trained on shares: only an algorithm that trains one split network, with "
                 "the built-in loss, on the rows that its parties feed can (it declares shares=True in its fits). "
-                f"Use {_list_names(algorithms_fit(lambda fits: fits.shares))}, or a protection of the cut "
+                f"Use {_list_names(algorithms_fit(lambda fits: bool(fits.shares)))}, or a protection of the cut "
                 f"({_quote_names(sealing_protections())})"
-                + self._explain_undeclared("shares=True", lambda fits: fits.shares)
+                + self._explain_undeclared("shares=True", lambda fits: bool(fits.shares))
             )
         dp = protection.dp
         if protection.on_shares and dp is not None:

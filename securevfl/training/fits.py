@@ -10,13 +10,17 @@ from securevfl_net.fields import suggest_nearest
 
 from securevfl.errors import InputError
 
-__all__ = ["UNDECLARED", "Fits", "LearnsKind", "NoiseKind"]
+__all__ = ["UNDECLARED", "Fits", "LearnsKind", "NoiseKind", "SharesKind"]
 
 NoiseKind = Literal["joint", "model", "stop"]
 """Kinds of differential privacy beside Gaussian noise on activations and gradients; see `DP`."""
 
 LearnsKind = Literal["labels", "numbers", "weights"]
 """Targets beside classes that count alike: several labels of a row, numbers, weights of rows and classes."""
+
+SharesKind = Literal["network", "trees", "scorecard", "additive"]
+"""What the computing parties train on shares: one split network, boosted trees, counts and weights of evidence with a
+logistic regression, or an additive model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,8 +33,8 @@ class Fits:
     Attributes:
         dp: kinds of differential privacy that it supports; see `NoiseKind`.
         learns: targets that it can learn; see `LearnsKind`.
-        shares: whether it is one split network, trained on the rows that its roles feed towards their targets, and
-            nothing else. Then it can be trained on shares as it is.
+        shares: what it trains on shares, where it can; see `SharesKind`. True stands for one split network, trained on
+            the rows that its roles feed towards their targets, and nothing else: it can be trained on shares as it is.
         counts: whether a passive party counts every value of a row that it sends, so that `Policy.max_looks` can
             bound it.
         mixes: whether targets are mixtures of several rows' targets, drawn anew for each batch. On shares such a job
@@ -42,7 +46,7 @@ class Fits:
 
     dp: Collection[NoiseKind] = frozenset()
     learns: Collection[LearnsKind] = frozenset()
-    shares: bool = False
+    shares: bool | SharesKind = False
     counts: bool = False
     mixes: bool = False
 
@@ -55,6 +59,15 @@ class Fits:
                 if name not in known:
                     raise InputError(f"fits.{field} names {name!r}{suggest_nearest(str(name), known)}")
             object.__setattr__(self, field, frozenset(given))
+        if isinstance(self.shares, str) and self.shares not in get_args(SharesKind):
+            raise InputError(f"fits.shares names {self.shares!r}{suggest_nearest(self.shares, get_args(SharesKind))}")
+
+    @property
+    def shares_kind(self) -> SharesKind | None:
+        """What it trains on shares; None where it cannot."""
+        if isinstance(self.shares, bool):
+            return "network" if self.shares else None
+        return self.shares
 
 
 UNDECLARED = Fits()

@@ -1,0 +1,42 @@
+"""Which programs train what on shares: one entry for each kind of model that the computing parties can train."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from securevfl.errors import InputError
+
+if TYPE_CHECKING:
+    from securevfl.training.fits import SharesKind
+
+__all__ = ["KindPrograms", "find_programs"]
+
+
+@dataclass(frozen=True, slots=True)
+class KindPrograms:
+    """The programs of one kind of model, one for each role of a party.
+
+    Attributes:
+        active: of the party with the labels, made from its role and a `Sharing`.
+        passive: of a party with features alone, likewise.
+        coordinator: of a computing party without data, made from a `Sharing`.
+    """
+
+    active: type[Any]
+    passive: type[Any]
+    coordinator: type[Any]
+
+
+def find_programs(kind: SharesKind | None) -> KindPrograms:
+    """The programs that train a kind of model, imported when a job first asks for them.
+
+    Raises:
+        InputError: nothing trains this kind on shares.
+    """
+    if kind == "network":
+        from securevfl.shares.coordinator import SharesCoordinator
+        from securevfl.shares.programs import SharesActive, SharesPassive
+
+        return KindPrograms(SharesActive, SharesPassive, SharesCoordinator)
+    raise InputError(f"nothing trains {kind or 'this algorithm'} on shares")
