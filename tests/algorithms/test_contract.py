@@ -124,13 +124,13 @@ def test_more_parties_than_it_serves_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", SEALED)
 def test_sealed_equals_plain_in_the_same_integers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under Paillier with trainable bottoms; the check "sealing" is under BFV, for most with identity bottoms. SplitNN
-    has both under Paillier in `test_simulate`."""
+    """Under Paillier with trainable bottoms and one passive party; the check "sealing" is under BFV, with two and for
+    most with identity bottoms. SplitNN has both under Paillier in `test_simulate`."""
     ready_keys(monkeypatch)
     bottom = (2,) if has_bottom(name, (4,)) else ()
     work = job(name, epochs=2, hidden=2, top=(), bottom=bottom, **TINY.get(name, {}))
     work = work.replace(batch_size=16)
-    table = low_overlap_parties(2 if name in MANY else 1, rows=56, width=2, overlap=0.5)
+    table = low_overlap_parties(1 if bottom else 2, rows=56, width=2, overlap=0.5)
     plain = run(work.replace(protection=sv.Plain(fixed_point=True)), table)
     sealed = run(work.replace(protection=sv.Paillier(bits=2048)), table)
     assert told(plain) == told(sealed)
