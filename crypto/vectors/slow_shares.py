@@ -1,4 +1,4 @@
-"""The ring of shares on integers: residues, streams, the comparison, products modulo 2^64, 2^32 and 2^8, fixed point."""
+"""The ring of shares on integers: residues, streams, comparisons, products modulo 2^64, 2^32 and 2^8, fixed point."""
 
 from __future__ import annotations
 
@@ -133,7 +133,9 @@ def _sum_by_bin(group: Fields, test: Fields) -> dict[str, Any]:
     bins, rows = test["bins"], test["rows"]
     raw = pseudo_random(group["codesLabel"], len(bins) * rows)
     table = [
-        [int(raw[c * rows + r] % size == bin_) for r in range(rows)] for c, size in enumerate(bins) for bin_ in range(size)
+        [int(raw[c * rows + r] % size == bin_) for r in range(rows)]
+        for c, size in enumerate(bins)
+        for bin_ in range(size)
     ]
     return _multiply_table(group, table, test["columns"])
 

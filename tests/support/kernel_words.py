@@ -57,7 +57,14 @@ def ring_words(loops: RingLoops) -> list[np.ndarray]:
     starts = np.array([0, 30, 60], dtype=np.uint64)
     values = _words(70, 4)
     small += [loops.sum_by_bin(_octets(3, 70) % 30, starts, each, 90) for each in (values, values.view(np.uint32))]
-    return [*found, *masked, *products, *small, loops.deal_bits(_words(9), bits), loops.count_zeros(zeros, zeros[::-1].copy())]
+    return [
+        *found,
+        *masked,
+        *products,
+        *small,
+        loops.deal_bits(_words(9), bits),
+        loops.count_zeros(zeros, zeros[::-1].copy()),
+    ]
 
 
 def long_words(modulus: Modulus) -> list[mpz]:

@@ -28,20 +28,20 @@ WORD_SUMS = (
     "ptr noalias %out, ptr noalias %z, ptr noalias %v, i64 %blocks, i64 %rest, i64 %pairs, i64 %single, i64 %vectors, "
     "i64 %stride"
 )
-"""``%out`` += ``%z`` · ``%v``ᵀ: ``%blocks`` blocks of `CELLS` rows of ``%z`` and ``%rest`` rows after them, 2 ``%pairs`` +
-``%single`` rows of ``%v`` and words in a row of ``%out``; of a row of both, ``%stride`` words on, ``%vectors`` vectors
-count, at least 1."""
+"""``%out`` += ``%z`` · ``%v``ᵀ: ``%blocks`` blocks of `CELLS` rows of ``%z`` and ``%rest`` rows after them,
+2 ``%pairs`` + ``%single`` rows of ``%v`` and words in a row of ``%out``. Rows of ``%z`` and ``%v`` are ``%stride``
+words apart, and ``%vectors`` vectors of them count, at least 1."""
 OCTET_PRODUCT = (
     "ptr noalias %out, ptr noalias %factors, ptr noalias %panels, i64 %groups, i64 %cells, i64 %count, i64 %width"
 )
 """``%out`` = factors · panels: ``%groups`` groups of `FACTORS` rows, ``%width`` = `PANEL` ``%count`` octets long; in a
 group the factors of a cell follow each other, each as twice the same 16 bits. All counts are at least 1."""
 BIN_SUMS = (
-    "ptr noalias %out, ptr noalias %codes, ptr noalias %starts, ptr noalias %values, i64 %columns, i64 %stride, i64 %n, "
-    "i64 %chunks"
+    "ptr noalias %out, ptr noalias %codes, ptr noalias %starts, ptr noalias %values, i64 %columns, i64 %stride, "
+    "i64 %n, i64 %chunks"
 )
-"""``%out``[starts[c] + codes[c][r]] += ``%values``[r] for all columns c and rows r: rows of ``%chunks`` chunks of `CHUNK`
-octets, codes of a column ``%stride`` octets after those of the last one. All counts are at least 1."""
+"""``%out``[starts[c] + codes[c][r]] += ``%values``[r] for all columns c and ``%n`` rows r, of ``%chunks`` chunks of
+`CHUNK` octets each; codes of a column ``%stride`` octets after those of the one before. All counts are at least 1."""
 
 CELLS, FACTORS, PANEL, CHUNK = 4, 4, 64, 16
 _TOP = (1 << 64) - 1

@@ -1,7 +1,8 @@
 """Three computing parties on replicated shares modulo 2^64: products with exact truncation, comparisons, functions.
 
 Sans-I/O: the protocol awaits a `Wire`. `Computing` is one party; `Clear` makes the same calls on plain numbers;
-`deal_shares` shares a data party's values, `deal_narrow` and `deal_owned` small ones modulo 2^32; `run_three` runs all three in one process.
+`deal_shares` shares a data party's values, `deal_narrow` and `deal_owned` small ones modulo 2^32;
+`run_three` runs all three in one process.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from securevfl_crypto.replicated.task import Task
 from securevfl_crypto.replicated.wire import Expected, MemoryWire, Wire, memory_wires, take_turns
 
 __all__ = [
+    "SLOPE_BITS",
+    "WIDEST",
     "Clear",
     "Computing",
     "Curve",
@@ -48,11 +51,9 @@ __all__ = [
     "Opening",
     "Product",
     "Run",
-    "SLOPE_BITS",
     "Share",
     "Streams",
     "Task",
-    "WIDEST",
     "Wire",
     "agreed_streams",
     "combine_summand",

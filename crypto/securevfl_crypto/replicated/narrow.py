@@ -3,16 +3,16 @@
 Two ways to deal a matrix x = x₀ + x₁ + x₂, of which party i gets (xᵢ, xᵢ₊₁) as in `share`:
 
 - `deal_narrow`, by any data party: two seeds of 32 bytes and one array of words.
-- `deal_owned`, by a data party that computes as party o and so knows x anyway. The summand xₒ₊₂, which both others hold,
-  is zero **by the protocol** and never sent: party o + 1 gets a seed of xₒ₊₁, party o − 1 the words xₒ = x − xₒ₊₁.
-  Each of the others sees uniform words alone, independent of x. Whatever else they were sent in the place of the zero
-  would be an input that nobody agreed on, so that a message has room for one part only.
+- `deal_owned`, by a data party that computes as party o and so knows x anyway. The summand xₒ₊₂, which both others
+  hold, is zero **by the protocol** and never sent: party o + 1 gets a seed of xₒ₊₁, party o − 1 the words
+  xₒ = x − xₒ₊₁. Each of them sees uniform words alone, independent of x. Words in the place of the zero would be an
+  input that nobody agreed on, so a message has room for one part only.
 
-The low bits of shares modulo 2^64 are shares modulo 2^32 and 2^8 (`NarrowShare.low_words`), so that a product with such
-a matrix costs no message. `product_terms` lists what each party multiplies:
+The low bits of shares modulo 2^64 are shares modulo 2^32 and 2^8 (`NarrowShare.low_words`), so that each party computes
+its summand of a product of x and such a y without a message:
 
-    owned by o    party o: x (y₀ + y₁ + y₂ − yₒ₊₂)     o + 1: xₒ₊₁ yₒ₊₂     o − 1: xₒ yₒ₊₂
-    dealt         0: (x₀ + x₁)(y₀ + y₁)     1: x₁ y₂ + x₂ (y₁ + y₂)     2: x₂ y₀ + x₀ y₂
+    owned by o    party o: x (yₒ + yₒ₊₁)    party o + 1: xₒ₊₁ yₒ₊₂    party o − 1: xₒ yₒ₊₂
+    dealt         party 0: (x₀ + x₁)(y₀ + y₁)    party 1: x₁ y₂ + x₂ (y₁ + y₂)    party 2: x₂ y₀ + x₀ y₂
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class NarrowShare:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of x."""
-        return self.mine.shape
+        shape: tuple[int, ...] = self.mine.shape
+        return shape
 
     @property
     def bits(self) -> int:
@@ -175,11 +176,11 @@ class DealtOwned:
         index: the receiver, one of the two others.
         shape: of x.
         bits: 32 or 8.
-        parts: one array: party owner + 1 gets a seed, party owner − 1 words. Its other summand is zero, and not sent.
+        parts: one array: party owner + 1 gets a seed, party owner − 1 words. Its other summand is zero and not sent.
 
     Raises:
-        MalformedError: a part is of another type or shape, a seed in the place of words, or there is another part: words
-            in the place of the zero.
+        MalformedError: a part is of another type or shape, a seed in the place of words, or there is another part:
+            words in the place of the zero.
     """
 
     owner: int

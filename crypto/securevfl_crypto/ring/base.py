@@ -70,7 +70,10 @@ class RingLoops(ABC):
 
     @abstractmethod
     def sum_words(self, z: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """(cells, width) times the transpose of (k, width) modulo 2^32, all uint32 in C order; width is a multiple of 64."""
+        """(cells, width) times the transpose of (k, width) modulo 2^32, all uint32 in C order.
+
+        The width is a multiple of 64.
+        """
 
     @abstractmethod
     def combine_octets(self, factors: np.ndarray, panels: np.ndarray) -> np.ndarray:

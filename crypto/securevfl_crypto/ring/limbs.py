@@ -71,9 +71,9 @@ def octet_product(factors: np.ndarray, panels: np.ndarray) -> np.ndarray:
     signed = factors.view(np.int8)
     for start in range(0, cells, _CELLS):
         left = signed[:, start : start + _CELLS].astype(np.float32)
-        for panel, into in zip(panels.view(np.int8), out, strict=True):
+        for number, panel in enumerate(panels.view(np.int8)):
             product = left @ panel[start : start + _CELLS].astype(np.float32)
-            into += product.astype(np.int32).astype(np.uint8)
+            out[number] += product.astype(np.int32).astype(np.uint8)
     return np.ascontiguousarray(out.transpose(1, 0, 2)).reshape(len(factors), count * width)
 
 

@@ -1,7 +1,7 @@
 """Matrices of small words, modulo 2^32 and 2^8, that are multiplied many times: kept in the layout of the kernels.
 
-A table of cells is a matrix of zeros and ones, a row for each cell. Sums of at most 30 bits need no words of 64: a product
-modulo 2^32 reads half of the memory, one modulo 2^8 an eighth. Both matrices here have the same two products:
+A table of cells is a matrix of zeros and ones, a row for each cell. Sums of at most 30 bits need no words of 64: a
+product modulo 2^32 reads half of the memory, one modulo 2^8 an eighth. Both matrices here have the same two products:
 
 - `sum_rows`: (cells, n) times (n, k), for sums over rows, modulo 2^32.
 - `combine_cells`: (k, cells) times (cells, n), to pick cells for each row, modulo 2^8.
@@ -109,7 +109,9 @@ class OneHotMatrix:
             if not 1 <= size <= _MOST_BINS:
                 raise MalformedError(f"column {column} has {size} bins; expected 1 to {_MOST_BINS}")
             if row.size and int(row.max()) >= size:
-                raise MalformedError(f"column {column} has a row in bin {int(row.max())}; it has the bins 0 to {size - 1}")
+                raise MalformedError(
+                    f"column {column} has a row in bin {int(row.max())}; it has the bins 0 to {size - 1}"
+                )
         self._codes = np.ascontiguousarray(codes)
         ends = np.cumsum(np.asarray(sizes, np.int64), dtype=np.int64)
         self._starts = (ends - np.asarray(sizes, np.int64)).astype(np.uint64)
