@@ -161,7 +161,8 @@ def follow(
     found = Followed(np.zeros(len(g)))
     for chosen, sides in zip(tree.chosen, tree.sides, strict=True):
         words, marks = opened(chosen), opened(sides)
-        assert set(np.unique(words)) <= {0.0, 1.0} and (words.sum(1) <= 1).all()
+        assert set(np.unique(words)) <= {0.0, 1.0}
+        assert (words.sum(1) <= 1).all()
         children = []
         for node, here in enumerate(rows):
             gains, lefts = _gains(table, here, g, h, rule, allowed)
