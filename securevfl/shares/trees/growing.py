@@ -18,7 +18,6 @@ from securevfl.errors import InputError
 from securevfl.shares.engine import Engine, compute_products, scaling_job
 from securevfl.shares.trees.candidates import Candidates, list_candidates, mark_sides
 from securevfl.shares.trees.cells import Cells, share_summand
-from securevfl.shares.trees.leaves import compute_leaves
 from securevfl.shares.trees.rule import TreeRule
 from securevfl.shares.trees.splits import NodeSums, choose_splits, scale_task
 
@@ -157,13 +156,24 @@ class _Growth:
     async def set_leaves(self) -> tuple[Share, Share]:
         """Compute leaves, (K, leaves), and what they add to the scores, (K, n)."""
         engine, rule = self.engine, self.rule
-        values = await compute_leaves(engine, self.totals, rule)
+        values = await _compute_leaves(engine, self.totals, rule)
         rated = scaling_job(engine, values, round(rule.rate * (1 << FRACTION)), FRACTION)
         leaves, *lefts = await compute_products(engine, [rated, *self._member_jobs()])
         leaves = leaves.reshape(self.trees, 1, -1)
         rows = _interleave(lefts, self.members).reshape(self.trees, leaves.shape[2], -1)
         (added,) = await compute_products(engine, [Product(leaves, rows)])
         return leaves[:, 0], added[:, 0]
+
+
+async def _compute_leaves(engine: Engine, sums: Share, rule: TreeRule) -> Share:
+    """−G / (H + λ) without the rate, (leaves,), from sums of g and h, (2, leaves); sixteen rounds.
+
+    The divisor is at least λ, which is public, because every h is at least zero.
+    """
+    finer = 1 << (FRACTION - rule.gradient_bits)
+    penalty = engine.constant(np.full(sums.shape[1:], rule.to_word(rule.l2), np.uint64))
+    divisor = (sums[1] + penalty) * finer
+    return await engine.divide(-sums[0] * finer, divisor, least=rule.l2, most=float(1 << rule.high))
 
 
 def _interleave(lefts: Sequence[Share], parent: Share) -> Share:

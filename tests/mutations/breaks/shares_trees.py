@@ -183,7 +183,7 @@ BREAKS = (
     ),
     Break(
         name="leaves without the penalty",
-        file=_TREES + "leaves.py",
+        file=_GROWING,
         old="(sums[1] + penalty) * finer",
         new="sums[1] * finer",
         tests=(_TESTS,),
