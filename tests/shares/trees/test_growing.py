@@ -248,16 +248,18 @@ def test_twelve_classes_grow_in_the_rounds_of_one_tree() -> None:
     assert rounds(12) == rounds(1)
 
 
-def test_a_tree_takes_at_most_220_rounds() -> None:
+@pytest.mark.parametrize(("low", "most"), [(False, 194), (True, 199)])
+def test_rounds_of_a_tree(low: bool, most: int) -> None:
     """Depth 5, 736 cells, two classes; the gradients are counted too."""
-    table = BinnedTable.draw(CellLayout((32,) * 23, (False,) * 23, (0,) * 23, (0,) * 23), 40)
-    rule = replace(RULE, depth=5, rows=40)
+    table = BinnedTable.draw(CellLayout((32,) * 23, (False,) * 23, (0,) * 23, (0,) * 23), 20)
+    rule = replace(RULE, depth=5, rows=20)
 
     async def party(engine: Computing) -> int:
-        await boost(engine, table, "logistic", np.zeros((1, 40)), np.eye(2)[table.bins[0] % 2][:, :1], rule)
+        labels = (table.bins[:1].T % 2).astype(float)
+        await boost(engine, table, "logistic", np.zeros((1, 20)), labels, rule, low=low)
         return engine.rounds
 
-    assert max(run_three(party, seed=bytes(32)).results) <= 220
+    assert max(run_three(party, seed=bytes(32)).results) <= most
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -279,7 +281,11 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match="choose_gradient_bits"):
         wide.check_shift(32)
     table, scores, targets = _rows("logistic", 40)
-    for allowed, rule, message in ((np.zeros(4, bool), RULE, "no column"), (None, replace(RULE, rows=30), "30 rows")):
+    for allowed, rule, message in (
+        (np.zeros(4, bool), RULE, "no column"),
+        (np.ones(3, bool), RULE, "4 columns"),
+        (None, replace(RULE, rows=30), "30 rows"),
+    ):
 
         async def program(engine: Clear, allowed: np.ndarray | None = allowed, rule: TreeRule = rule) -> object:
             return await boost(engine, table, "logistic", scores, targets, rule, allowed=allowed)
