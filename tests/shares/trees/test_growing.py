@@ -32,6 +32,7 @@ CASES: dict[str, tuple[Loss, TreeRule]] = {
     "few bits": ("logistic", replace(RULE, gradient_bits=9, depth=2)),
     "no least hessian": ("logistic", replace(RULE, min_hessian=0.0, l2=0.0625, depth=2)),
     "a least gain": ("logistic", replace(RULE, min_gain=1.5)),
+    "directions": ("logistic", replace(RULE, depth=2)),
     "three classes": ("softmax", replace(RULE, depth=2)),
     "numbers": ("squares", replace(RULE, depth=2, largest=8.0)),
 }
@@ -57,6 +58,8 @@ def test_three_parties_compute_what_the_clear_does_bit_by_bit(case: str, low: bo
     loss, rule = CASES[case]
     rule = replace(rule, depth=2, rows=60, gradient_bits=min(rule.gradient_bits, 16))
     table, scores, targets = _rows(loss, 60)
+    if case == "directions":
+        table = replace(table, layout=replace(LAYOUT, directions=(1, -1, 0, 1)))
     allowed, weights = np.array([True, True, False, True]), (np.arange(60) % 5 > 0).astype(np.int64)
 
     async def program(engine: Engine) -> dict[str, np.ndarray]:
@@ -179,6 +182,33 @@ def test_a_split_follows_the_direction_of_its_column(direction: int) -> None:
     held = BinnedTable(replace(LAYOUT, directions=(direction, 0, 0, -direction)), table.bins)
     followed = _followed(held, "logistic", scores, targets, RULE, 2)  # asserts that no split is forbidden
     assert all(one.best and one.share_lost < 3e-3 for one in followed)
+
+
+@pytest.mark.parametrize("directions", [(1, 0, 0), (0, -1, 0), (1, -1, 1)])
+def test_scores_only_rise_or_fall_with_a_column_that_has_a_direction(directions: tuple[int, int, int]) -> None:
+    """Over all cells of the other columns, along trees deep enough that leaves would cross without bounds."""
+    layout = CellLayout((6, 5, 3), (False, True, False), directions, (0, 0, 1))
+    table = BinnedTable.draw(layout, 500, 6)
+    one, two, three = table.bins
+    generator = np.random.default_rng(7)
+    z = 0.5 * one - 0.4 * two + three + 2 * np.sin(2.5 * one) + 2 * np.cos(2 * two) + 2 * generator.normal(size=500)
+    labels = (z > np.median(z)).astype(float)[:, None]
+    rule = replace(RULE, depth=5, rows=500, min_hessian=0.5, rate=1.0)
+
+    async def program(engine: Clear) -> tuple[list[list[SharedTree]], list[Share], Share]:
+        return await boost(engine, table, "logistic", np.zeros((1, 500)), labels, rule, steps=2)
+
+    grown, _, _ = run_clear(program)
+    grid = np.stack(np.meshgrid(*(np.arange(size) for size in layout.sizes), indexing="ij"))
+    for (tree,) in grown:
+        node = np.zeros(grid.shape[1:], int)
+        for sides in tree.sides:
+            left = sum(opened(sides)[node, start + bins] for start, bins in zip(layout.starts, grid, strict=True))
+            node = 2 * node + 1 - np.asarray(left, int)
+        values = opened(tree.leaves)[node][:, :5]  # without missing values
+        for axis, way in enumerate(directions):
+            assert way == 0 or (way * np.diff(values, axis=axis) >= 0).all()
+        assert len(np.unique(values)) > 5
 
 
 async def _grown(engine: Engine, table: BinnedTable, gradients: np.ndarray, rule: TreeRule) -> SharedTree:
