@@ -16,9 +16,9 @@ from securevfl_crypto.ring import FRACTION
 
 from securevfl.errors import InputError
 from securevfl.shares.engine import Engine, compute_products, scaling_job
-from securevfl.shares.trees.bounds import bound_leaves
 from securevfl.shares.trees.candidates import Candidates, list_candidates, mark_sides
 from securevfl.shares.trees.cells import Cells, share_summand
+from securevfl.shares.trees.leaves import bound_leaves, compute_leaves
 from securevfl.shares.trees.rule import TreeRule
 from securevfl.shares.trees.splits import NodeSums, choose_splits, scale_task
 
@@ -161,7 +161,7 @@ class _Growth:
         engine, rate = self.engine, round(self.rule.rate * (1 << FRACTION))
         is_bounded = bool(self.candidates.directions.any())
         sums = self.totals if is_bounded else self.totals[-1:]
-        values = await _compute_leaves(engine, concatenate(sums, 1), self.rule)
+        values = await compute_leaves(engine, concatenate(sums, 1), self.rule)
         parts = _split_levels(values, [part.shape[1] for part in sums])
         jobs = [scaling_job(engine, parts[-1], rate, FRACTION)]
         if is_bounded:
@@ -180,17 +180,6 @@ class _Growth:
 def _split_levels(values: Share, sizes: Sequence[int]) -> list[Share]:
     ends = np.cumsum(sizes)
     return [values[end - size : end] for end, size in zip(ends, sizes, strict=True)]
-
-
-async def _compute_leaves(engine: Engine, sums: Share, rule: TreeRule) -> Share:
-    """−G / (H + λ) without the rate, (leaves,), from sums of g and h, (2, leaves); sixteen rounds.
-
-    The divisor is at least λ, which is public, because every h is at least zero.
-    """
-    finer = 1 << (FRACTION - rule.gradient_bits)
-    penalty = engine.constant(np.full(sums.shape[1:], rule.to_word(rule.l2), np.uint64))
-    divisor = (sums[1] + penalty) * finer
-    return await engine.divide(-sums[0] * finer, divisor, least=rule.l2, most=float(1 << rule.high))
 
 
 def _interleave(lefts: Sequence[Share], parent: Share) -> Share:

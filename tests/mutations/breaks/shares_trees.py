@@ -81,14 +81,14 @@ BREAKS = (
     ),
     Break(
         name="leaves that no split above them bounds",
-        file=_TREES + "bounds.py",
+        file=_TREES + "leaves.py",
         old="    return await _clip(engine, leaves, low, high)\n",
         new="    return leaves\n",
         tests=(_TESTS + "::test_scores_only_rise_or_fall_with_a_column_that_has_a_direction",),
     ),
     Break(
         name="bounds of a split that forget those above it",
-        file=_TREES + "bounds.py",
+        file=_TREES + "leaves.py",
         old="await _clip(engine, middle, low, high) if level else middle\n",
         new="middle\n",
         tests=(_TESTS + "::test_scores_only_rise_or_fall_with_a_column_that_has_a_direction",),
@@ -197,7 +197,7 @@ BREAKS = (
     ),
     Break(
         name="leaves without the penalty",
-        file=_GROWING,
+        file=_TREES + "leaves.py",
         old="(sums[1] + penalty) * finer",
         new="sums[1] * finer",
         tests=(_TESTS,),

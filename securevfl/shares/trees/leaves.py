@@ -1,4 +1,4 @@
-"""Bounds of leaves where scores may only rise or fall with a column.
+"""The values of leaves on shares, and their bounds where scores may only rise or fall with a column.
 
 A split against its column's direction is never chosen, but leaves further down could still cross. So, from the root
 down, a split by a column with a direction bounds the leaves of its two sides by the middle of their own values: those
@@ -11,14 +11,32 @@ from collections.abc import Sequence
 
 import numpy as np
 from securevfl_crypto.replicated import Curve, Product, Share, Task, concatenate, stack
+from securevfl_crypto.ring import FRACTION
 
 from securevfl.shares.engine import Engine, compute_products
+from securevfl.shares.trees.rule import TreeRule
 
-__all__ = ["bound_leaves"]
+__all__ = ["bound_leaves", "compute_leaves"]
 
 _FURTHEST = 1 << 58
 """No leaf is as far from zero, in units of the last place."""
 _RAMP = Curve((0,), (1,))
+
+
+async def compute_leaves(engine: Engine, sums: Share, rule: TreeRule) -> Share:
+    """−G / (H + λ), (N,), with 16 fractional bits, without the rate; sixteen rounds.
+
+    The divisor is at least λ, which is public, because every h is at least zero.
+
+    Args:
+        engine: computes on shares.
+        sums: of g and h over the rows of each node, (2, N).
+        rule: of the tree.
+    """
+    finer = 1 << (FRACTION - rule.gradient_bits)
+    penalty = engine.constant(np.full(sums.shape[1:], rule.to_word(rule.l2), np.uint64))
+    divisor = (sums[1] + penalty) * finer
+    return await engine.divide(-sums[0] * finer, divisor, least=rule.l2, most=float(1 << rule.high))
 
 
 async def bound_leaves(
