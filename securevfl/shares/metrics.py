@@ -99,10 +99,10 @@ class SharedMetrics:
             raise ValueError("metrics of no rows")
         engine, sums = self._engine, self._sums
         if self._network.shape.is_numeric:
-            return (await self._shares_of_rows([sums], [FRACTION]))[0]
+            return (await compute_products(engine, self._row_share_jobs([sums], [FRACTION])))[0]
         if self._network.shape.classes > 2:
             right = self._share_constant(self._rows) - sums[:1]
-            return concatenate(await self._shares_of_rows([right, sums[1:]], [0, FRACTION]))
+            return concatenate(await compute_products(engine, self._row_share_jobs([right, sums[1:]], [0, FRACTION])))
         edges, middle = len(EDGES), EDGES.index(0.0)
         product, total = sums[:1], sums[1:2]
         above, true, heights = (sums[2 + k * edges : 2 + (k + 1) * edges] for k in range(3))
@@ -116,53 +116,49 @@ class SharedMetrics:
         right = (
             self._share_constant(self._rows) - wholes - above[middle : middle + 1] + positives[middle : middle + 1] * 2
         )
-        area = await self._area_under_counts(above, positives, wholes)
-        auc = await self._divide_by_pairs(area.reshape(1), wholes)
-        accuracy, log_loss = await self._shares_of_rows([right, loss], [0, FRACTION])
-        return concatenate([accuracy, log_loss, auc])
+        quotient = await self._area_of_pairs(above, positives, wholes)
+        jobs = self._row_share_jobs([right, loss], [0, FRACTION])
+        jobs.append(scaling_job(engine, quotient, 1, FRACTION - METRIC_BITS))
+        return concatenate([one.reshape(1) for one in await compute_products(engine, jobs)])
 
-    async def _divide_by_pairs(self, area: Share, wholes: Share) -> Share:
-        """The AUC, from twice the area and the number of positives. Nobody deals the number of pairs: a false one
-        would magnify the ranks of single rows.
+    async def _area_of_pairs(self, above: Share, positives: Share, wholes: Share) -> Share:
+        """The AUC, from counts of rows and of positive rows above each edge, and of positives: the area under the curve
+        of counts over the number of pairs. Nobody deals the number of pairs: a false one would magnify the ranks of
+        single rows.
+
+        Twice the area is Σ (negatives in a bin) · (positives above its ends).
 
         Pairs of n rows are at most n² / 4, and at least n − 1 where both classes occur. Scaled by 2^(12 − 2L), where
         n is at most 2^L, they lie between 2^(11 − L) and 2^10.
         """
-        engine, bits = self._engine, METRIC_BITS
+        engine, nothing, negatives = self._engine, self._share_constant(0), self._share_constant(self._rows) - wholes
         log_rows = max(math.ceil(math.log2(self._rows)), 1)
-        (pairs,) = await compute_products(engine, [Product(wholes, self._share_constant(self._rows) - wholes, "times")])
+        true, false = concatenate([wholes, positives, nothing]), concatenate([negatives, above - positives, nothing])
+        width, height = false[:-1] - false[1:], true[:-1] + true[1:]
+        area, pairs = await compute_products(
+            engine, [Product(width.reshape(1, -1), height.reshape(-1, 1)), Product(wholes, negatives, "times")]
+        )
         up = FRACTION + _QUOTIENT_BITS + 2 - 2 * log_rows  # of the pairs; half as much of twice the area
         jobs = [
             scaling_job(engine, value, 1 << max(power, 0), max(-power, 0))
-            for value, power in ((area, up - 1), (pairs, up))
+            for value, power in ((area.reshape(1), up - 1), (pairs, up))
         ]
         over, under = await compute_products(engine, jobs)
         least = 2.0 ** min(_QUOTIENT_BITS + 1 - log_rows, _QUOTIENT_BITS - 1)
-        quotient = await engine.divide(over, under, least=least, most=2.0**_QUOTIENT_BITS)
-        (auc,) = await compute_products(engine, [scaling_job(engine, quotient, 1, FRACTION - bits)])
-        return auc.reshape(1)
+        return await engine.divide(over, under, least=least, most=2.0**_QUOTIENT_BITS)
 
-    async def _area_under_counts(self, above: Share, positives: Share, wholes: Share) -> Share:
-        """Twice the area under the curve of counts, (1, 1): Σ (negatives in a bin) · (positives above its ends)."""
-        nothing = self._share_constant(0)
-        true = concatenate([wholes, positives, nothing])
-        false = concatenate([self._share_constant(self._rows) - wholes, above - positives, nothing])
-        width, height = false[:-1] - false[1:], true[:-1] + true[1:]
-        (area,) = await compute_products(self._engine, [Product(width.reshape(1, -1), height.reshape(-1, 1))])
-        return area
-
-    async def _shares_of_rows(self, sums: list[Share], bits: list[int] | None = None) -> list[Share]:
-        """Sums divided by the number of rows, rounded; each with so many fractional bits.
+    def _row_share_jobs(self, sums: list[Share], bits: list[int]) -> list[Product]:
+        """Make the products that are sums divided by the number of rows, rounded; each has so many fractional bits.
 
         One over the rows is a whole number of `_DIVISOR_BITS` bits, whatever the number of rows: with 16 fractional
         bits, nothing wraps while rows times the mean are below 2^30.
         """
         jobs, kept = [], METRIC_BITS
-        for total, have in zip(sums, bits or [0] * len(sums), strict=True):
+        for total, have in zip(sums, bits, strict=True):
             shift = _DIVISOR_BITS - 1 - kept + have + math.ceil(math.log2(self._rows))
             factor = round(2.0 ** (kept - have + shift) / self._rows)
             jobs.append(scaling_job(self._engine, total, factor, shift))
-        return await compute_products(self._engine, jobs)
+        return jobs
 
     def _share_constant(self, value: int) -> Share:
         return self._engine.constant(np.array([value], dtype=np.uint64))
