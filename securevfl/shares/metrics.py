@@ -14,9 +14,10 @@ import numpy as np
 from securevfl_crypto.replicated import Product, Share, concatenate
 from securevfl_crypto.ring import FRACTION
 
+from securevfl.shares.answers import NUMBER_BOUND, clip_outputs
 from securevfl.shares.engine import ONE, Engine, compute_products, scaling_job
 from securevfl.shares.network import Network
-from securevfl.shares.network_ranges import ERROR_BOUND
+from securevfl.shares.network_ranges import ERROR_BOUND, TARGET_BOUND
 
 __all__ = ["EDGES", "METRIC_BITS", "SharedMetrics", "name_metrics"]
 
@@ -29,6 +30,12 @@ _QUOTIENT_BITS = 10
 """A quotient's divisor is below 2 to this."""
 
 _DIVISOR_BITS = 16
+_MOST_LOSS = ERROR_BOUND * (NUMBER_BOUND + TARGET_BOUND)
+"""Largest Huber loss of a prediction that is clipped, of a target within its bounds."""
+
+_LARGEST_SUM = 62
+"""Bits below which a word is truncated rightly."""
+
 EDGES = tuple(float(edge) for edge in (-6, -5, -4.5, -4, -3.5, *np.arange(-3, 3.01, 0.25), 3.5, 4, 4.5, 5, 6))
 """Logits between which a bin lies; 35 bins."""
 _SLOPE_BITS = 10
@@ -71,9 +78,10 @@ class SharedMetrics:
         return concatenate([product.reshape(1), total, bits.sum(axis=1), each[:, 0], each[:, 1]])
 
     async def _score_numbers(self, logits: Share, targets: Share) -> Share:
-        """The sum of the Huber losses, c (r − c/2) of an error r that is c when clipped, 16 fractional bits, (1,)."""
+        """The sum of the Huber losses, c (r − c/2) of an error r that is c when clipped, 16 fractional bits, (1,). The
+        prediction is clipped as an answer is, so that no loss is above `_MOST_LOSS`."""
         engine = self._engine
-        error = logits - targets
+        error = await clip_outputs(engine, logits, 1) - targets
         bound = engine.constant(np.full(error.shape, round(ERROR_BOUND * ONE), dtype=np.uint64))
         (done,) = await engine.compute_products([replace(scaling_job(engine, error + bound, 1, 0), then="relu6")])
         clipped = (done[0] if isinstance(done, tuple) else done) - bound
@@ -150,12 +158,14 @@ class SharedMetrics:
     def _row_share_jobs(self, sums: list[Share], bits: list[int]) -> list[Product]:
         """Make the products that are sums divided by the number of rows, rounded; each has so many fractional bits.
 
-        One over the rows is a whole number of `_DIVISOR_BITS` bits, whatever the number of rows: with 16 fractional
-        bits, nothing wraps while rows times the mean are below 2^30.
+        One over the rows is a whole number of `_DIVISOR_BITS` bits, and of fewer where a sum of so many rows could wrap
+        with them: up to 2^18 rows all, of 2^24 rows ten, with which a mean is right to a thousandth of it.
         """
-        jobs, kept = [], METRIC_BITS
+        log_rows, kept = math.ceil(math.log2(self._rows)), METRIC_BITS
+        room = _LARGEST_SUM - FRACTION - math.ceil(math.log2(_MOST_LOSS)) - log_rows
+        digits, jobs = min(_DIVISOR_BITS, room), []
         for total, have in zip(sums, bits, strict=True):
-            shift = _DIVISOR_BITS - 1 - kept + have + math.ceil(math.log2(self._rows))
+            shift = digits - 1 - kept + have + log_rows
             factor = round(2.0 ** (kept - have + shift) / self._rows)
             jobs.append(scaling_job(self._engine, total, factor, shift))
         return jobs
