@@ -177,5 +177,6 @@ def explain_useless(site: PartyContext, rows: int) -> str:
         return f"{found}: between organisations it would answer nothing; {more}"
     raise PolicyError(
         f"{site.name!r} refuses to answer: {found}. The try counts as an answer about each test row; {more}. useful = "
-        '"off" in the protection and in each party\'s policy turns the rule off'
+        '"off" in the protection and in each party\'s policy turns the rule off',
+        cause="useless",
     )

@@ -130,6 +130,7 @@ def test_targets_that_are_no_classes_end_the_job_before_anything_is_opened(
     _dealing(_half, monkeypatch)
     with pytest.raises(sv.PolicyError, match=r"refuses to train on the targets that were dealt.*Nothing was") as caught:
         sv.simulate(_job(), people)
+    assert caught.value.cause == "targets"  # what parties that only deal are told
     assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.iter_entries())
 
 
