@@ -247,6 +247,7 @@ class OpenedValues:
             found["running"] = self._book.running(self.asker)
         if self.refuses and self.allowed is not None:
             found["allowed"] = self.allowed
+            found["bound"] = "written" if self._written else "default"
         return found
 
     def summary_sentence(self) -> str:

@@ -1,8 +1,9 @@
 """One bit: does the model predict the validation rows better with the passive parties' columns than without?
 
 It is opened once, to all three computing parties, before the model answers anything. Let p be the probabilities of a
-row's classes and p₀ the same with the columns of all passive parties at their mean over all validation rows. With the gain g = ‖y − p₀‖² − ‖y − p‖², a difference of Brier scores, the bit says whether Σg is
-positive and exceeds what chance gives it in one standard deviation:
+row's classes and p₀ the same with the columns of all passive parties at their mean over all validation rows. With the
+gain g = ‖y − p₀‖² − ‖y − p‖², a difference of Brier scores, the bit says whether Σg is positive and exceeds what chance
+gives it in one standard deviation:
 
 - two classes: (Σg)² > Σ(p − p₀)², of the second class's p, as y has a standard deviation of at most ½;
 - more classes: (Σg)² > 2 Σ‖p − p₀‖², as the variance of a difference of two entries is at most ½ of that (Popoviciu);
@@ -41,7 +42,7 @@ _ROOM = 61
 
 _DIVISOR_BITS = 20
 _MEAN_BITS = 18
-"""Of one over the rows, for a mean: a column of 2^24 rows adds up to less than 2^43, and times this to less than 2^61."""
+"""Of one over the rows, for a mean: a column of 2^24 rows adds up to 2^43 at most, and times this to 2^61."""
 
 
 class Usefulness:
