@@ -14,7 +14,8 @@ When they are dealt, the computing parties check, on shares, what they may be:
 - the validation rows have at least `FEWEST_OF_CLASS` rows of each of two classes, unless the job says `few_rows`.
 
 All three learn whether that holds, and nothing else of the targets; parties that only deal learn it as the job ends.
-The check finds a party that deals something else. It does not find one that also computes falsely; `docs/threat-model.md` says what such a party can do.
+The check finds a party that deals something else. It does not find one that also computes falsely;
+`docs/threat-model.md` says what such a party can do.
 """
 
 from __future__ import annotations
