@@ -345,6 +345,8 @@ def test_a_restart_counts_no_validation_row_again_at_a_party_that_only_deals(fou
     assert found.record.runs[-1].test["auc"] > 0.7
     for book in _books(four, tmp_path):
         assert set(book.count_people("bank").tolist()) == {1}, book.party
+        split = found.record.alignment  # metrics count one number of each validation row, an answer one of a test row
+        assert len(book.count_people("bank")) == split.valid + split.test
 
 
 def test_a_party_that_only_deals_counts_sets_of_metrics_too(four: Parties, tmp_path: Path) -> None:
