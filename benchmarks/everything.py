@@ -65,6 +65,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.timing", quick=("--quick",)),
     Benchmark("benchmarks.shares_parity", quick=("--quick", "--data", "credit")),
     Benchmark("benchmarks.overhead", quick=("--quick",)),
+    Benchmark("benchmarks.counting", quick=("--quick",)),
     Benchmark("benchmarks.plain_path", quick=("--epochs", "6", "--threads", "1", "--most", "1e5")),
     Benchmark("benchmarks.growth", quick=("--quick", "--only", "psi", "plain")),
     Benchmark("benchmarks.gpu", quick=("--stand-in", "cpu", "--quick")),

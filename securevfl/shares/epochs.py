@@ -253,6 +253,9 @@ class SharedTraining:
             RangeError: weights are not in range.
         """
         judge = None if self.network is None else Usefulness(self.network)
+        async for inputs, _ in self._share_valid(sizes, words):
+            if judge is not None:
+                judge.add_to_means(inputs)
         async for inputs, targets in self._share_valid(sizes, words):
             if judge is not None:
                 await judge.add_rows(inputs, targets)
