@@ -23,7 +23,17 @@ from securevfl.training.role import Role
 from securevfl.training.state import State
 from securevfl.transport import Kind
 
-__all__ = ["SHARE", "CardActive", "CardActiveProgram", "CardPassive", "CardPassiveProgram"]
+__all__ = [
+    "SHARE",
+    "BinnedActive",
+    "BinnedPassive",
+    "CardActive",
+    "CardActiveProgram",
+    "CardPassive",
+    "CardPassiveProgram",
+    "CardRole",
+    "count_by_column",
+]
 
 SHARE = "scorecard/share"
 _MANY = 4
@@ -46,14 +56,14 @@ class _PassiveHalf(PassiveHalf):
         return _build_bottom(architecture, shape)
 
 
-def _by_column(codes: np.ndarray, labels: np.ndarray | None, cuts: Sequence[np.ndarray]) -> list[np.ndarray]:
+def count_by_column(codes: np.ndarray, labels: np.ndarray | None, cuts: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Count the rows in each bin of each column, int64; with labels, only the rows of label 1."""
     kept = codes if labels is None else codes[labels == 1]
     return [np.bincount(column, minlength=len(cut) + 1) for column, cut in zip(kept.T, cuts, strict=True)]
 
 
-class _CardRole(Role):
-    """Base of both roles: the bins of this party's columns.
+class CardRole(Role):
+    """Base of all roles: the bins of this party's columns.
 
     Attributes:
         cuts: of each column.
@@ -107,6 +117,14 @@ class _CardRole(Role):
             raise TypeError(f"a {type(bottom).__name__} is not the bottom of a scorecard")
         bottom.set_bins(self.cuts, self.found)
 
+    def cut_training_rows(self) -> None:
+        """Cut the columns by the training rows; see `BinnedRole`."""
+        self.cut_columns(self.rows_to_cut())
+
+    def find_bins(self, rows: np.ndarray) -> np.ndarray:
+        """The bin of each numbered row in each column, int64 (n, columns)."""
+        return codes_of(self.features(rows).cpu().numpy(), self.cuts)
+
     def column_names(self) -> list[str]:
         """Names of the encoded columns."""
         encoder = self.table.encoder
@@ -119,27 +137,38 @@ class _CardRole(Role):
             weights: of its columns, (columns,).
             bias: of the model, at the active party.
         """
-        config, encoder = self.config, self.table.encoder
+        factor, start = self.scale_points(bias)
+        self.card = party_card(self.column_names(), self.cuts, self.own_units(), self.found, weights, factor, start)
+
+    def scale_points(self, bias: float | None) -> tuple[float, float]:
+        """The factor of points, and what each row begins with at this party.
+
+        Args:
+            bias: of the model, at the active party.
+        """
+        config = self.config
         factor, offset = factor_and_offset(config.base_points, config.base_odds, config.pdo)
-        start = 0.0 if bias is None else offset - factor * bias
-        own = [
+        return factor, 0.0 if bias is None else offset - factor * bias
+
+    def own_units(self) -> list[np.ndarray]:
+        """The ends of each column's bins in its original units, NaN if they cannot be computed."""
+        encoder = self.table.encoder
+        return [
             np.full(len(cut), np.nan) if encoder is None else encoder.decode(j, cut) for j, cut in enumerate(self.cuts)
         ]
-        self.card = party_card(self.column_names(), self.cuts, own, self.found, weights, factor, start)
 
     def closing_notes(self) -> list[str]:
         more = [summarise_columns(self.site.name, self.column_names(), self.found)] if self.found else []
         return [*super().closing_notes(), *more]
 
 
-class CardActive(_CardRole, Active):
-    """Seals the labels, opens the counts, and sends each passive party its share of the finished coefficients."""
+class BinnedActive(CardRole, Active):
+    """The active party of a logistic regression on binned columns."""
 
     config: ScorecardSettings
 
     def build(self) -> None:
         self.begin_card()
-        self.told = 0
         super().build()
         self.books.model_facts["scorecard"] = lambda: self.card
 
@@ -148,13 +177,21 @@ class CardActive(_CardRole, Active):
         cut = active_side(self, spec)
         return _ActiveHalf(architecture, cut, spec, passive, self.features.row_shape, self.task.outputs)
 
+
+class CardActive(BinnedActive):
+    """Seals the labels, opens the counts, and sends each passive party its share of the finished coefficients."""
+
+    def build(self) -> None:
+        self.told = 0
+        super().build()
+
     async def setup(self) -> None:
         await super().setup()
         if not self.has_training_rows:
             return
         labels = self.labels(self.table.split.train).cpu().numpy().astype(np.int64)
         codes, config = self.cut_columns(self.rows_to_cut()), self.config
-        self.take_counts(_by_column(codes, None, self.cuts), _by_column(codes, labels, self.cuts), self.half.bottom)
+        self.take_counts(count_by_column(codes, None, self.cuts), count_by_column(codes, labels, self.cuts), self.half.bottom)
         links = [self.site.links[name] for name in self.site.passive]
         self.told = await tell_all(links, labels, config.key_bits, config.bins, config.least, self.site.clock)
 
@@ -178,8 +215,8 @@ class CardActive(_CardRole, Active):
         self.make_card(weights, float(state["bias"][0]))
 
 
-class CardPassive(_CardRole, Passive):
-    """Cuts its columns, learns the counts of its bins, and at the end its own coefficients."""
+class BinnedPassive(CardRole, Passive):
+    """A passive party of a logistic regression on binned columns."""
 
     config: ScorecardSettings
 
@@ -192,6 +229,10 @@ class CardPassive(_CardRole, Passive):
         spec = self.config.cut_spec(self, architecture.hidden)
         return _PassiveHalf(architecture, self.site, spec, self.protection, self.features.row_shape)
 
+
+class CardPassive(BinnedPassive):
+    """Cuts its columns, learns the counts of its bins, and at the end its own coefficients."""
+
     async def setup(self) -> None:
         await super().setup()
         if not self.has_training_rows:
@@ -199,7 +240,7 @@ class CardPassive(_CardRole, Passive):
         codes, config = self.cut_columns(self.rows_to_cut()), self.config
         sizes = [len(cut) + 1 for cut in self.cuts]
         positives = await request_counts(self.upstream, codes, sizes, config.key_bits, self.site.clock)
-        self.take_counts(_by_column(codes, None, self.cuts), positives, self.half.bottom)
+        self.take_counts(count_by_column(codes, None, self.cuts), positives, self.half.bottom)
 
     async def take_share(self) -> None:
         """After the test: this party's coefficients, and its points."""
