@@ -18,8 +18,6 @@ __all__ = ["SharedCardActive", "SharedCardPassive"]
 class _SharedCard(CardRole):
     """Base of both roles on shares."""
 
-    config: ScorecardSettings
-
     def take_points(self, values: np.ndarray, bias: float | None) -> None:
         """Make the card of the points that were opened to this party; see `BinnedRole`."""
         rows = count_by_column(self.find_bins(self.table.split.train), None, self.cuts)
@@ -39,6 +37,10 @@ class _SharedCard(CardRole):
 class SharedCardActive(_SharedCard, BinnedActive):
     """The active party's role."""
 
+    config: ScorecardSettings
+
 
 class SharedCardPassive(_SharedCard, BinnedPassive):
     """A passive party's role."""
+
+    config: ScorecardSettings

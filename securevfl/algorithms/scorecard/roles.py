@@ -191,7 +191,9 @@ class CardActive(BinnedActive):
             return
         labels = self.labels(self.table.split.train).cpu().numpy().astype(np.int64)
         codes, config = self.cut_columns(self.rows_to_cut()), self.config
-        self.take_counts(count_by_column(codes, None, self.cuts), count_by_column(codes, labels, self.cuts), self.half.bottom)
+        self.take_counts(
+            count_by_column(codes, None, self.cuts), count_by_column(codes, labels, self.cuts), self.half.bottom
+        )
         links = [self.site.links[name] for name in self.site.passive]
         self.told = await tell_all(links, labels, config.key_bits, config.bins, config.least, self.site.clock)
 

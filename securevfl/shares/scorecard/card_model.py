@@ -1,5 +1,5 @@
-"""What is kept of a scorecard on shares: at each data party the ends of its own bins, at a computing party its shares of
-the weights of evidence and of the coefficients."""
+"""What is kept of a scorecard on shares: at each data party the ends of its own bins, at a computing party its shares
+of the weights of evidence and of the coefficients."""
 
 from __future__ import annotations
 

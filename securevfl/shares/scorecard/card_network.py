@@ -14,7 +14,7 @@ from securevfl.shares.network_ranges import NetworkShape, OptimiserConstants
 from securevfl.shares.scorecard.evidence import MOST_EVIDENCE, look_up
 from securevfl.shares.scorecard.layout import CardLayout
 
-__all__ = ["LAYER", "LARGEST_BIAS", "LARGEST_VALUE", "CardNetwork"]
+__all__ = ["LARGEST_BIAS", "LARGEST_VALUE", "LAYER", "CardNetwork"]
 
 LAYER = "layer 0"
 """The one layer, as the network calls it."""
@@ -86,9 +86,7 @@ class CardNetwork(Network):
         """The coefficient times the weight of evidence of each cell, then the bias, (cells + 1, 1): two rounds."""
         weights, sizes = self.weights[LAYER], self.layout.sizes
         each = weights[:-1].reshape(-1)[np.repeat(np.arange(len(sizes)), sizes)]
-        (found,) = await compute_products(
-            self.engine, [Product(each, self.known_evidence(), "times", shift=FRACTION)]
-        )
+        (found,) = await compute_products(self.engine, [Product(each, self.known_evidence(), "times", shift=FRACTION)])
         return concatenate([found.reshape(-1, 1), weights[-1:]])
 
     def take_points(self, points: Share) -> None:

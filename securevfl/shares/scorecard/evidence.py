@@ -2,7 +2,7 @@
 
 With p rows of the second class and q of the first in a bin, and P and Q overall, a weight of evidence is
 ``ln(2p + 1) − ln(2q + 1) − ln(2P + 1) + ln(2Q + 1)``, clipped at ±6: the same halves as in the plain path. The
-logarithm of an integer is one curve of chords between integers: exact up to 41, and at most `LOG_ERROR` below the
+logarithm of an odd integer is one curve of chords between integers: exact up to 41, and at most `LOG_ERROR` below the
 logarithm beyond, so that a weight is right to twice that.
 
 Rounds: the counts 1, the logarithms 4, their difference, truncated and clipped, 4; and 2 for the check that no bin is
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from securevfl_crypto.replicated import Curve, Product, Share, Task, concatenate
@@ -37,7 +38,7 @@ _AT_ONCE = 1 << 21
 
 @lru_cache
 def logarithm_of_integers(most: int) -> Curve:
-    """ln(v) for integers 1 ≤ v ≤ most, with 40 fractional bits more than v has.
+    """ln(v) for odd integers 1 ≤ v ≤ most, with 40 fractional bits more than v has.
 
     Decimal logarithms are rounded alike on every machine, so the three parties have the same integers.
     """
@@ -51,11 +52,11 @@ def logarithm_of_integers(most: int) -> Curve:
     while knots[-1] < max(most, 3):
         knots.append(knots[-1] + max(2, knots[-1] // _RATIO))
     slopes, reached = [], 0
-    for left, right in zip(knots, knots[1:], strict=False):
+    for left, right in pairwise(knots):
         slope = round((height(right) - reached) / (right - left))  # what rounding leaves goes to the next chord
         slopes.append(slope)
         reached += slope * (right - left)
-    changes = [slopes[0], *(after - before for before, after in zip(slopes, slopes[1:], strict=False))]
+    changes = [slopes[0], *(after - before for before, after in pairwise(slopes))]
     return Curve(tuple(knots[:-1]), tuple(changes))
 
 
@@ -107,9 +108,7 @@ async def compute_evidence(
     difference = logs[:cells] - logs[cells : 2 * cells] - overall
     bound = MOST_EVIDENCE * ONE
     clip = Curve((-bound, bound), (1, -1), start=-bound)
-    ((woe,),) = await engine.run_masked(
-        [Task(engine.additive_summand(difference), _LOG_BITS - FRACTION, curve=clip)]
-    )
+    ((woe,),) = await engine.run_masked([Task(engine.additive_summand(difference), _LOG_BITS - FRACTION, curve=clip)])
     return woe, engine.constant(np.ones(cells, np.uint64)) - bits
 
 

@@ -49,7 +49,8 @@ class CardLayout:
     @cached_property
     def starts(self) -> np.ndarray:
         """The first cell of each column, over all parties, int64."""
-        return np.cumsum(self.sizes) - self.sizes
+        starts: np.ndarray = np.cumsum(self.sizes) - self.sizes
+        return starts
 
     def groups(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Columns with equally many bins: their numbers (g,), and their cells (g, bins)."""
@@ -78,9 +79,7 @@ async def tell_bins(link: Link, bins: Sequence[int]) -> None:
     await link.send(Kind.CONTROL, BINS, bins=np.array(bins, dtype=np.int64))
 
 
-async def send_layout(
-    own: Sequence[int], passive: Sequence[Link], others: Sequence[Link], most: int
-) -> CardLayout:
+async def send_layout(own: Sequence[int], passive: Sequence[Link], others: Sequence[Link], most: int) -> CardLayout:
     """Learn the passive parties' numbers of bins, and tell all others those of everybody.
 
     Args:
@@ -131,4 +130,5 @@ def _read_sizes(message: Message, what: str, peer: str, low: int, high: int) -> 
         raise ProtocolError(f"{peer!r} tells {what} as {sizes.dtype} {sizes.shape}; int64 (columns,) was expected")
     if len(sizes) and (sizes.min() < low or sizes.max() > high):
         raise ProtocolError(f"{peer!r} tells {what} of {sizes.min()} to {sizes.max()}; {low} to {high} are possible")
-    return sizes.tolist()
+    found: list[int] = sizes.tolist()
+    return found

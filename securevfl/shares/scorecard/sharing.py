@@ -21,6 +21,8 @@ from securevfl.training.binned import BinnedAlgorithm
 
 __all__ = ["CardSharing"]
 
+_NO_COLUMNS = CardLayout(())
+
 
 @dataclass(frozen=True, kw_only=True)
 class CardSharing(Sharing):
@@ -30,7 +32,7 @@ class CardSharing(Sharing):
         layout: the columns' bins; without columns until all told them.
     """
 
-    layout: CardLayout = CardLayout(())
+    layout: CardLayout = _NO_COLUMNS
 
     @classmethod
     def of(cls, sharing: Sharing) -> CardSharing:
