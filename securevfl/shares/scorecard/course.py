@@ -56,6 +56,7 @@ class CardTraining(SharedTraining):
         if not self._prepared:
             await self._prepare_rows()
             self._prepared = True
+        await self._confirm_places(places)
         for number, here in enumerate(places):
             if words is not None:
                 words(number)  # nothing is dealt here; the observer hears of the batch
@@ -68,6 +69,16 @@ class CardTraining(SharedTraining):
                 self.sent += engine.sent - before[1]
             self.steps += 1
             told(number + 1)
+
+    async def _confirm_places(self, places: Sequence[np.ndarray]) -> None:
+        """Compare what the parties use in an epoch: one that was told other places would use other rows.
+
+        Raises:
+            DisagreementError: they use different ones.
+        """
+        if self.network is not None and self._columns is not None and self.kept is not None and places:
+            used = np.concatenate(places)
+            await self.network.engine.confirm("input", self._columns[used], self.kept.train[used])
 
     async def _prepare_rows(self) -> None:
         """Deal the cells of the training rows, count them unless a checkpoint has their evidence, and look it up.

@@ -116,9 +116,7 @@ def test_three_parties_compute_what_the_clear_does_word_for_word() -> None:
     points = decode_words(wanted["points"]).reshape(-1)
     weights = decode_words(wanted["weights"]).reshape(-1)
     np.testing.assert_allclose(points[:-1], np.repeat(weights[:-1], LAYOUT.sizes) * woe, atol=2e-5)
-    np.testing.assert_allclose(
-        decode_words(wanted["logits"])[:, 0], inside[:40] @ points[:-1] + points[-1], atol=1e-4
-    )
+    np.testing.assert_allclose(decode_words(wanted["logits"])[:, 0], inside[:40] @ points[:-1] + points[-1], atol=1e-4)
 
 
 def test_counting_takes_twelve_rounds_whatever_the_number_of_parts() -> None:
