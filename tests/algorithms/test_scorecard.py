@@ -398,7 +398,6 @@ def test_noise_that_exact_counts_would_undo_is_refused(dp: sv.DP) -> None:
     [
         (sv.Auto(offers=("bfv",)), "offer 'paillier' too"),
         (sv.Paillier(bits=3072), "give both the same"),
-        (sv.Shares(), "cannot be trained on shares"),
     ],
 )
 def test_protections_that_have_no_place_for_its_key_are_refused(protection: Protection, words: str) -> None:

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from securevfl.algorithms.scorecard.counting import COUNTS, KEY, LABELS, POSITIVES, SIZES
-from securevfl.algorithms.scorecard.on_shares import SharedCardActive, SharedCardPassive
-from securevfl.algorithms.scorecard.roles import (
-    SHARE,
+from securevfl.algorithms.scorecard.binned_roles import (
     BinnedActive,
     BinnedPassive,
+    SharedCardActive,
+    SharedCardPassive,
+)
+from securevfl.algorithms.scorecard.counting import COUNTS, KEY, LABELS, POSITIVES, SIZES
+from securevfl.algorithms.scorecard.roles import (
+    SHARE,
     CardActive,
     CardActiveProgram,
     CardPassive,

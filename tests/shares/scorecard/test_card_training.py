@@ -19,16 +19,15 @@ from support.helpers import make_parties, ready_keys
 from support.servers import PATIENCE, put, scores_of, unlabelled
 
 import securevfl as sv
-from securevfl.algorithms.scorecard import roles as card_roles
+from securevfl.algorithms.scorecard import binned_roles, binning
 from securevfl.data import Parties
 from securevfl.run import Result, context_building
-from securevfl.run.model_parts import PART, ModelPart
+from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServeActive, ServePassive, ServingContext
 from securevfl.serving.helper import ServeHelper
-from securevfl.shares import NetworkShape, OptimiserConstants, coordinator
-from securevfl.shares.scorecard import course
+from securevfl.shares import NetworkShape, coordinator, sharing
+from securevfl.shares.scorecard import course, evidence
 from securevfl.shares.scorecard.evidence import LOG_ERROR
-from securevfl.shares.sharing import optimiser_of
 from securevfl.testing.shared_reference import SharedReference
 from securevfl.testing.trial import roles_begun
 from securevfl.transport import Kind, MemoryHub
@@ -154,7 +153,9 @@ def test_bins_are_those_of_the_plain_path_and_evidence_is_within_its_bound(ran: 
 def test_coefficients_are_those_of_the_same_steps_on_the_plain_evidence(ran: Result, plain: _Plain) -> None:
     """Coefficients within 0.02 of floating point, and log-odds of the test rows within 0.05 of it before rounding."""
     bank = plain.roles["bank"]
-    reference = SharedReference(NetworkShape((3, 3, 3), (), (), 2), _rule(), batch_size=32, seed=1)
+    reference = SharedReference(
+        NetworkShape((3, 3, 3), (), (), 2), sharing.optimiser_of(sv.Shares()), batch_size=32, seed=1
+    )
     for epoch in range(1, EPOCHS + 1):
         for rows in bank.batches(epoch):
             reference.step(plain.columns(rows), bank.labels(rows).double()[:, None])
@@ -163,10 +164,6 @@ def test_coefficients_are_those_of_the_same_steps_on_the_plain_evidence(ran: Res
     logits = reference(plain.columns(bank.table.split.test)).detach().numpy()[:, 0].clip(-8, 8)
     (scores,) = ran.scores.values()
     np.testing.assert_allclose(np.log(scores[:, 1] / scores[:, 0]), logits, atol=0.05 + 2**-4)
-
-
-def _rule() -> OptimiserConstants:
-    return optimiser_of(sv.Shares())
 
 
 def test_it_ranks_as_the_plain_path_does(ran: Result, plain: _Plain) -> None:
@@ -318,7 +315,7 @@ def test_a_restart_goes_on_with_the_evidence_that_was_counted_first(
     with pytest.raises(sv.PartyFailed):
         sv.simulate(job, table, checkpoints=tmp_path, observer=_Stops())
     counted = Counter[str]()
-    compute = course.compute_evidence
+    compute = evidence.compute_evidence
 
     async def noticed(*given: Any) -> Any:
         counted["times"] += 1
@@ -336,9 +333,9 @@ def test_a_restart_goes_on_with_the_evidence_that_was_counted_first(
 def test_a_restart_with_another_table_is_refused(people: Parties, tmp_path: Path) -> None:
     with pytest.raises(sv.PartyFailed):
         sv.simulate(_job(), people, checkpoints=tmp_path, observer=_Stops())
-    cut = card_roles.cut_points
+    cut = binning.cut_points
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(card_roles, "cut_points", lambda x, bins, least: [one + 1 for one in cut(x, bins, least)])
+        patch.setattr(binned_roles, "cut_points", lambda x, bins, least: [one + 1 for one in cut(x, bins, least)])
         with pytest.raises(sv.InputError, match="other bins than this party's training rows give"):
             sv.simulate(_job(), people, checkpoints=tmp_path)
 
@@ -347,7 +344,7 @@ def test_a_party_that_cuts_smaller_bins_than_the_job_says_is_refused_by_all(
     people: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With one row in a bin, its points would tell that row's label."""
-    cut = card_roles.CardRole.cut_columns
+    cut = binned_roles.CardRole.cut_columns
 
     def finely(role: Any, x: np.ndarray) -> np.ndarray:
         found = cut(role, x)
@@ -355,7 +352,7 @@ def test_a_party_that_cuts_smaller_bins_than_the_job_says_is_refused_by_all(
             role.cuts[1] = np.sort(x[:, 1])[[0, len(x) // 2]]
         return found
 
-    monkeypatch.setattr(card_roles.CardRole, "cut_columns", finely)
+    monkeypatch.setattr(binned_roles.CardRole, "cut_columns", finely)
     words = r"refuses to train: a bin has fewer than 10 training rows.*Nothing was opened"
     with pytest.raises(sv.PolicyError, match=words) as caught:
         sv.simulate(_job(sv.Shares(model="parts")), people)
@@ -364,7 +361,7 @@ def test_a_party_that_cuts_smaller_bins_than_the_job_says_is_refused_by_all(
 
 def test_other_rows_of_a_batch_at_one_party_are_noticed(two: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     """An active party that told a coordinator other places would choose other targets in each epoch."""
-    receive = coordinator.receive_epoch
+    receive = sharing.receive_epoch
 
     async def swapped(*given: Any) -> Any:
         train, score, places = await receive(*given)

@@ -1,4 +1,4 @@
-"""Counts and weights of evidence on shares: word for word what the clear gives, right to a stated bound, in few rounds."""
+"""Counts and weights of evidence on shares: the words of the clear, right to a stated bound, in few rounds."""
 
 from __future__ import annotations
 
