@@ -27,6 +27,9 @@ from securevfl.training.state import State, as_tensor
 
 __all__ = ["CardCoordinator", "CardSharesActive", "CardSharesPassive", "DealtCells"]
 
+_MANY = 4
+"""The report warns from one bin's points per this many training rows on, as of counts in the plain path."""
+
 
 class DealtCells(DealtRows):
     """What a party deals of its rows: for each column 1 in the bin that the row is in, and 0 in the others.
@@ -119,7 +122,7 @@ class CardSharesActive(SharesActive):
 
     def close_books(self) -> Trained:
         trained = super().close_books()
-        trained.notes += _counting_notes(self.course, self.sharing)
+        trained.notes += [*_counting_notes(self.course, self.sharing), *_equation_notes(self.course, self.sharing)]
         return trained
 
 
@@ -212,6 +215,21 @@ def _take_points(program: CardSharesActive | CardSharesPassive, *, active: bool)
     if own is not None:
         values, bias = split_points({name: as_tensor(one).numpy() for name, one in own.items()}, active=active)
         program.binned.take_points(values, bias)
+
+
+def _equation_notes(course: CardTraining, sharing: CardSharing) -> list[str]:
+    """A warning where handed out points of a passive party are about as many equations as rows train."""
+    layout, rows = course.layout, course.learned
+    told = max(
+        (cells - columns + 1 for cells, columns in zip(layout.cells[1:], layout.columns[1:], strict=True)), default=0
+    )
+    if not sharing.protection.hands_out or _MANY * told < rows or not rows:
+        return []
+    return [
+        f"a passive party got points of {told} independent bins of {rows} training rows: each is about an equation in "
+        "their labels, so it computes labels that its columns do not reveal (model = 'shares', fewer bins, fewer "
+        "columns of passive parties, or more rows)"
+    ]
 
 
 def _counting_notes(course: CardTraining, sharing: CardSharing) -> list[str]:

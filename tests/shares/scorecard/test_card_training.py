@@ -27,6 +27,7 @@ from securevfl.serving import ServeActive, ServePassive, ServingContext
 from securevfl.serving.helper import ServeHelper
 from securevfl.shares import NetworkShape, coordinator, sharing
 from securevfl.shares.scorecard import course, evidence
+from securevfl.shares.scorecard.card_model import CardModel
 from securevfl.shares.scorecard.evidence import LOG_ERROR
 from securevfl.testing.shared_reference import SharedReference
 from securevfl.testing.trial import roles_begun
@@ -243,6 +244,17 @@ def test_findings_tell_nothing_of_counts(ran: Result) -> None:
     assert not any("exact, of sealed labels" in note for note in ran.record.runs[-1].notes)
 
 
+@pytest.mark.parametrize(("left", "warned"), [("parts", True), ("shares", False)])
+def test_points_of_many_bins_are_equations_and_the_report_warns(people: Parties, left: Any, warned: bool) -> None:
+    """60 columns of five bins at one party, and fewer than 200 training rows."""
+    shop = people["shop1"]
+    noise = np.random.default_rng(0).normal(size=(60, shop.rows))
+    wide = replace(shop, columns={f"f{k}": column for k, column in enumerate(noise)})
+    tables = Parties.of(people.active, wide, *[one for one in people.passive if one.name != "shop1"])
+    notes = sv.simulate(_job(sv.Shares(model=left), epochs=1), tables).record.runs[-1].notes
+    assert any("got points of 241 independent bins" in note for note in notes) is warned
+
+
 @pytest.mark.parametrize("left", ["shares", "parts"])
 def test_four_parties_of_which_one_only_deals(left: Any) -> None:
     people = make_parties(3, 300)
@@ -328,6 +340,32 @@ def test_a_restart_goes_on_with_the_evidence_that_was_counted_first(
     np.testing.assert_allclose(one, other, atol=0.03)
     sv.simulate(job, table)
     assert counted["times"] == 3
+
+
+def test_loaded_evidence_is_drawn_anew_before_it_is_used(
+    people: Parties, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of a resume, and of the kept model, which is restored for the test: the same values, other summands."""
+    loaded: list[tuple[np.ndarray, np.ndarray]] = []
+    freshen = CardModel.refresh_shares
+
+    async def watched(model: CardModel) -> None:
+        stale, network = model.stale, model.network
+        assert network is not None
+        before = None if network.evidence is None else network.evidence.mine.copy()
+        await freshen(model)
+        if stale and before is not None and network.evidence is not None:
+            loaded.append((before, network.evidence.mine.copy()))
+
+    monkeypatch.setattr(CardModel, "refresh_shares", watched)
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(_job(), people, checkpoints=tmp_path, observer=_Stops())
+    loaded.clear()
+    sv.simulate(_job(), people, checkpoints=tmp_path)
+    assert len(loaded) == 2 * 3
+    for three in (loaded[:3], loaded[3:]):
+        assert not any((before == after).any() for before, after in three)
+        np.testing.assert_array_equal(sum(one[0] for one in three), sum(one[1] for one in three))
 
 
 def test_a_restart_with_another_table_is_refused(people: Parties, tmp_path: Path) -> None:
