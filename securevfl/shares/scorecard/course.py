@@ -70,6 +70,15 @@ class CardTraining(SharedTraining):
             self.steps += 1
             told(number + 1)
 
+    async def confirm_layout(self) -> None:
+        """Compare the columns' bins among the computing parties, before anything is dealt.
+
+        Raises:
+            ProtocolError: the active party told them different ones.
+        """
+        if self.network is not None:
+            await self.network.engine.confirm(f"bins {self.layout.digest}")
+
     async def _confirm_places(self, places: Sequence[np.ndarray]) -> None:
         """Compare what the parties use in an epoch: one that was told other places would use other rows.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,6 +52,11 @@ class CardLayout:
         """The first cell of each column, over all parties, int64."""
         starts: np.ndarray = np.cumsum(self.sizes) - self.sizes
         return starts
+
+    @property
+    def digest(self) -> str:
+        """Of all numbers of bins: parties that were told others notice it by this."""
+        return hashlib.sha256(repr(self.bins).encode()).hexdigest()[:16]
 
     def groups(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Columns with equally many bins: their numbers (g,), and their cells (g, bins)."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from securevfl.errors import ProtocolError
 from securevfl.shares.coordinator import SharesCoordinator
 from securevfl.shares.dealt_rows import DealtRows
 from securevfl.shares.programs import SharesActive, SharesPassive
@@ -102,6 +103,7 @@ class CardSharesActive(SharesActive):
         )
         self.sharing = replace(self.sharing, layout=layout)
         await super().setup()
+        await self.course.confirm_layout()
 
     async def prepare_training(self) -> State | None:
         saved = await super().prepare_training()
@@ -144,11 +146,15 @@ class CardSharesPassive(SharesPassive):
         """Tell the bins of this party's columns, learn those of all, then as for a network."""
         if self.sharing.trains:
             self.binned.cut_training_rows()
-        upstream = self.role.upstream
-        await tell_bins(upstream, self.fed.bins)
-        layout = await receive_layout(upstream, 1 + len(self.sharing.site.passive), self.sharing.card.bins)
+        upstream, site, own = self.role.upstream, self.sharing.site, self.fed.bins
+        await tell_bins(upstream, own)
+        layout = await receive_layout(upstream, 1 + len(site.passive), self.sharing.card.bins)
+        told = layout.bins[1 + site.passive.index(site.name)]
+        if told != tuple(own):
+            raise ProtocolError(f"{upstream.peer!r} tells bins {told} of the columns of {site.name!r}; {own} were told")
         self.sharing = replace(self.sharing, layout=layout)
         await super().setup()
+        await self.course.confirm_layout()
 
     async def prepare_training(self) -> State | None:
         saved = await super().prepare_training()
@@ -188,6 +194,7 @@ class CardCoordinator(SharesCoordinator):
         layout = await receive_layout(site.links[site.active], 1 + len(site.passive), self.sharing.card.bins)
         self.sharing = replace(self.sharing, layout=layout)
         await super()._make_network()
+        await self.course.confirm_layout()
         self.course.learned = self._learned
 
 

@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from securevfl_crypto.replicated import Computing, Opening
 from securevfl_crypto.ring import decode_words
 from support.helpers import make_parties, ready_keys
 from support.servers import PATIENCE, put, scores_of, unlabelled
@@ -26,7 +28,7 @@ from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServeActive, ServePassive, ServingContext
 from securevfl.serving.helper import ServeHelper
 from securevfl.shares import NetworkShape, coordinator, sharing
-from securevfl.shares.scorecard import course, evidence
+from securevfl.shares.scorecard import course, evidence, layout, programs
 from securevfl.shares.scorecard.card_model import CardModel
 from securevfl.shares.scorecard.evidence import LOG_ERROR
 from securevfl.testing.shared_reference import SharedReference
@@ -410,6 +412,78 @@ def test_other_rows_of_a_batch_at_one_party_are_noticed(two: Parties, monkeypatc
     monkeypatch.setattr(coordinator, "receive_epoch", swapped)
     with pytest.raises(sv.ProtocolError, match="hold different summands at 'input'"):
         sv.simulate(_job(_noted()), two)
+
+
+@pytest.mark.parametrize("receiver", ["notary", "shop1"])
+def test_bins_that_parties_were_told_differently_are_noticed(
+    two: Parties, monkeypatch: pytest.MonkeyPatch, receiver: str
+) -> None:
+    """As many cells in all, other columns: a coordinator has none to compare with, a data party its own."""
+    receive = layout.receive_layout
+
+    async def other(link: Any, *given: Any) -> layout.CardLayout:
+        found = await receive(link, *given)
+        return layout.CardLayout((found.bins[0], (5, 6, 7))) if link.me == receiver else found
+
+    monkeypatch.setattr(programs, "receive_layout", other)
+    words = "do not count alike" if receiver == "notary" else r"tells bins \(5, 6, 7\) of the columns of 'shop1'"
+    with pytest.raises(sv.ProtocolError, match=words) as caught:
+        sv.simulate(_job(_noted(), CARD.replace(bins=6)), two)
+    assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.iter_entries())
+
+
+@pytest.mark.parametrize(
+    ("bins", "columns"),
+    [
+        (np.array([5, 6]), np.array([1, 1])),
+        (np.array([5, 0]), np.array([1, 1])),
+        (np.array([5, 5]), np.array([1, 2])),
+        (np.array([5, 5]), np.array([1, 0, 1])),
+        (np.array([5, 5]), np.array([3, -1])),
+        (np.array([5.0, 5.0]), np.array([1, 1])),
+        (np.array([[5, 5]]), np.array([1, 1])),
+    ],
+    ids=["many bins", "none", "more columns", "more parties", "negative", "reals", "shape"],
+)
+def test_bins_that_the_job_does_not_allow_are_refused(bins: np.ndarray, columns: np.ndarray) -> None:
+    class Chief:
+        peer = "bank"
+
+        async def receive(self, *expected: object) -> SimpleNamespace:
+            return SimpleNamespace(arrays={"bins": bins, "columns": columns})
+
+        async def send(self, *given: object, **more: object) -> None: ...
+
+    with pytest.raises(sv.ProtocolError, match=r"'bank' tells (the )?(bins|columns)"):
+        asyncio.run(layout.receive_layout(Chief(), 2, 5))  # type: ignore[arg-type]
+    if bins.ndim > 1 or bins.dtype != np.int64 or bins.min() < 1 or bins.max() > 5:
+        with pytest.raises(sv.ProtocolError, match="'bank' tells bins"):
+            asyncio.run(layout.send_layout([3], [Chief()], [], 5))  # type: ignore[list-item]
+
+
+def test_each_party_lets_be_opened_what_the_job_is_for_and_no_more(
+    people: Parties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared: list[dict[str, Opening]] = []
+    begun = Computing.__init__
+
+    def noted(engine: Computing, *given: Any, **more: Any) -> None:
+        declared.append(dict(more.get("openings", {})))
+        begun(engine, *given, **more)
+
+    monkeypatch.setattr(Computing, "__init__", noted)
+    job = _job(sv.Shares(model="parts"))
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(job, people, checkpoints=tmp_path, observer=_Stops())
+    sv.simulate(job, people, checkpoints=tmp_path)
+    assert len(declared) == 6
+    usual = {"targets", "range", "final range", "useful", "metrics", "predictions"}
+    for number, one in enumerate(declared):
+        assert set(one) == usual | {"bins", "part 0", "part 1", "part 2"}
+        assert one["bins"] == Opening(int(number < 3), None, 1)  # not again in a restart
+        assert [one[f"part {place}"] for place in range(3)] == [
+            Opening(1, (place,), 15 + (place == 0)) for place in range(3)
+        ]
 
 
 @pytest.fixture

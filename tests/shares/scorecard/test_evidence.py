@@ -218,6 +218,21 @@ def test_loaded_evidence_out_of_range_is_found(value: float) -> None:
     assert _clear(judge).any()
 
 
+@pytest.mark.parametrize("value", [17.0, -(2.0**40)])
+def test_coefficients_out_of_range_are_found(value: float) -> None:
+    async def judge(engine: Clear) -> np.ndarray:
+        network = CardNetwork(NetworkShape((2, 0, 2), (), (), 2), OptimiserConstants(0.2, 0.9, 0.0), 8, engine, 1,
+                              layout=LAYOUT)  # fmt: skip
+        network.evidence = engine.constant(np.zeros(sum(LAYOUT.cells), np.uint64))
+        words = network.weights["layer 0"].mine.copy()
+        assert not (await network.out_of_range()).mine.any()
+        words[2] = round(value * ONE) % 2**64
+        network.weights["layer 0"] = engine.constant(words)
+        return (await network.out_of_range()).mine
+
+    assert _clear(judge).any()
+
+
 @pytest.mark.parametrize(("place", "value"), [(0, 200.0), (5, -(2.0**40)), (-1, 33.0)])
 def test_points_out_of_range_are_found(place: int, value: float) -> None:
     async def judge(engine: Clear) -> np.ndarray:
