@@ -114,9 +114,7 @@ def _threshold_places(layout: CellLayout) -> np.ndarray:
     for count, lacks in zip(layout.bins, layout.missing, strict=True):
         middle = first + count - 1 + lacks
         end = middle + (count - 1) * lacks
-        found += [
-            (first + j, middle, middle + j, end) if lacks else (first + j, middle, end, end) for j in range(count)
-        ]
+        found += [(first + j, middle, min(middle + j, end), end) for j in range(count)]
         if lacks:
             found.append((first, first, middle, end))
         first = end

@@ -42,11 +42,11 @@ class Cells(Protocol):
         ...
 
     def sum_by_cell(self, values: Share) -> np.ndarray:
-        """Compute this party's summand of Z · values, uint64 (cells, k), from values (rows, k)."""
+        """Compute this party's summand of Z · values, unsigned (cells, k), from values (rows, k)."""
         ...
 
     def choose_sides(self, sides: Share) -> np.ndarray:
-        """Compute this party's summand of sides · Z, uint64 (k, rows), from 0/1 words (k, cells)."""
+        """Compute this party's summand of sides · Z, unsigned (k, rows), from 0/1 words (k, cells)."""
         ...
 
 
@@ -94,10 +94,10 @@ def share_summand(engine: Engine, summand: np.ndarray, shift: int = 0) -> Produc
 
     Args:
         engine: computes on shares.
-        summand: this party's, uint64.
+        summand: this party's, unsigned.
         shift: if not 0, only the low 64 − shift bits of the sum count, a signed number below 2^(62 − shift). They are
             shifted up, and the exact truncation brings them down again without a rounding.
     """
     zero = engine.constant(np.zeros((1,) * summand.ndim, np.uint64))
-    own = summand << np.uint64(shift) if shift else summand
+    own = summand.astype(np.uint64, copy=False) << np.uint64(shift)
     return Product(zero.broadcast_to(summand.shape), zero, "times", shift, own=own)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from securevfl_crypto.replicated import Product, Share, Task, stack
+from securevfl_crypto.replicated.share import U64
 from securevfl_crypto.ring import FRACTION
 
 from securevfl.errors import InputError
@@ -81,15 +82,17 @@ async def grow_trees(
 
 
 _SUMS = ("g", "h", "|g|")
+_BLOCK = 4096
 
 
 class _Growth:
     """K trees while they grow. Nodes of a level are numbered tree by tree, then from left to right.
 
     Attributes:
-        members: g, h, |g| and 1 of each row in its node, 0 in all others, (4, nodes, n); of the leaves 1 alone.
+        members: g, h, |g| and 1 of each row in its node, 0 in all others, (4, nodes, n); after the last split 1 alone.
+        goes_left: whether each row goes left at each node of the level above, (nodes, n).
         sums: of g and h by cell of the level above, (2, nodes, cells).
-        totals: of g and h of each node, (2, nodes).
+        totals: of g and h of each leaf, (2, leaves).
     """
 
     def __init__(self, engine: Engine, cells: Cells, candidates: Candidates, rule: TreeRule, gradients: Share) -> None:
@@ -100,6 +103,7 @@ class _Growth:
         self.members = stack([*first, ones])
         self.sums: Share | None = None
         self.totals = self.members[:2].sum(2)
+        self.goes_left = ones
         self.sides: list[Share] = []
         self.chosen: list[Share] = []
 
@@ -123,12 +127,17 @@ class _Growth:
             # Sums of the leaves are those of the chosen candidates, so that no row's g and h has to follow its side.
             pairs = Share(np.moveaxis(lefts.mine, 0, -1), np.moveaxis(lefts.next, 0, -1))
             jobs.append(Product(chosen[:, None, :], pairs))
-        goes_left, *more = await compute_products(engine, jobs)
-        members = self.members[3:] if is_last else self.members
-        for found in more:
-            self.totals = _interleave(found[:, 0].T, totals[:2])
-        (left,) = await compute_products(engine, [Product(goes_left[None], members, "times")])
-        self.members = _interleave(left, members)
+        self.goes_left, *found = await compute_products(engine, jobs)
+        if is_last:
+            self.totals = _interleave([found[0][:, 0].T[..., None]], totals[:2, :, None])[..., 0]
+            self.members = self.members[3:]
+            return
+        self.members = _interleave(await compute_products(engine, self._member_jobs()), self.members)
+
+    def _member_jobs(self) -> list[Product]:
+        """The products that keep the rows that go left; by blocks of rows that stay in the cache, in half the time."""
+        blocks = [slice(start, start + _BLOCK) for start in range(0, self.cells.rows, _BLOCK)]
+        return [Product(self.goes_left[None, :, block], self.members[..., block], "times") for block in blocks]
 
     async def _sum_cells(self, totals: Share) -> Share:
         """Sum g and h by cell, and compare the sums of nodes with powers of two; returns these bits."""
@@ -138,27 +147,44 @@ class _Growth:
         by_row = lefts.reshape(2 * nodes, rows).T
         values = Share(np.ascontiguousarray(by_row.mine), np.ascontiguousarray(by_row.next))
         shift = self.cells.histogram_shift
-        summand = self.cells.sum_by_cell(values) << np.uint64(shift)
+        summand = self.cells.sum_by_cell(values).astype(np.uint64, copy=False) << np.uint64(shift)
         tasks = [scale_task(self.engine, totals, self.rule), Task(summand, shift)]
         (bits,), (found,) = await self.engine.run_masked(tasks)
         sums = found.T.reshape(2, nodes, -1)
-        self.sums = sums if self.sums is None else _interleave(sums, self.sums)
+        self.sums = sums if self.sums is None else _interleave([sums], self.sums)
         return bits
 
     async def set_leaves(self) -> tuple[Share, Share]:
         """Compute leaves, (K, leaves), and what they add to the scores, (K, n)."""
         engine, rule = self.engine, self.rule
         values = await compute_leaves(engine, self.totals, rule)
-        (leaves,) = await compute_products(
-            engine, [scaling_job(engine, values, round(rule.rate * (1 << FRACTION)), FRACTION)]
-        )
+        rated = scaling_job(engine, values, round(rule.rate * (1 << FRACTION)), FRACTION)
+        leaves, *lefts = await compute_products(engine, [rated, *self._member_jobs()])
         leaves = leaves.reshape(self.trees, 1, -1)
-        rows = self.members[0].reshape(self.trees, leaves.shape[2], -1)
+        rows = _interleave(lefts, self.members).reshape(self.trees, leaves.shape[2], -1)
         (added,) = await compute_products(engine, [Product(leaves, rows)])
         return leaves[:, 0], added[:, 0]
 
 
-def _interleave(left: Share, parent: Share) -> Share:
-    """Left and right children in turn along axis 1: right = parent − left."""
-    both = stack([left, parent - left], 2)
-    return both.reshape(both.shape[0], 2 * both.shape[1], *both.shape[3:])
+def _interleave(lefts: Sequence[Share], parent: Share) -> Share:
+    """Left and right children in turn along axis 1: right = parent − left.
+
+    Args:
+        lefts: blocks of the left children's values, which follow each other along axis 2.
+        parent: (…, nodes, values).
+    """
+
+    def fill_words(parts: Sequence[U64], whole: U64) -> U64:
+        kinds, nodes, values = whole.shape
+        found = np.empty((kinds, nodes, 2, values), np.uint64)
+        start = 0
+        for part in parts:
+            block = slice(start, start + part.shape[2])
+            found[:, :, 0, block] = part
+            np.subtract(whole[..., block], part, out=found[:, :, 1, block])
+            start = block.stop
+        return found.reshape(kinds, 2 * nodes, values)
+
+    return Share(
+        fill_words([one.mine for one in lefts], parent.mine), fill_words([one.next for one in lefts], parent.next)
+    )

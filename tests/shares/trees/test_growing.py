@@ -23,6 +23,7 @@ from securevfl.shares.trees import (
     grow_trees,
 )
 from securevfl.shares.trees.gradients import Loss
+from securevfl.shares.trees.splits import NodeSums, choose_splits, scale_task
 
 LAYOUT = CellLayout((8, 5, 2, 6), (False, True, False, True), (0, 0, 0, 0), (0, 0, 1, 2))
 RULE = TreeRule(depth=3, l2=1.0, min_hessian=1.0, min_gain=0.0, rate=0.3, gradient_bits=16, rows=400)
@@ -134,6 +135,19 @@ def test_a_node_whose_children_would_be_too_small_stops() -> None:
     assert one.nodes[-1].all()  # all rows go right
 
 
+def test_a_fraction_of_nothing_does_not_win() -> None:
+    """0 / 0 would tie with every fraction and win by its place; it takes a sum of h that ends at −λ."""
+    rule = replace(RULE, min_hessian=0.0, depth=1)
+    totals, lefts = np.array([[0.0], [40.0], [50.0]]), np.array([[[0.0, 5.0, 20.0]], [[-1.0, 20.0, 20.0]]])
+
+    async def program(engine: Clear) -> Share:
+        whole, left = (engine.constant((part * 65536).astype(np.int64).view(np.uint64)) for part in (totals, lefts))
+        bits = (await engine.run_masked([scale_task(engine, whole, rule)]))[0][0]
+        return await choose_splits(engine, np.zeros(3, np.int64), NodeSums(whole, left, bits), rule)
+
+    assert opened(run_clear(program)).tolist() == [[0.0, 0.0, 1.0]]
+
+
 def test_a_huge_least_gain_stops_every_node() -> None:
     for gain in (1e4, 1e6):
         table, scores, targets = _rows("logistic", 100)
@@ -197,7 +211,8 @@ def test_small_gradients_lose_no_gain() -> None:
 
 def test_gradients_are_the_derivatives_of_the_losses() -> None:
     scores = np.linspace(-4, 4, 33)
-    for loss, outputs in (("logistic", 1), ("squares", 1), ("softmax", 4)):
+    losses: list[tuple[Loss, int]] = [("logistic", 1), ("squares", 1), ("softmax", 4)]
+    for loss, outputs in losses:
         f = np.stack([np.roll(scores, 5 * k) for k in range(outputs)])
         y = (np.arange(33)[:, None] % 4 == np.arange(outputs)).astype(float)
 

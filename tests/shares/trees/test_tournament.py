@@ -70,8 +70,9 @@ def test_three_parties_select_what_the_clear_does(count: int, plan: tuple[int, .
         return await _select(engine, numerators, denominators, plan)
 
     done = run_three(party, seed=bytes(32))
-    assert sum(done.results).argmax(1).tolist() == _best(numerators, denominators)
-    np.testing.assert_array_equal(sum(done.results).sum(1), 1)
+    found = np.sum(done.results, axis=0, dtype=np.uint64)
+    assert found.argmax(1).tolist() == _best(numerators, denominators)
+    np.testing.assert_array_equal(found.sum(1), 1)
     assert done.rounds == rounds
 
 
