@@ -11,13 +11,17 @@ from securevfl_crypto.ring import FRACTION
 from securevfl.shares.engine import ONE, Engine, compute_products, find_outside
 from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import NetworkShape, OptimiserConstants
+from securevfl.shares.packed_shares import pack_share, unpack_shares
 from securevfl.shares.scorecard.evidence import MOST_EVIDENCE, look_up
 from securevfl.shares.scorecard.layout import CardLayout
+from securevfl.training.state import State
 
 __all__ = ["LARGEST_BIAS", "LARGEST_VALUE", "LAYER", "CardNetwork"]
 
 LAYER = "layer 0"
 """The one layer, as the network calls it."""
+
+_EVIDENCE = "evidence"
 
 LARGEST_BIAS = 32.0
 """Twice the largest norm of the layer when it is checked: products are proved for that."""
@@ -88,6 +92,31 @@ class CardNetwork(Network):
         each = weights[:-1].reshape(-1)[np.repeat(np.arange(len(sizes)), sizes)]
         (found,) = await compute_products(self.engine, [Product(each, self.known_evidence(), "times", shift=FRACTION)])
         return concatenate([found.reshape(-1, 1), weights[-1:]])
+
+    def list_shares(self) -> list[Share]:
+        return [*super().list_shares(), *([] if self.evidence is None else [self.evidence])]
+
+    def replace_shares(self, fresh: Sequence[Share]) -> None:
+        super().replace_shares(fresh)
+        if self.evidence is not None:
+            self.evidence = fresh[-1]
+
+    def snapshot(self) -> State:
+        """The weights, and the evidence."""
+        kept = super().snapshot()
+        return kept if self.evidence is None else kept | {_EVIDENCE: pack_share(self.evidence)}
+
+    def restore(self, state: State) -> None:
+        """See `Network.restore`.
+
+        Raises:
+            InputError: shares of another network, or of other bins.
+        """
+        super().restore({name: kept for name, kept in state.items() if name != _EVIDENCE})
+        if _EVIDENCE in state:
+            zero = self.engine.constant(np.zeros(sum(self.layout.cells), np.uint64))
+            found = unpack_shares({_EVIDENCE: state[_EVIDENCE]}, {_EVIDENCE: zero})
+            self.evidence = found[_EVIDENCE]
 
     def take_points(self, points: Share) -> None:
         """Take a finished card, as `compute_points` gives it: the layer only adds up."""

@@ -10,7 +10,8 @@ import numpy as np
 from securevfl_crypto.replicated import Share, concatenate
 
 from securevfl.errors import PolicyError
-from securevfl.shares.epochs import SharedTraining, Words
+from securevfl.shares.course import DEALT, Words
+from securevfl.shares.epochs import SharedTraining
 from securevfl.shares.scorecard.card_network import CardNetwork
 from securevfl.shares.scorecard.evidence import compute_evidence, count_positives
 from securevfl.shares.scorecard.layout import CardLayout
@@ -19,8 +20,6 @@ __all__ = ["BINS_CHECK", "CardTraining"]
 
 BINS_CHECK = "bins"
 """The check that no bin has fewer training rows than the job says."""
-
-_DEALT = 1 << 20
 
 
 @dataclass
@@ -31,7 +30,6 @@ class CardTraining(SharedTraining):
         layout: the columns' bins.
         least: the fewest training rows of a bin.
         learned: how many rows train.
-        cells_of: a range of the training rows → what this party deals of them, its cells; None at a coordinator.
         counting: rounds and bytes that this party sent, of counting the rows.
     """
 
@@ -39,10 +37,8 @@ class CardTraining(SharedTraining):
     layout: CardLayout = field(default_factory=lambda: CardLayout(()))
     least: int = 1
     learned: int = 0
-    cells_of: Callable[[int, int], np.ndarray] | None = None
     counting: tuple[int, int] = (0, 0)
     _columns: Share | None = field(default=None, repr=False)
-    _prepared: bool = False
 
     async def train(
         self,
@@ -52,10 +48,7 @@ class CardTraining(SharedTraining):
         *,
         told: Callable[[int], None] = lambda done: None,
     ) -> None:
-        """See `SharedTraining.train`: the rows were dealt before the first epoch of this attempt."""
-        if not self._prepared:
-            await self._prepare_rows()
-            self._prepared = True
+        """See `SharedTraining.train`: the rows were dealt before."""
         await self._confirm_places(places)
         for number, here in enumerate(places):
             if words is not None:
@@ -89,19 +82,22 @@ class CardTraining(SharedTraining):
             used = np.concatenate(places)
             await self.network.engine.confirm("input", self._columns[used], self.kept.train[used])
 
-    async def _prepare_rows(self) -> None:
+    async def deal_rows(self, rows: int, words: Words | None) -> None:
         """Deal the cells of the training rows, count them unless a checkpoint has their evidence, and look it up.
 
         Raises:
             PolicyError: a bin has too few rows.
         """
-        self.layout.check_rows(self.learned)
-        most = max(_DEALT // max(sum(self.layout.cells), 1), 1)
-        ends = [(start, min(start + most, self.learned)) for start in range(0, self.learned, most)]
-        own = self.cells_of
+        if not rows:
+            return
+        self.layout.check_rows(rows)
+        self.learned = rows
+        most = max(DEALT // max(sum(self.layout.cells), 1), 1)
+        sizes = [min(most, rows - start) for start in range(0, rows, most)]
+        own = None if words is None else words(0)[0]
+        parts = None if own is None else (lambda number: [own[number * most : (number + 1) * most]])
         dealt = []
-        words = None if own is None else (lambda number: [own(*ends[number])])
-        async for cells, _ in super()._share_batches([end - start for start, end in ends], words):
+        async for cells, _ in super().share_rows(sizes, parts):
             dealt += [concatenate(cells, axis=1)] if cells else []
         network, kept = self.network, self.kept
         if network is None or kept is None:
@@ -131,7 +127,7 @@ class CardTraining(SharedTraining):
             )
         return evidence
 
-    async def _share_batches(
+    async def share_rows(
         self,
         sizes: Sequence[int],
         words: Words | None,
@@ -140,9 +136,9 @@ class CardTraining(SharedTraining):
         places: Sequence[np.ndarray] = (),
         mixes: bool = False,
     ) -> AsyncIterator[tuple[list[Share], Share]]:
-        """See `SharedTraining._share_batches`: cells are dealt, and inputs of the regression are given."""
+        """See `SharedTraining.share_rows`: cells are dealt, and inputs of the regression are given."""
         network = self.network
-        async for cells, targets in super()._share_batches(sizes, words, kept=kept, places=places, mixes=mixes):
+        async for cells, targets in super().share_rows(sizes, words, kept=kept, places=places, mixes=mixes):
             if network is None:
                 yield cells, targets
                 continue

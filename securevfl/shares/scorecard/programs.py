@@ -11,7 +11,6 @@ import numpy as np
 
 from securevfl.errors import ProtocolError
 from securevfl.shares.coordinator import SharesCoordinator
-from securevfl.shares.dealt_rows import DealtRows
 from securevfl.shares.programs import SharesActive, SharesPassive
 from securevfl.shares.scorecard.card_model import CardModel, cuts_of_model
 from securevfl.shares.scorecard.course import CardTraining
@@ -32,16 +31,14 @@ _MANY = 4
 """The report warns from one bin's points per this many training rows on, as of counts in the plain path."""
 
 
-class DealtCells(DealtRows):
+class DealtCells:
     """What a party deals of its rows: for each column 1 in the bin that the row is in, and 0 in the others.
 
     Args:
-        role: the party's.
-        binned: the same, with its bins.
+        binned: the party's role.
     """
 
-    def __init__(self, role: Role, binned: BinnedRole) -> None:
-        super().__init__(role, getattr(role, "half"), trainable=False)  # noqa: B009 - binned roles have it
+    def __init__(self, binned: BinnedRole) -> None:
         self._binned = binned
         self._dealt = False
 
@@ -51,14 +48,13 @@ class DealtCells(DealtRows):
         return [len(cut) + 1 for cut in self._binned.cuts]
 
     def width(self) -> int:
+        """Cells of a row."""
         return sum(self.bins)
 
     def encode_rows(self, rows: np.ndarray) -> np.ndarray:
-        """What is dealt now of numbered rows: their cells, or nothing where these were dealt before."""
-        return np.empty((len(rows), 0), dtype=np.uint64) if self._dealt else self.encode_cells(rows)
-
-    def encode_cells(self, rows: np.ndarray) -> np.ndarray:
-        """Cells of numbered rows, words 0 or 1, uint64 (n, cells)."""
+        """Cells of numbered rows, words 0 or 1, uint64 (n, cells); (n, 0) where they were dealt before."""
+        if self._dealt:
+            return np.empty((len(rows), 0), dtype=np.uint64)
         sizes = np.array(self.bins, dtype=np.int64)
         words = np.zeros((len(rows), self.width()), dtype=np.uint64)
         if len(sizes):
@@ -82,13 +78,17 @@ class CardSharesActive(SharesActive):
     course: CardTraining
     sharing: CardSharing
     model: CardModel
+    fed: DealtCells
+    binned: BinnedRole
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
         super().__init__(role, CardSharing.of(sharing))
-        self.binned = _binned(role)
-        self.fed: DealtCells = DealtCells(role, self.binned)
         self.model = CardModel(self.binned)
         role.parts = {"shares": self.model}
+
+    def make_dealer(self) -> DealtCells:
+        self.binned = _binned(self.role)
+        return DealtCells(self.binned)
 
     async def setup(self) -> None:
         """Tell all parties the bins of all columns, then as for a network."""
@@ -104,11 +104,6 @@ class CardSharesActive(SharesActive):
         self.sharing = replace(self.sharing, layout=layout)
         await super().setup()
         await self.course.confirm_layout()
-
-    async def prepare_training(self) -> State | None:
-        saved = await super().prepare_training()
-        _deal_training_rows(self)
-        return saved
 
     async def train_epoch(self, epoch: int) -> float:
         with self.fed.nothing_dealt():
@@ -134,13 +129,17 @@ class CardSharesPassive(SharesPassive):
     course: CardTraining
     sharing: CardSharing
     model: CardModel
+    fed: DealtCells
+    binned: BinnedRole
 
     def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
         super().__init__(role, CardSharing.of(sharing))
-        self.binned = _binned(role)
-        self.fed: DealtCells = DealtCells(role, self.binned)
         self.model = CardModel(self.binned)
         role.parts = {"shares": self.model}
+
+    def make_dealer(self) -> DealtCells:
+        self.binned = _binned(self.role)
+        return DealtCells(self.binned)
 
     async def setup(self) -> None:
         """Tell the bins of this party's columns, learn those of all, then as for a network."""
@@ -155,11 +154,6 @@ class CardSharesPassive(SharesPassive):
         self.sharing = replace(self.sharing, layout=layout)
         await super().setup()
         await self.course.confirm_layout()
-
-    async def prepare_training(self) -> State | None:
-        saved = await super().prepare_training()
-        _deal_training_rows(self)
-        return saved
 
     async def train_epoch(self, epoch: int) -> None:
         with self.fed.nothing_dealt():
@@ -187,15 +181,13 @@ class CardCoordinator(SharesCoordinator):
 
     def __init__(self, sharing: Sharing) -> None:
         super().__init__(CardSharing.of(sharing))
-        self.model = CardModel()
 
-    async def _make_network(self) -> None:
+    async def _set_up(self) -> None:
         site = self.sharing.site
         layout = await receive_layout(site.links[site.active], 1 + len(site.passive), self.sharing.card.bins)
         self.sharing = replace(self.sharing, layout=layout)
-        await super()._make_network()
+        await super()._set_up()
         await self.course.confirm_layout()
-        self.course.learned = self._learned
 
 
 def _binned(role: Role) -> BinnedRole:
@@ -207,13 +199,6 @@ def _binned(role: Role) -> BinnedRole:
     if not isinstance(role, BinnedRole):
         raise TypeError(f"a {type(role).__name__} has no bins to deal on shares")
     return role
-
-
-def _deal_training_rows(program: CardSharesActive | CardSharesPassive) -> None:
-    """Let training deal the cells of this party's training rows when it begins."""
-    course, learned, fed = program.course, program.learned, program.fed
-    course.learned = len(learned)
-    course.cells_of = lambda start, end: fed.encode_cells(learned[start:end])
 
 
 def _take_points(program: CardSharesActive | CardSharesPassive, *, active: bool) -> None:

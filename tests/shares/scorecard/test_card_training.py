@@ -29,8 +29,9 @@ from securevfl.serving import ServeActive, ServePassive, ServingContext
 from securevfl.serving.helper import ServeHelper
 from securevfl.shares import NetworkShape, coordinator, sharing
 from securevfl.shares.scorecard import course, evidence, layout, programs
-from securevfl.shares.scorecard.card_model import CardModel
+from securevfl.shares.scorecard.card_network import CardNetwork
 from securevfl.shares.scorecard.evidence import LOG_ERROR
+from securevfl.shares.shared_model import SharedModel
 from securevfl.testing.shared_reference import SharedReference
 from securevfl.testing.trial import roles_begun
 from securevfl.transport import Kind, MemoryHub
@@ -73,12 +74,11 @@ def _kept(result: Result, name: str) -> Any:
     return result.model().parts[name]["parts"]["shares"]
 
 
-def _whole(result: Result, what: str, layer: str = "layer 0") -> np.ndarray:
+def _whole(result: Result, what: str) -> np.ndarray:
     """What two computing parties could open together, which no two may: weights of evidence, or coefficients."""
 
     def of(name: str) -> Sequence[np.ndarray]:
-        kept = _kept(result, name)
-        return [one.numpy().view(np.uint64) for one in (kept[what] if what == "evidence" else kept[what][layer])]
+        return [one.numpy().view(np.uint64) for one in _kept(result, name)["regression"][what]]
 
     return decode_words(np.asarray(sum([*of(NAMES[0]), of(NAMES[1])[1]])))
 
@@ -163,7 +163,7 @@ def test_coefficients_are_those_of_the_same_steps_on_the_plain_evidence(ran: Res
         for rows in bank.batches(epoch):
             reference.step(plain.columns(rows), bank.labels(rows).double()[:, None])
     wanted = torch.cat([one.detach() for one in reference.weights.values()]).numpy()
-    np.testing.assert_allclose(_whole(ran, "regression"), wanted, atol=0.02)
+    np.testing.assert_allclose(_whole(ran, "layer 0"), wanted, atol=0.02)
     logits = reference(plain.columns(bank.table.split.test)).detach().numpy()[:, 0].clip(-8, 8)
     (scores,) = ran.scores.values()
     np.testing.assert_allclose(np.log(scores[:, 1] / scores[:, 0]), logits, atol=0.05 + 2**-4)
@@ -184,7 +184,7 @@ def test_the_model_predicts_after_saving_and_shares_of_two_runs_do_not(
     assert opened == {"shares/open predictions"}
     other = sv.simulate(_job(), people).model()
     mixed = sv.Model(job=model.job, parts={**model.parts, "shop2": other.parts["shop2"]})
-    with pytest.raises(sv.ProtocolError, match="hold different summands at 'loaded evidence'"):
+    with pytest.raises(sv.ProtocolError, match="hold different summands at 'loaded shares'"):
         sv.predict(mixed, people)
 
 
@@ -349,17 +349,17 @@ def test_loaded_evidence_is_drawn_anew_before_it_is_used(
 ) -> None:
     """Of a resume, and of the kept model, which is restored for the test: the same values, other summands."""
     loaded: list[tuple[np.ndarray, np.ndarray]] = []
-    freshen = CardModel.refresh_shares
+    freshen = SharedModel.refresh_shares
 
-    async def watched(model: CardModel) -> None:
+    async def watched(model: SharedModel) -> None:
         stale, network = model.stale, model.network
-        assert network is not None
+        assert isinstance(network, CardNetwork)
         before = None if network.evidence is None else network.evidence.mine.copy()
         await freshen(model)
         if stale and before is not None and network.evidence is not None:
             loaded.append((before, network.evidence.mine.copy()))
 
-    monkeypatch.setattr(CardModel, "refresh_shares", watched)
+    monkeypatch.setattr(SharedModel, "refresh_shares", watched)
     with pytest.raises(sv.PartyFailed):
         sv.simulate(_job(), people, checkpoints=tmp_path, observer=_Stops())
     loaded.clear()
