@@ -262,8 +262,8 @@ class PointsBin(msgspec.Struct, frozen=True, kw_only=True):
     up_to: float | None
     """where it ends, this value included; None for the last one"""
     rows: int
-    woe: float
-    """weight of evidence"""
+    woe: float | None = None
+    """weight of evidence; None where points alone were opened"""
     points: float
 
 
@@ -273,7 +273,8 @@ class PointsRecord(msgspec.Struct, frozen=True, kw_only=True):
     column: str
     units: str
     """"own": bins end at values of the column; "prepared": at values that it was prepared to"""
-    information_value: float
+    information_value: float | None = None
+    """None where points alone were opened"""
     bins: list[PointsBin]
 
 

@@ -122,22 +122,28 @@ def _base_points(model: State) -> float | None:
 
 
 def points_records(model: State) -> list[PointsRecord]:
-    """A scorecard's columns and their points, the most informative column first; empty for other models."""
+    """A scorecard's columns and their points, the most informative column first, or the one whose points differ most
+    where nobody knows; empty for other models."""
     card: Mapping[str, Any] = as_dict(model.get("scorecard", {}))
     found = [
         PointsRecord(
             column=str(one["column"]),
             units=str(one["units"]),
-            information_value=float(one["information value"]),
+            information_value=one.get("information value"),
             bins=[
-                PointsBin(up_to=part["up to"], rows=part["rows"], woe=part["woe"], points=part["points"])
+                PointsBin(up_to=part["up to"], rows=part["rows"], woe=part.get("woe"), points=part["points"])
                 for part in one["bins"]
             ],
         )
         for one in card.get("columns", ())
         if len(one["bins"]) > 1
     ]
-    return sorted(found, key=lambda one: -one.information_value)
+    return sorted(found, key=_order_of_points)
+
+
+def _order_of_points(one: PointsRecord) -> float:
+    points = [part.points for part in one.bins]
+    return min(points) - max(points) if one.information_value is None else -one.information_value
 
 
 def _scoring_notes(job: Job, chief: Trained) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from securevfl_crypto.errors import MalformedError
@@ -20,7 +21,6 @@ from securevfl_crypto.ring import FRACTION, decode_words, encode_words
 
 from securevfl.errors import InputError, ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
-from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import NetworkShape
 from securevfl.shares.release_exchanges import PART
 from securevfl.shares.share_party import ShareParty
@@ -85,6 +85,12 @@ def split_weights(shape: NetworkShape) -> list[list[WeightBlock]]:
     return found
 
 
+class HasWeights(Protocol):
+    """What is handed out: shares of weights, by layer."""
+
+    weights: dict[str, Share]
+
+
 @dataclass
 class ModelRelease:
     """One party's part in handing a model out, and in dealing it again.
@@ -98,7 +104,7 @@ class ModelRelease:
 
     member: ShareParty
     shape: NetworkShape
-    network: Network | None
+    network: HasWeights | None
     counted: Callable[[], None]
 
     @staticmethod

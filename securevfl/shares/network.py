@@ -6,7 +6,7 @@ layer's weight gradient and the gradient at its input, the bottoms of all partie
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -24,6 +24,8 @@ from securevfl.shares.engine import (
     scaling_job,
 )
 from securevfl.shares.network_ranges import ERROR_BOUND, Layer, NetworkShape, OptimiserConstants
+from securevfl.shares.packed_shares import pack_shares, unpack_shares
+from securevfl.training.state import State, as_dict
 
 __all__ = ["Network", "Tape"]
 
@@ -234,9 +236,54 @@ class Network:
         excess = excess_of_quarters(engine, quarter, np.concatenate(bounds))
         return (await engine.compare(concatenate([*norms, excess]))).reshape(-1)
 
-    def get_state(self) -> Mapping[str, Mapping[str, Share]]:
-        """All shares, by what they are and by layer."""
-        return {"weights": dict(self.weights), "moving": dict(self.moving)}
+    async def sum_others(self, inputs: Sequence[Share]) -> list[Share]:
+        """The sum of the rows of each passive party's inputs, (1, d)."""
+        return [part.sum(axis=0, keepdims=True) for part in inputs[1:]]
+
+    async def forward_averaged(self, inputs: Sequence[Share], averages: Sequence[Share]) -> tuple[Share, Share]:
+        """Outputs as they are, and with the passive parties' rows at their mean; (n, outputs) each."""
+        n = len(inputs[0])
+        means = [mean.broadcast_to(part.shape) for mean, part in zip(averages, inputs[1:], strict=True)]
+        both = [concatenate([one, other]) for one, other in zip(inputs, [inputs[0], *means], strict=True)]
+        outputs = await self.forward(both)
+        return outputs[:n], outputs[n:]
+
+    def list_shares(self) -> list[Share]:
+        """All shares that a checkpoint keeps."""
+        return [*self.weights.values(), *self.moving.values()]
+
+    def replace_shares(self, fresh: Sequence[Share]) -> None:
+        """Take other shares of the same values, in the order of `list_shares`."""
+        taken = iter(fresh)
+        self.weights = {name: next(taken) for name in self.weights}
+        self.moving = {name: next(taken) for name in self.moving}
+
+    def snapshot(self) -> State:
+        """The weights."""
+        return pack_shares(self.weights)
+
+    def restore(self, state: State) -> None:
+        """Go back to a snapshot; the momentum begins anew.
+
+        Raises:
+            InputError: shares of another network.
+        """
+        self.weights = unpack_shares(state, self.weights)
+        zero = {name: np.zeros(one.shape, dtype=np.uint64) for name, one in self.weights.items()}
+        self.moving = {name: self.engine.constant(words) for name, words in zero.items()}
+
+    def get_state(self) -> State:
+        """The weights, and their momentum."""
+        return {"weights": self.snapshot(), "moving": pack_shares(self.moving)}
+
+    def load_state(self, state: State) -> None:
+        """Resume from a state.
+
+        Raises:
+            InputError: shares of another network.
+        """
+        self.restore(as_dict(state["weights"]))
+        self.moving = unpack_shares(as_dict(state["moving"]), self.moving)
 
 
 def _party_of(layer: Layer) -> str:

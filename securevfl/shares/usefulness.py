@@ -21,8 +21,8 @@ columns. The bit cannot tell labels that the active party knows and wants to ext
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from securevfl_crypto.replicated import Product, Share, concatenate
@@ -32,8 +32,8 @@ from securevfl.errors import PolicyError
 from securevfl.party_context import PartyContext
 from securevfl.shares.answers import clip_outputs
 from securevfl.shares.engine import ONE, compute_products, scaling_job
-from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import ERROR_BOUND
+from securevfl.shares.trainee import Trainee
 
 __all__ = ["Usefulness", "explain_useless"]
 
@@ -52,9 +52,9 @@ class Usefulness:
         network: the trained model.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Trainee) -> None:
         self._network = network
-        self._columns: list[Share] = []
+        self._others: list[Share] = []
         self._counted = 0
         self._means: list[Share] = []
         self._sums: Share | None = None
@@ -66,21 +66,24 @@ class Usefulness:
         exceed it."""
         return 24 if self._network.shape.is_numeric else 2 * FRACTION
 
-    def add_to_means(self, inputs: Sequence[Share]) -> None:
+    async def add_to_means(self, inputs: Any, rows: int) -> None:
         """Take some rows into the means of the passive parties' columns. All of them come before the first `add_rows`:
-        means of some rows alone would let who orders the rows choose what the model is compared with."""
-        sums = [part.sum(axis=0, keepdims=True) for part in inputs[1:]]
-        self._columns = [a + b for a, b in zip(self._columns, sums, strict=True)] if self._counted else sums
-        self._counted += len(inputs[0])
+        means of some rows alone would let who orders the rows choose what the model is compared with.
 
-    async def add_rows(self, inputs: Sequence[Share], targets: Share) -> None:
-        """Judge some rows: inputs as for `Network.forward`, targets (n, outputs) with 16 fractional bits."""
+        Args:
+            inputs: as for `Trainee.forward`.
+            rows: how many they are.
+        """
+        sums = await self._network.sum_others(inputs)
+        self._others = [a + b for a, b in zip(self._others, sums, strict=True)] if self._counted else list(sums)
+        self._counted += rows
+
+    async def add_rows(self, inputs: Any, targets: Share) -> None:
+        """Judge some rows: inputs as for `Trainee.forward`, targets (n, outputs) with 16 fractional bits."""
         engine, shape, n = self._network.engine, self._network.shape, len(targets)
         if not self._means:
             self._means = await self._compute_means()
-        means = [mean.broadcast_to(part.shape) for mean, part in zip(self._means, inputs[1:], strict=True)]
-        both = [concatenate([one, other]) for one, other in zip(inputs, [inputs[0], *means], strict=True)]
-        outputs = await self._network.forward(both)
+        outputs = concatenate(list(await self._network.forward_averaged(inputs, self._means)))
         if shape.is_numeric:
             outputs = await clip_outputs(engine, outputs, 1)
             jobs = await self._loss_jobs(outputs, targets)
@@ -136,13 +139,13 @@ class Usefulness:
         ]
 
     async def _compute_means(self) -> list[Share]:
-        """The mean row of each passive party's inputs, (1, d)."""
+        """What stands for the passive parties' columns at their mean, for `Trainee.forward_averaged`."""
         if not self._counted:
             raise ValueError("usefulness without means")
         shift = _MEAN_BITS - 1 + math.ceil(math.log2(self._counted))
         factor = round(2.0**shift / self._counted)
         engine = self._network.engine
-        return await compute_products(engine, [scaling_job(engine, one, factor, shift) for one in self._columns])
+        return await compute_products(engine, [scaling_job(engine, one, factor, shift) for one in self._others])
 
     async def _loss_jobs(self, outputs: Share, targets: Share) -> list[Product]:
         """Make the products that are the Huber losses with all columns, those without, and Σc² of the errors with."""
