@@ -81,10 +81,11 @@ class BoostingSettings(Algorithm):
         return False
 
     def check_protection(self, protection: Protection) -> None:
-        super().check_protection(protection)
         if protection.on_shares:
             self._check_on_shares(protection)
+            super().check_protection(protection)
             return
+        super().check_protection(protection)
         if type(protection) is not Paillier and not isinstance(protection, Plain):
             raise InputError(
                 f"{self.title} adds up single rows under encryption, which is built for Paillier alone: use protection "
