@@ -18,7 +18,16 @@ from securevfl.training.active_role import ActiveRole
 from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.role import Role
 
-__all__ = ["DealtRows", "RowDealer", "count_rows", "find_places", "half_of", "refuse_ignored_hooks", "rows_to_learn", "target_words"]
+__all__ = [
+    "DealtRows",
+    "RowDealer",
+    "count_rows",
+    "find_places",
+    "half_of",
+    "refuse_ignored_hooks",
+    "rows_to_learn",
+    "target_words",
+]
 
 _NEVER_CALLED = ("build_loss", "setup", "activations", "adjust_logits", "train_batch", "score", "answer")
 """Hooks of roles in whose place the computing parties run the network that they share."""

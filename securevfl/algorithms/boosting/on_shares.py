@@ -61,7 +61,9 @@ class KeptBins:
             x: float64 (n, columns); NaN where missing.
         """
         codes = self.bins.encode_rows(x)
-        most = np.array([count - 1 + lacks for count, lacks in zip(self.columns.bins, self.columns.missing, strict=True)])
+        most = np.array(
+            [count - 1 + lacks for count, lacks in zip(self.columns.bins, self.columns.missing, strict=True)]
+        )
         return np.ascontiguousarray(np.minimum(codes, most.astype(np.int64)).T.astype(np.uint8))
 
     async def setup(self) -> None:

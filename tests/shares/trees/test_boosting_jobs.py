@@ -258,7 +258,10 @@ def test_rare_classes_and_many_classes_are_refused_before_a_row_is_dealt() -> No
     for table in people.values():
         label = None if table.label is None else (np.arange(len(table.ids)) % 100 == 0).astype(int)
         tables.append(replace(table, label=label))
-    for rows, words in ((Parties({table.name: table for table in tables}), "the rarer class has"), (make_parties(2, 700, classes=13), "at most 12")):
+    for rows, words in (
+        (Parties({table.name: table for table in tables}), "the rarer class has"),
+        (make_parties(2, 700, classes=13), "at most 12"),
+    ):
         with pytest.raises(sv.InputError, match=words) as caught:
             sv.simulate(_job(), rows)
         dealt = [e for ledger in caught.value.ledgers for e in ledger.iter_entries() if e.what == "shares/input"]
