@@ -14,6 +14,7 @@ import torch
 
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link, fan_out
+from securevfl.shares.course import SharedCourse, Words
 from securevfl.shares.coverage import Coverage
 from securevfl.shares.dealt_rows import (
     DealtRows,
@@ -26,7 +27,6 @@ from securevfl.shares.dealt_rows import (
     target_words,
 )
 from securevfl.shares.dp_steps import row_bounds
-from securevfl.shares.course import SharedCourse, Words
 from securevfl.shares.exchanges import EPOCH, PLAN, WIDTH
 from securevfl.shares.kept_targets import encode_kept
 from securevfl.shares.metrics import name_metrics

@@ -17,8 +17,8 @@ from securevfl.errors import ProtectionInactive, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Gaussian, Link
 from securevfl.shares.answers import RowAnswer
-from securevfl.shares.dp_steps import StepNoise, check_logits, gradient_bound
 from securevfl.shares.course import SharedCourse
+from securevfl.shares.dp_steps import StepNoise, check_logits, gradient_bound
 from securevfl.shares.epochs import SharedTraining, check_sizes
 from securevfl.shares.exchanges import EPOCH, PLAN
 from securevfl.shares.least_rows import check_metric_sets, check_rows
@@ -391,8 +391,8 @@ def computing_notes(course: SharedCourse, sharing: Sharing) -> list[str]:
         )
     found += [] if noise is None else [_noise_note(noise, course, sharing)]
     return [
-        f"{', '.join(sharing.computing_parties)} computed on shares: {course.rounds / course.steps:.1f} rounds a {course.step_name}, "
-        f"of which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB",
+        f"{', '.join(sharing.computing_parties)} computed on shares: {course.rounds / course.steps:.1f} rounds a "
+        f"{course.step_name}, of which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB",
         *found,
     ]
 
