@@ -252,10 +252,8 @@ def test_boosted_trees_grow_between_processes_of_which_one_is_killed(tmp_path: P
     _together(process, company.names, killed="shop2")
     states = {name: company.state_folder(name) for name in company.names}
     _is_resumed_under_fresh_keys(states, "shop2", tmp_path / "collected", "round of trees")
-    kept = [
-        read_tree(states[name] / "model" / f"{name}.model.safetensors")["parts"]["shares"]["trees"]
-        for name in company.names
-    ]
+    parts: list[Any] = [read_tree(states[name] / "model" / f"{name}.model.safetensors") for name in company.names]
+    kept = [part["parts"]["shares"]["trees"] for part in parts]
     assert [len(trees) for trees in kept] == [3, 3, 3]
     for three in zip(*kept, strict=True):
         sides = sum(one["sides"][0].numpy() for one in three)
