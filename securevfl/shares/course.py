@@ -1,4 +1,4 @@
-"""Targets, validation, openings and predictions on shares: the part that is the same at all parties and for all models."""
+"""Targets, validation, openings and predictions on shares: what is the same at all parties and for all models."""
 
 from __future__ import annotations
 

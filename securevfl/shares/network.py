@@ -258,11 +258,11 @@ class Network:
         self.weights = {name: next(taken) for name in self.weights}
         self.moving = {name: next(taken) for name in self.moving}
 
-    def snapshot(self) -> State:
+    def pack_model(self) -> State:
         """The weights."""
         return pack_shares(self.weights)
 
-    def restore(self, state: State) -> None:
+    def unpack_model(self, state: State) -> None:
         """Go back to a snapshot; the momentum begins anew.
 
         Raises:
@@ -272,17 +272,17 @@ class Network:
         zero = {name: np.zeros(one.shape, dtype=np.uint64) for name, one in self.weights.items()}
         self.moving = {name: self.engine.constant(words) for name, words in zero.items()}
 
-    def get_state(self) -> State:
+    def pack_training(self) -> State:
         """The weights, and their momentum."""
-        return {"weights": self.snapshot(), "moving": pack_shares(self.moving)}
+        return {"weights": self.pack_model(), "moving": pack_shares(self.moving)}
 
-    def load_state(self, state: State) -> None:
+    def unpack_training(self, state: State) -> None:
         """Resume from a state.
 
         Raises:
             InputError: shares of another network.
         """
-        self.restore(as_dict(state["weights"]))
+        self.unpack_model(as_dict(state["weights"]))
         self.moving = unpack_shares(as_dict(state["moving"]), self.moving)
 
 

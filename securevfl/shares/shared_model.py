@@ -69,7 +69,7 @@ class SharedModel:
         """See `Part.snapshot`."""
         if self.own is not None:
             return {_OWN: dict(self.own)}
-        return {} if self.network is None else self.network.snapshot()
+        return {} if self.network is None else self.network.pack_model()
 
     def restore(self, state: object) -> None:
         """See `Part.restore`; what only training needs begins anew."""
@@ -78,14 +78,14 @@ class SharedModel:
             self.own, self.stale = as_dict(kept[_OWN]), True
             return
         if self.network is not None:
-            self.network.restore(kept)
+            self.network.unpack_model(kept)
             self.stale = True
 
     def get_state(self) -> State:
         """See `Part.get_state`."""
         if self.network is None:
             return {}
-        found = dict(self.network.get_state())
+        found = dict(self.network.pack_training())
         if self.kept is not None:
             found["targets"] = pack_shares({"train": self.kept.train, "valid": self.kept.valid})
         return found
@@ -102,7 +102,7 @@ class SharedModel:
                     "the checkpoint has no targets: an older version wrote it, which dealt them in each epoch; start "
                     "the job again in another folder"
                 )
-            self.network.load_state(state)
+            self.network.unpack_training(state)
             self.stale = True
             targets = {name: unpack_share(kept) for name, kept in as_dict(state["targets"]).items()}
             self.kept = KeptTargets(targets["train"], targets["valid"])

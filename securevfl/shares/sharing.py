@@ -391,8 +391,8 @@ def computing_notes(course: SharedCourse, sharing: Sharing) -> list[str]:
         )
     found += [] if noise is None else [_noise_note(noise, course, sharing)]
     return [
-        f"{', '.join(sharing.computing_parties)} computed on shares: {course.rounds / course.steps:.1f} rounds a {course.step_name}, "
-        f"of which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB",
+        f"{', '.join(sharing.computing_parties)} computed on shares: {course.rounds / course.steps:.1f} rounds a "
+        f"{course.step_name}, of which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB",
         *found,
     ]
 

@@ -73,18 +73,18 @@ class Trainee(Protocol):
         """Take other shares of the same values, in the order of `list_shares`."""
         ...
 
-    def snapshot(self) -> State:
+    def pack_model(self) -> State:
         """The model, for predictions."""
         ...
 
-    def restore(self, state: State) -> None:
+    def unpack_model(self, state: State) -> None:
         """Go back to a snapshot."""
         ...
 
-    def get_state(self) -> State:
+    def pack_training(self) -> State:
         """The model, and what training needs to go on."""
         ...
 
-    def load_state(self, state: State) -> None:
+    def unpack_training(self, state: State) -> None:
         """Resume from a state."""
         ...

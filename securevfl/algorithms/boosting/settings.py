@@ -81,10 +81,11 @@ class BoostingSettings(Algorithm):
         return False
 
     def check_protection(self, protection: Protection) -> None:
-        super().check_protection(protection)
         if protection.on_shares:
             self._check_on_shares(protection)
+            super().check_protection(protection)
             return
+        super().check_protection(protection)
         if type(protection) is not Paillier and not isinstance(protection, Plain):
             raise InputError(
                 f"{self.title} adds up single rows under encryption, which is built for Paillier alone: use protection "
@@ -106,25 +107,46 @@ class BoostingSettings(Algorithm):
             InputError: the setting, its bound and the cure.
         """
         rest = "or name protection 'paillier'"
-        told = {
-            f"boosting.leaves is {self.leaves}: a tree that grows by its best leaf tells which leaf that is; leave it "
-            f"out ({rest})": self.leaves > 0,
-            f"boosting.goss is {self.goss}: the rows that it picks tell labels; draw rows by chance with boosting.rows, "
-            f"{rest}": self.goss is not None,
-            f"boosting.nodes is 'shown', and on shares nobody sees a node: leave it out, {rest}": self.nodes == "shown",
-            f"boosting.l1 is {self.l1:g}, and leaves on shares have the penalty l2 alone: set it to 0, {rest}": self.l1
-            > 0,
-            f"boosting.l2 is {self.l2:g}, and on shares it has to be {_LEAST_L2:g} or more, so that an empty node has a "
-            f"denominator: raise it, {rest}": self.l2 < _LEAST_L2,
-            f"boosting.depth is {self.depth}, and on shares it is at most {_MOST_DEPTH}, because traffic doubles with "
-            f"each level: take {_MOST_DEPTH} or less, {rest}": self.depth > _MOST_DEPTH,
-            "protection.model is 'parts', and trees on shares stay in shares: leave it out": protection.hands_out,
-            "protection.lr, momentum and weight_decay are those of a network; the shrinkage of trees is boosting.lr: "
-            "leave them out": protection.changes_optimiser,
-            f"{self.title} has no noise on shares: draw labels by dp=sv.DP(labels=sv.RandomisedResponse(…)), or leave "
-            "dp out": protection.dp is not None and protection.dp.model is not None,
-        }
-        found = [text for text, wrong in told.items() if wrong]
+        told = [
+            (
+                self.leaves > 0,
+                f"boosting.leaves is {self.leaves}: which leaf is the best tells of the rows; leave it out, {rest}",
+            ),
+            (
+                self.goss is not None,
+                f"boosting.goss is {self.goss}: the rows that it picks tell labels; draw rows by boosting.rows, {rest}",
+            ),
+            (
+                self.nodes == "shown",
+                f"boosting.nodes is 'shown', and on shares nobody sees a node: leave it out, {rest}",
+            ),
+            (
+                self.l1 > 0,
+                f"boosting.l1 is {self.l1:g}, and on shares l2 alone is a penalty: set it to 0, {rest}",
+            ),
+            (
+                self.l2 < _LEAST_L2,
+                f"boosting.l2 is {self.l2:g}, and on shares it has to be {_LEAST_L2:g} or more, so that an empty node "
+                f"has a denominator: raise it, {rest}",
+            ),
+            (
+                self.depth > _MOST_DEPTH,
+                f"boosting.depth is {self.depth}, and on shares it is at most {_MOST_DEPTH}, because traffic doubles "
+                f"with each level: take {_MOST_DEPTH} or less, {rest}",
+            ),
+            (protection.hands_out, "protection.model is 'parts', and trees on shares stay in shares: leave it out"),
+            (
+                protection.changes_optimiser,
+                "protection.lr, momentum and weight_decay are those of a network; the shrinkage of trees is "
+                "boosting.lr: leave them out",
+            ),
+            (
+                protection.dp is not None and protection.dp.model is not None,
+                f"{self.title} has no noise on shares: draw labels by dp=sv.DP(labels=sv.RandomisedResponse(…)), or "
+                "leave dp out",
+            ),
+        ]
+        found = [text for wrong, text in told if wrong]
         if found:
             raise InputError(f"{self.title} cannot be trained on shares as set: {'; '.join(found)}")
 

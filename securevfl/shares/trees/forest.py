@@ -271,13 +271,13 @@ class SharedForest:
         self.fitted = None if self.fitted is None else next(taken)
         self.trees = [KeptTree(NarrowShare.low_words(next(taken), 8), next(taken)) for _ in self.trees]
 
-    def snapshot(self) -> State:
+    def pack_model(self) -> State:
         """The trees and the initial outputs; empty before these are known."""
         if self.start is None:
             return {}
         return {"start": pack_share(self.start), "trees": [tree.pack() for tree in self.trees]}
 
-    def restore(self, state: State) -> None:
+    def unpack_model(self, state: State) -> None:
         """Go back to a snapshot.
 
         Raises:
@@ -289,11 +289,11 @@ class SharedForest:
             raise InputError(f"the model has {self.start.size} initial outputs; this job's has {self.shape.outputs}")
         self.trees = [KeptTree.unpack(as_dict(tree), self.shape) for tree in as_list(state["trees"])]
 
-    def get_state(self) -> State:
+    def pack_training(self) -> State:
         """The trees, and the outputs of the rows that train."""
-        return {"model": self.snapshot(), "fitted": None if self.fitted is None else pack_share(self.fitted)}
+        return {"model": self.pack_model(), "fitted": None if self.fitted is None else pack_share(self.fitted)}
 
-    def load_state(self, state: State) -> None:
+    def unpack_training(self, state: State) -> None:
         """Resume from a state."""
-        self.restore(as_dict(state["model"]))
+        self.unpack_model(as_dict(state["model"]))
         self.fitted = None if state["fitted"] is None else unpack_share(state["fitted"])
