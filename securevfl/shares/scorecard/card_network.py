@@ -101,18 +101,18 @@ class CardNetwork(Network):
         if self.evidence is not None:
             self.evidence = fresh[-1]
 
-    def snapshot(self) -> State:
+    def pack_model(self) -> State:
         """The weights, and the evidence."""
-        kept = super().snapshot()
+        kept = super().pack_model()
         return kept if self.evidence is None else kept | {_EVIDENCE: pack_share(self.evidence)}
 
-    def restore(self, state: State) -> None:
-        """See `Network.restore`.
+    def unpack_model(self, state: State) -> None:
+        """See `Network.unpack_model`.
 
         Raises:
             InputError: shares of another network, or of other bins.
         """
-        super().restore({name: kept for name, kept in state.items() if name != _EVIDENCE})
+        super().unpack_model({name: kept for name, kept in state.items() if name != _EVIDENCE})
         if _EVIDENCE in state:
             zero = self.engine.constant(np.zeros(sum(self.layout.cells), np.uint64))
             found = unpack_shares({_EVIDENCE: state[_EVIDENCE]}, {_EVIDENCE: zero})
