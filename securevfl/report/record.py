@@ -190,6 +190,8 @@ class OwnShareRecord(msgspec.Struct, frozen=True, kw_only=True):
     judged: int
     measured: float | None = None
     """share that attacks got from one number of such jobs"""
+    granted: int = 0
+    """of `numbers`, those that grants in force add"""
 
 
 class LinkRecord(msgspec.Struct, frozen=True, kw_only=True):

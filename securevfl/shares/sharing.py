@@ -109,7 +109,7 @@ class Sharing:
         done = 0 if saved is None else as_int(saved["epoch"])
         last = self.plan.epochs if self.trains else 0  # a prediction opens no metrics
         left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, last + 1))
-        check_metric_sets(self.site, left * self.protection.opens_metrics)
+        self.site.notes.extend(check_metric_sets(self.site, left * self.protection.opens_metrics))
         to, width = (names.index(self.site.active),), self.answer(classes).width
         most = self.plan.eval_rows
         openings = {

@@ -2,6 +2,7 @@
 
 from mutations.base import Break
 from mutations.breaks import (
+    asked,
     crypto,
     cut,
     engine,
@@ -41,4 +42,5 @@ BREAKS: tuple[Break, ...] = (
     *session.BREAKS,
     *sums.BREAKS,
     *results.BREAKS,
+    *asked.BREAKS,
 )
