@@ -236,9 +236,9 @@ class Network:
         excess = excess_of_quarters(engine, quarter, np.concatenate(bounds))
         return (await engine.compare(concatenate([*norms, excess]))).reshape(-1)
 
-    async def sum_others(self, inputs: Sequence[Share]) -> list[Share]:
-        """The sum of the rows of each passive party's inputs, (1, d)."""
-        return [part.sum(axis=0, keepdims=True) for part in inputs[1:]]
+    async def sum_others(self, inputs: Sequence[Share]) -> tuple[int, list[Share]]:
+        """How many rows these are, and the sum of each passive party's inputs, (1, d)."""
+        return len(inputs[0]), [part.sum(axis=0, keepdims=True) for part in inputs[1:]]
 
     async def forward_averaged(self, inputs: Sequence[Share], averages: Sequence[Share]) -> tuple[Share, Share]:
         """Outputs as they are, and with the passive parties' rows at their mean; (n, outputs) each."""

@@ -52,13 +52,18 @@ class Trainee(Protocol):
         """Outputs (n, outputs) with 16 fractional bits."""
         ...
 
-    async def sum_others(self, inputs: Any) -> Sequence[Share]:
-        """Sums over these rows, with 16 fractional bits, whose means stand for the passive parties' columns in
-        `forward_averaged`."""
+    async def sum_others(self, inputs: Any) -> tuple[int, Sequence[Share]]:
+        """How many rows these are, and sums over them, 16 fractional bits, whose means stand for the passive parties'
+        columns at their mean."""
         ...
 
     async def forward_averaged(self, inputs: Any, averages: Sequence[Share]) -> tuple[Share, Share]:
-        """Outputs as they are, and with the passive parties' columns at their mean; (n, outputs) each."""
+        """Outputs as they are, and with the passive parties' columns at their mean, (n, outputs) each.
+
+        Args:
+            inputs: as for `forward`.
+            averages: the means of `sum_others`.
+        """
         ...
 
     async def out_of_range(self) -> Share:

@@ -54,7 +54,7 @@ class Usefulness:
 
     def __init__(self, network: Trainee) -> None:
         self._network = network
-        self._others: list[Share] = []
+        self._columns: list[Share] = []
         self._counted = 0
         self._means: list[Share] = []
         self._sums: Share | None = None
@@ -66,16 +66,11 @@ class Usefulness:
         exceed it."""
         return 24 if self._network.shape.is_numeric else 2 * FRACTION
 
-    async def add_to_means(self, inputs: Any, rows: int) -> None:
+    async def add_to_means(self, inputs: Any) -> None:
         """Take some rows into the means of the passive parties' columns. All of them come before the first `add_rows`:
-        means of some rows alone would let who orders the rows choose what the model is compared with.
-
-        Args:
-            inputs: as for `Trainee.forward`.
-            rows: how many they are.
-        """
-        sums = await self._network.sum_others(inputs)
-        self._others = [a + b for a, b in zip(self._others, sums, strict=True)] if self._counted else list(sums)
+        means of some rows alone would let who orders the rows choose what the model is compared with."""
+        rows, sums = await self._network.sum_others(inputs)
+        self._columns = [a + b for a, b in zip(self._columns, sums, strict=True)] if self._counted else list(sums)
         self._counted += rows
 
     async def add_rows(self, inputs: Any, targets: Share) -> None:
@@ -139,13 +134,13 @@ class Usefulness:
         ]
 
     async def _compute_means(self) -> list[Share]:
-        """What stands for the passive parties' columns at their mean, for `Trainee.forward_averaged`."""
+        """The means of the passive parties' columns, or of what stands for them, with 16 fractional bits."""
         if not self._counted:
             raise ValueError("usefulness without means")
         shift = _MEAN_BITS - 1 + math.ceil(math.log2(self._counted))
         factor = round(2.0**shift / self._counted)
         engine = self._network.engine
-        return await compute_products(engine, [scaling_job(engine, one, factor, shift) for one in self._others])
+        return await compute_products(engine, [scaling_job(engine, one, factor, shift) for one in self._columns])
 
     async def _loss_jobs(self, outputs: Share, targets: Share) -> list[Product]:
         """Make the products that are the Huber losses with all columns, those without, and Σc² of the errors with."""

@@ -134,7 +134,7 @@ def test_the_bit_is_that_of_floating_point_but_near_its_edge(classes: int) -> No
             network.weights["layer 0"] = engine.constant(encode_words(weights))  # noqa: B023
             judge = Usefulness(network)
             x = [engine.constant(encode_words(one)) for one in inputs]  # noqa: B023
-            await judge.add_to_means(x, len(x[0]))
+            await judge.add_to_means(x)
             await judge.add_rows(x, engine.constant(encode_words(y)))  # noqa: B023
             return int((await judge.decide()).mine[0])
 
@@ -157,7 +157,7 @@ def test_a_model_that_ignores_the_others_is_not_useful_and_one_that_follows_them
             network.weights["layer 0"] = engine.constant(words)
             found = Usefulness(network)
             x = [engine.constant(encode_words(one)) for one in inputs]
-            await found.add_to_means(x, len(x[0]))
+            await found.add_to_means(x)
             for here in (slice(0, 200), slice(200, 300)):
                 await found.add_rows([one[here] for one in x], engine.constant(encode_words(labels[here])))
             return int((await found.decide()).mine[0])
@@ -183,7 +183,7 @@ def test_the_model_is_compared_with_means_of_all_rows_in_whatever_order_they_com
             found = Usefulness(network)
             x, y = [engine.constant(encode_words(one)) for one in inputs], engine.constant(encode_words(labels))
             for here in order:
-                await found.add_to_means([one[here] for one in x], len(x[0][here]))
+                await found.add_to_means([one[here] for one in x])
             for here in order:
                 await found.add_rows([one[here] for one in x], y[here])
             assert found._sums is not None
@@ -231,7 +231,7 @@ def test_a_model_that_hardly_moved_is_seldom_useful(classes: int) -> None:
             network.weights["layer 0"] = engine.constant(encode_words(weights))  # noqa: B023 - called at once
             judge = Usefulness(network)
             x = [engine.constant(encode_words(one)) for one in inputs]  # noqa: B023
-            await judge.add_to_means(x, len(x[0]))
+            await judge.add_to_means(x)
             await judge.add_rows(x, engine.constant(encode_words(y.astype(float))))  # noqa: B023
             return int((await judge.decide()).mine[0])
 
@@ -250,7 +250,7 @@ def test_three_parties_compute_the_bit_that_the_clear_does() -> None:
         for _ in range(5):
             await network.train_batch(x, y)
         judge = Usefulness(network)
-        await judge.add_to_means(x, len(x[0]))
+        await judge.add_to_means(x)
         await judge.add_rows(x, y)
         return (await judge.decide()).mine
 

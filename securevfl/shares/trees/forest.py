@@ -167,16 +167,15 @@ class SharedForest:
             inputs.trees += len(trees)
         return inputs.scores
 
-    async def sum_others(self, inputs: ScoredRows) -> list[Share]:
-        """For each tree, how many of these rows the split of each node sends left, (nodes,) with 16 fractional bits,
-        where a passive party's column splits the node; else 0."""
-        found = []
-        rows = inputs.cells.rows
+    async def sum_others(self, inputs: ScoredRows) -> tuple[int, list[Share]]:
+        """How many rows these are, and for each tree how many of them the split of each node sends left, (nodes,) with
+        16 fractional bits, where a passive party's column splits the node; else 0."""
+        rows, found = inputs.cells.rows, []
         for trees in self._split_trees(0, rows):
             left = await score_sides(self.engine, inputs.cells, self._mask_sides(trees, others=True))
-            counts = left.sum(axis=0) * ONE
-            found += [counts[k * self.shape.nodes : (k + 1) * self.shape.nodes] for k in range(len(trees))]
-        return found
+            total = left.sum(axis=0) * ONE
+            found += [total[k * self.shape.nodes : (k + 1) * self.shape.nodes] for k in range(len(trees))]
+        return rows, found
 
     async def forward_averaged(self, inputs: ScoredRows, averages: Sequence[Share]) -> tuple[Share, Share]:
         """Outputs as they are, and with the passive parties' cells at their mean: a node that splits one of their
