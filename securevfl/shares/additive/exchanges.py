@@ -1,0 +1,54 @@
+"""The messages of an additive model on shares beside those of any training on shares: the sums that its owners get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from securevfl.cut.leakage import ATTRIBUTE, LABELS, Revealed, describe_noisy_release
+from securevfl.privacy import Gaussian
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
+
+__all__ = ["SUMS", "sum_exchanges"]
+
+SUMS = "shares/open sums"
+"""The step that opens to each data party the sums of its own columns, once an epoch."""
+
+_WORDS = "shares of the sums of residuals over the receiver's own columns"
+_EXACT = "exact sums, one for each of its columns and epoch, and single rows where its columns mark them"
+
+
+def sum_exchanges(noise: Gaussian | None) -> Iterator[Exchange]:
+    """Return the messages that open sums, from every computing party to every data party.
+
+    Args:
+        noise: on the sums, with the ε that the plan spends; None for none.
+    """
+    roles: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
+    for sender in roles:
+        for receiver in (ACTIVE, PASSIVE):
+            if sender == receiver == ACTIVE:
+                continue
+            told = Revealed("", "ok") if sender == COORDINATOR else _about_sums(sender, noise)
+            yield Exchange(
+                SUMS,
+                Kind.SHARE,
+                sender,
+                receiver,
+                _WORDS,
+                reveals=told.text,
+                severity=told.severity,
+                optional=True,
+                sights=told.sights,
+            )
+
+
+def _about_sums(sender: PartyRole, noise: Gaussian | None) -> Revealed:
+    """What the sums tell their owner about a party whose rows are in them."""
+    what = "labels" if sender == ACTIVE else "features"
+    if noise is None:
+        text = f"sums of residuals over the reader's own columns, without noise: {_EXACT}, follow the sender's {what}"
+        seen = Sight(of="labels" if sender == ACTIVE else "features", severity="leak", through="exact sums")
+        return Revealed(text, "leak", (seen,))
+    ranked = LABELS if sender == ACTIVE else ATTRIBUTE
+    text = "sums of residuals over the reader's own columns, with differentially private noise on all that anyone sees"
+    return describe_noisy_release(noise, text, ranked, "noisy sums")
