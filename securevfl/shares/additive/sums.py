@@ -6,9 +6,9 @@ knows its own draw; those of the other two add up to the noise that ε is stated
 *Bounds.* ε holds only while |s| ≤ 1 and |r| ≤ 1 (‖r‖ ≤ √2 with more than two classes). A party that deals something
 else could read one row through the noise. So contrasts and probabilities are dealt as bits that cannot exceed their
 bounds (`ranged`), and the computing parties check on shares that they are bits: a random combination of b (b − 1) is
-zero, with coefficients that are drawn once the bits are dealt. Of a word that is off by 2^k it misses one in 2^(64 − k),
-and a word beyond 2^44 hides a residual of 20 bits by itself. With several classes, a row's parts also have to add up to
-the party's weight.
+zero, with coefficients that are drawn once the bits are dealt. Of a word that is off by 2^k it misses one in
+2^(64 − k), and a word beyond 2^44 pushes a residual of 20 bits out of the 64. With several classes, a row's parts also
+have to add up to the party's weight.
 
 Each check concerns what one party deals, never a sum over parties: whether y − Σ w p is within its bound would tell a
 dealer, epoch by epoch, where another's part lies. All three learn whether everything holds, and nothing else.
