@@ -127,5 +127,6 @@ def test_an_inner_product_is_that_of_the_clear(length: int) -> None:
 
     found = run_three(program, openings={"x": 1}).results[0]
     with np.errstate(over="ignore"):
-        assert found is not None and found.shape == (1, 1)
+        assert found is not None
+        assert found.shape == (1, 1)
         assert found[0, 0] == (left[0] * right[:, 0]).sum(dtype=np.uint64)
