@@ -14,6 +14,7 @@ from securevfl.shares.additive.contrasts import split_contrasts
 from securevfl.shares.additive.exchanges import SUMS
 from securevfl.shares.additive.ranged import bit_weights, join_bits, split_bits
 from securevfl.shares.additive.sums import SharedRows, find_violations, sum_contrasts
+from securevfl.shares.engine import ONE
 from securevfl.shares.model_release import receive_sum, send_summand
 from securevfl.shares.share_party import ShareParty
 
@@ -107,8 +108,9 @@ class SharedSums:
         member: deals and computes for this party.
         shape: of the sums.
         noise: at a computing party of a job with a budget.
-        targets: y of the rows that train, at a computing party, (n, outputs) with `SumShape.one` for one.
+        targets: y of the rows that train, at a computing party, (n, outputs) with 16 fractional bits.
         reserve: is called with the epoch before its sums are opened.
+        own_targets: y at the active party, int64 (n, outputs) in units of the last place.
         bounded: whether what is dealt is checked: in a job with a budget, whose ε depends on it.
     """
 
@@ -117,6 +119,7 @@ class SharedSums:
     noise: SumNoise | None
     reserve: Callable[[int], None]
     bounded: bool
+    own_targets: np.ndarray | None = field(default=None, repr=False)
     targets: Share | None = field(default=None, repr=False)
     _last: int = 0
 
@@ -133,7 +136,8 @@ class SharedSums:
         Args:
             epoch: counted from 1; each only once, and in order.
             contrasts: of this party's columns, int64 (n, columns).
-            part: of the rows' probabilities, int64 (n, outputs); both None at a coordinator.
+            part: int64 (n, outputs): of the rows' probabilities, or at the active party what its own part leaves of
+                the targets. Both None at a coordinator.
 
         Raises:
             PolicyError: an epoch that was summed before, or a party dealt what is outside its bounds.
@@ -142,6 +146,8 @@ class SharedSums:
         if epoch <= self._last:
             raise PolicyError(f"{self.member.site.name!r} refuses to open the sums of epoch {epoch} again")
         self._last = epoch
+        if part is not None and self.own_targets is not None:
+            part = self.own_targets - part  # targets were dealt once, and checked
         dealt = await self._share_all(contrasts, part)
         engine, found = self.member.engine, None
         if engine is not None and dealt.values is not None:
@@ -154,7 +160,7 @@ class SharedSums:
                 )
             self.reserve(epoch)
             every = sum(self.shape.columns), self.shape.outputs
-            noise = None if self.noise is None else self.noise.draw(every).view(np.uint64)
+            noise = None if self.noise is None else (self.noise.draw(every) * self._finer).view(np.uint64)
             found = await sum_contrasts(engine, dealt.rows, dealt.values, noise)
         sums = await self._open(found)
         if sums is not None and np.abs(sums.astype(np.float64)).max(initial=0.0) > self.shape.largest_sum:
@@ -203,6 +209,11 @@ class SharedSums:
         return split_bits(numbers, top) if self.bounded else np.ascontiguousarray(numbers).view(np.uint64)
 
     @property
+    def _finer(self) -> int:
+        """Units of shared residuals, whose targets have 16 fractional bits, in one unit of a part."""
+        return ONE // self.shape.one
+
+    @property
     def _own_weight(self) -> int:
         return self.shape.weights[self.member.sources.index(self.member.site.name)]
 
@@ -220,7 +231,7 @@ class SharedSums:
                 if shape.outputs > 1:
                     whole = engine.constant(np.full(len(joined), weight, np.uint64))
                     found.zeros.append(joined.sum(axis=1) - whole)
-            residual = residual - joined
+            residual = residual - joined * self._finer
         if found.values is None:
             values = [one[2] for one in dealt]
             if self.bounded:
@@ -252,7 +263,7 @@ class SharedSums:
             words = opened.get(_opening_name(mine))
         if mine < 0:
             return None
-        return np.zeros(size, np.int64) if words is None else words.view(np.int64).reshape(size)
+        return np.zeros(size, np.int64) if words is None else words.view(np.int64).reshape(size) // self._finer
 
 
 def _opening_name(party: int) -> str:
