@@ -11,7 +11,14 @@ import numpy as np
 
 from securevfl.shares.epochs import SharedTraining
 from securevfl.shares.shared_model import SharedModel
-from securevfl.shares.sharing import Sharing, computing_notes, name_parties_in_errors, receive_epoch, receive_plan
+from securevfl.shares.sharing import (
+    SharedPlan,
+    Sharing,
+    computing_notes,
+    name_parties_in_errors,
+    receive_epoch,
+    receive_plan,
+)
 from securevfl.training.program import HelperProgram
 from securevfl.training.rows import Trained
 from securevfl.training.state import State, as_dict, as_flag, as_int
@@ -74,16 +81,25 @@ class SharesCoordinator(HelperProgram):
         told = await receive_plan(
             site.links[site.active], len(site.passive) + 1, numeric=sharing.plan.number is not None
         )
-        if sharing.trains:
-            sharing.check_rows(told.learned, told.valid)
-        self._classes, self._batch_size = told.classes, told.batch_size
-        self._plan = replace(sharing.plan, epochs=min(told.epochs, sharing.plan.epochs))
-        self._learned, self._valid = 0 if sharing.mixes else told.learned, told.valid
+        self._take_sizes(told)
         shape = sharing.network_shape(told.widths, self._classes)
         member = sharing.make_party(told.test, self._classes, sharing.shape_if_released(shape))
         await member.setup()
         self.course = sharing.make_training(member, shape, self._batch_size, told.times)
         self.model.network, self.model.handing = self.course.network, sharing.make_release(member, self.course, shape)
+
+    def _take_sizes(self, told: SharedPlan) -> None:
+        """Keep the sizes of the job, as the active party tells them.
+
+        Raises:
+            PolicyError: fewer rows than the job may train on.
+        """
+        sharing = self.sharing
+        if sharing.trains:
+            sharing.check_rows(told.learned, told.valid)
+        self._classes, self._batch_size = told.classes, told.batch_size
+        self._plan = replace(sharing.plan, epochs=min(told.epochs, sharing.plan.epochs))
+        self._learned, self._valid = 0 if sharing.mixes else told.learned, told.valid
 
     async def _train(self) -> Trained:
         sharing, site, trained = self.sharing, self.sharing.site, self.trained

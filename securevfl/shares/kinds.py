@@ -39,4 +39,12 @@ def find_programs(kind: SharesKind | None) -> KindPrograms:
         from securevfl.shares.programs import SharesActive, SharesPassive
 
         return KindPrograms(SharesActive, SharesPassive, SharesCoordinator)
+    if kind == "additive":
+        from securevfl.shares.additive.programs import (
+            AdditiveSharesActive,
+            AdditiveSharesCoordinator,
+            AdditiveSharesPassive,
+        )
+
+        return KindPrograms(AdditiveSharesActive, AdditiveSharesPassive, AdditiveSharesCoordinator)
     raise InputError(f"nothing trains {kind or 'this algorithm'} on shares")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -17,8 +18,9 @@ from securevfl.shares.additive.sums import SharedRows, find_violations, sum_cont
 from securevfl.shares.engine import ONE
 from securevfl.shares.model_release import receive_sum, send_summand
 from securevfl.shares.share_party import ShareParty
+from securevfl.training.sum_plan import SumPlan
 
-__all__ = ["BOUNDS", "SharedSums", "SumNoise", "SumShape", "sum_openings"]
+__all__ = ["BOUNDS", "SharedSums", "SumNoise", "sum_openings"]
 
 BOUNDS = "bounds"
 """The opening, once an epoch of a job with a budget, of whether what was dealt is within its bounds."""
@@ -35,49 +37,23 @@ class SumNoise(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class SumShape:
-    """Sizes of the sums, as all parties know them.
-
-    Attributes:
-        rows: that train.
-        outputs: width of a residual.
-        columns: how many sums each data party gets for one output, the active party's first.
-        weights: each data party's share of a row's probability, in units of the last place; they add up to `one`.
-        one: a probability of one, in units of the last place.
-        contrast: a contrast of one, likewise.
-        noise_std: standard deviation of all parties' noise on one sum, in units of its last place; 0 for none.
-    """
-
-    rows: int
-    outputs: int
-    columns: tuple[int, ...]
-    weights: tuple[int, ...]
-    one: int
-    contrast: int
-    noise_std: float = 0.0
-
-    @property
-    def largest_sum(self) -> float:
-        """The size that a sum does not exceed, by all that is likely."""
-        return float(self.rows) * self.one * self.contrast + _DEVIATIONS * self.noise_std
-
-
 _DEVIATIONS = 8.0
+_THREE = math.sqrt(1.5)
+"""The noise of three parties, over that of any two."""
 
 
-def sum_openings(shape: SumShape, sources: Sequence[str], computing: Sequence[str], epochs: int) -> dict[str, Opening]:
+def sum_openings(plan: SumPlan, sources: Sequence[str], computing: Sequence[str], epochs: int) -> dict[str, Opening]:
     """What an epoch opens inside the three: to each owner its own sums, once, and to all whether bounds hold.
 
     Args:
-        shape: of the sums.
+        plan: of the sums.
         sources: names of the data parties, the active one first.
         computing: names of the three.
         epochs: that are trained from here on.
     """
     found = {BOUNDS: Opening(epochs, None, 1, each=1)}
     for party, name in enumerate(sources):
-        values = shape.columns[party] * shape.outputs
+        values = plan.columns[party] * plan.outputs
         if name in computing and values:
             found[_opening_name(party)] = Opening(epochs, (computing.index(name),), values, each=1)
     return found
@@ -106,28 +82,33 @@ class SharedSums:
 
     Attributes:
         member: deals and computes for this party.
-        shape: of the sums.
+        plan: of the sums.
         noise: at a computing party of a job with a budget.
         targets: y of the rows that train, at a computing party, (n, outputs) with 16 fractional bits.
         reserve: is called with the epoch before its sums are opened.
         own_targets: y at the active party, int64 (n, outputs) in units of the last place.
         bounded: whether what is dealt is checked: in a job with a budget, whose ε depends on it.
+        rounds: of all epochs so far, once their first rows are dealt.
+        sent: bytes that this party sent to the others that compute.
     """
 
     member: ShareParty
-    shape: SumShape
+    plan: SumPlan
     noise: SumNoise | None
     reserve: Callable[[int], None]
     bounded: bool
     own_targets: np.ndarray | None = field(default=None, repr=False)
     targets: Share | None = field(default=None, repr=False)
+    rounds: int = 0
+    sent: int = 0
     _last: int = 0
+    _before: tuple[int, int] = (0, 0)
 
     @property
     def opening_names(self) -> tuple[str, ...]:
         """The openings of one epoch."""
         owners = enumerate(self.member.sources)
-        names = [_opening_name(k) for k, name in owners if name in self.member.computing and self.shape.columns[k]]
+        names = [_opening_name(k) for k, name in owners if name in self.member.computing and self.plan.columns[k]]
         return (*names, *([BOUNDS] if self.bounded else []))
 
     async def exchange(self, epoch: int, contrasts: np.ndarray | None, part: np.ndarray | None) -> np.ndarray | None:
@@ -159,49 +140,54 @@ class SharedSums:
                     "the bounds that the noise is sized for. Nothing of this epoch was opened"
                 )
             self.reserve(epoch)
-            every = sum(self.shape.columns), self.shape.outputs
+            every = sum(self.plan.columns), self.plan.outputs
             noise = None if self.noise is None else (self.noise.draw(every) * self._finer).view(np.uint64)
             found = await sum_contrasts(engine, dealt.rows, dealt.values, noise)
         sums = await self._open(found)
-        if sums is not None and np.abs(sums.astype(np.float64)).max(initial=0.0) > self.shape.largest_sum:
+        if engine is not None:
+            self.rounds += engine.rounds - self._before[0]
+            self.sent += engine.sent - self._before[1]
+        if sums is not None and np.abs(sums.astype(np.float64)).max(initial=0.0) > self._largest_sum:
             raise ProtocolError(
-                f"a sum of epoch {epoch} opened to {self.member.site.name!r} is larger than {self.shape.rows} rows and "
+                f"a sum of epoch {epoch} opened to {self.member.site.name!r} is larger than {self.plan.rows} rows and "
                 "their noise can make it: a party deals, or adds, something else"
             )
         return sums
 
     async def _share_all(self, contrasts: np.ndarray | None, part: np.ndarray | None) -> Epoch:
         """What all parties deal of an epoch, in groups of rows; empty at a party that does not compute."""
-        shape, member, found = self.shape, self.member, Epoch()
+        plan, member, found = self.plan, self.member, Epoch()
         split = None if contrasts is None else split_contrasts(contrasts)
         widths = [
-            columns + shape.outputs * (len(bit_weights(weight)) if self.bounded else 1)
-            for columns, weight in zip(shape.columns, shape.weights, strict=True)
+            columns + plan.outputs * (len(bit_weights(cap)) if self.bounded else 1)
+            for columns, cap in zip(plan.columns, plan.caps, strict=True)
         ]
         most = max(_DEALT // sum(widths), 1)
-        for start in range(0, shape.rows, most):
-            here = slice(start, min(start + most, shape.rows))
+        for start in range(0, plan.rows, most):
+            here = slice(start, min(start + most, plan.rows))
             words = None
             if split is not None and part is not None:
-                words = [split.bits[here], self._encode(part[here], self._own_weight)]
-                words += [] if start else [self._encode(split.values + shape.contrast, 2 * shape.contrast)]
+                words = [split.bits[here], self._encode(part[here], self._own_cap)]
+                words += [] if start else [self._encode(split.values + plan.contrast, 2 * plan.contrast)]
             wanted = {
-                name: self._dealt_shapes(here.stop - start, columns, weight, first=not start)
-                for name, columns, weight in zip(member.sources, shape.columns, shape.weights, strict=True)
+                name: self._dealt_shapes(here.stop - start, columns, cap, first=not start)
+                for name, columns, cap in zip(member.sources, plan.columns, plan.caps, strict=True)
             }
             beside = None if self.targets is None else self.targets[here]
             dealt = await member.share_arrays(words, wanted, beside=beside)
+            if member.engine is not None and not start:  # all three are at the same depth now
+                self._before = member.engine.rounds, member.engine.sent
             if dealt and beside is not None:
                 self._take(found, [dealt[name] for name in member.sources], beside)
         return found
 
-    def _dealt_shapes(self, rows: int, columns: int, weight: int, *, first: bool) -> list[tuple[int, ...]]:
+    def _dealt_shapes(self, rows: int, columns: int, cap: int, *, first: bool) -> list[tuple[int, ...]]:
         """Shapes of what a party deals of some rows; with the first ones, also the values of its contrasts."""
-        part: tuple[int, ...] = (rows, self.shape.outputs)
+        part: tuple[int, ...] = (rows, self.plan.outputs)
         values: tuple[int, ...] = (2, columns)
         if self.bounded:
-            part = (*part, len(bit_weights(weight)))
-            values = (*values, len(bit_weights(2 * self.shape.contrast)))
+            part = (*part, len(bit_weights(cap)))
+            values = (*values, len(bit_weights(2 * self.plan.contrast)))
         return [(rows, columns), part, *([values] if first else [])]
 
     def _encode(self, numbers: np.ndarray, top: int) -> np.ndarray:
@@ -209,52 +195,58 @@ class SharedSums:
         return split_bits(numbers, top) if self.bounded else np.ascontiguousarray(numbers).view(np.uint64)
 
     @property
-    def _finer(self) -> int:
-        """Units of shared residuals, whose targets have 16 fractional bits, in one unit of a part."""
-        return ONE // self.shape.one
+    def _largest_sum(self) -> float:
+        """The size that a sum does not exceed, by all that is likely."""
+        plan = self.plan
+        return float(plan.rows) * plan.one * plan.contrast + _DEVIATIONS * _THREE * plan.sigma
 
     @property
-    def _own_weight(self) -> int:
-        return self.shape.weights[self.member.sources.index(self.member.site.name)]
+    def _finer(self) -> int:
+        """Units of shared residuals, whose targets have 16 fractional bits, in one unit of a part."""
+        return ONE // self.plan.one
+
+    @property
+    def _own_cap(self) -> int:
+        return self.plan.caps[self.member.sources.index(self.member.site.name)]
 
     def _take(self, found: Epoch, dealt: Sequence[Sequence[Share]], targets: Share) -> None:
         """Add a group of rows, as the data parties deal them in order, to what was found so far."""
-        shape, engine = self.shape, self.member.engine
+        plan, engine = self.plan, self.member.engine
         if engine is None:
             return
         bits, residual = concatenate([one[0] for one in dealt], axis=1), targets
-        for weight, (_, part, *_) in zip(shape.weights, dealt, strict=True):
+        for cap, (_, part, *_) in zip(plan.caps, dealt, strict=True):
             joined = part
             if self.bounded:
                 found.bits.append(part)
-                joined = join_bits(part, weight)
-                if shape.outputs > 1:
-                    whole = engine.constant(np.full(len(joined), weight, np.uint64))
+                joined = join_bits(part, cap)
+                if plan.outputs > 1:
+                    whole = engine.constant(np.full(len(joined), cap, np.uint64))
                     found.zeros.append(joined.sum(axis=1) - whole)
             residual = residual - joined * self._finer
         if found.values is None:
             values = [one[2] for one in dealt]
             if self.bounded:
                 found.bits += values
-                values = [join_bits(one, 2 * shape.contrast) for one in values]
+                values = [join_bits(one, 2 * plan.contrast) for one in values]
             every = concatenate(values, axis=1)
-            found.values = every - engine.constant(np.full(every.shape, shape.contrast, np.uint64))
+            found.values = every - engine.constant(np.full(every.shape, plan.contrast, np.uint64))
         found.bits += [bits] * self.bounded
         found.rows.append(SharedRows(bits, residual))
 
     async def _open(self, found: Share | None) -> np.ndarray | None:
         """Open to each owner the sums of its columns; this party's, or None."""
-        member, shape = self.member, self.shape
-        ends = np.cumsum(shape.columns)
+        member, plan = self.member, self.plan
+        ends = np.cumsum(plan.columns)
         mine = member.sources.index(member.site.name) if member.has_rows else -1
-        size = (shape.columns[mine], shape.outputs) if mine >= 0 else (0, shape.outputs)
+        size = (plan.columns[mine], plan.outputs) if mine >= 0 else (0, plan.outputs)
         if member.engine is None or found is None:
             links = [member.site.links[name] for name in member.computing]
             words = await receive_sum(links, size[0] * size[1], SUMS, "the sums of its columns") if size[0] else None
         else:
             inside = []
             for party, (name, end) in enumerate(zip(member.sources, ends, strict=True)):
-                own = found[end - shape.columns[party] : end]
+                own = found[end - plan.columns[party] : end]
                 if name in member.computing:
                     inside += [(_opening_name(party), own, member.computing.index(name))] * bool(own.size)
                 elif own.size:

@@ -9,14 +9,15 @@ from collections.abc import Sequence
 
 from securevfl_crypto.replicated import SLOPE_BITS, Curve, Share, Task
 
+from securevfl.shares.additive.noise import PartyNoise
 from securevfl.shares.engine import Engine, compute_products, scaling_job
 from securevfl.shares.network_ranges import NetworkShape
 
 __all__ = ["ScoreSum"]
 
 # Chords through the function at log-odds of ±5.29, ±5, and every half from there, less a slope of one, which goes on
-# beyond both ends; changes of slope with `SLOPE_BITS`. They are constants because the three parties need the same values
-# to the last bit.
+# beyond both ends; changes of slope with `SLOPE_BITS`. They are constants because the three parties need the same
+# values to the last bit.
 _LOG_ODDS = Curve(
     (
         *(328, 439, 720, 1179, 1921, 3108, 4971, 7812, 11955, 17625, 24743, 32768, 40793, 47911, 53581, 57724),
@@ -52,17 +53,17 @@ class ScoreSum:
     Args:
         shape: whose inputs are the outputs of the model, once for each data party.
         engine: computes on shares.
+        noise: this party's part of the noise on the sums of training; None for none.
 
     Attributes:
-        noise: None; the noise is on sums of training.
         weights: none; every shape is with the owner of its column.
         moving: none.
     """
 
-    def __init__(self, shape: NetworkShape, engine: Engine) -> None:
+    def __init__(self, shape: NetworkShape, engine: Engine, noise: PartyNoise | None = None) -> None:
         self.shape = shape
         self.engine = engine
-        self.noise: None = None
+        self.noise = noise
         self.weights: dict[str, Share] = {}
         self.moving: dict[str, Share] = {}
 
