@@ -1,0 +1,306 @@
+"""The roles of an additive model: each party's shapes, the exchange of what is public, training and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from securevfl.algorithms.additive.channel import ActivePlainSums, PassivePlainSums, SumsChannel
+from securevfl.algorithms.additive.columns import BinnedColumn, code_rows, read_columns, write_columns
+from securevfl.algorithms.additive.links import to_logits
+from securevfl.algorithms.additive.own_columns import ColumnSource, bin_columns
+from securevfl.algorithms.additive.settings import COLUMNS, START, TERMS, AdditiveSettings
+from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan
+from securevfl.algorithms.additive.units import PART_ONE, target_units
+from securevfl.errors import InputError, ProtocolError
+from securevfl.privacy import fan_out
+from securevfl.training.active_role import ActiveRole
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.regression import Regression
+from securevfl.training.role import Role
+from securevfl.training.state import State, as_dict, as_list, as_tensor
+from securevfl.transport import Kind
+
+__all__ = ["MOST_COLUMNS", "AdditiveActive", "AdditivePassive", "ShapesPart"]
+
+MOST_COLUMNS = 1 << 16
+"""The most columns that a party may bring."""
+
+
+class ShapesPart:
+    """A party's part of the model: its columns, its shapes, and the start.
+
+    Args:
+        role: whose part it is.
+
+    Attributes:
+        columns: with their bins; the active party's begin with the intercept.
+        values: of each bin, float64 (all bins, outputs).
+        variance: of each bin's value from the noise alone, (all bins,).
+        start: the prediction that training began with, (outputs,).
+        training: the shapes with the training rows; None outside training.
+    """
+
+    def __init__(self, role: _AdditiveRole) -> None:
+        self._role = role
+        self.columns: list[BinnedColumn] = []
+        self.start = np.zeros(role.outputs)
+        self.training: OwnShapes | None = None
+        self._values = np.zeros((0, role.outputs))
+        self._variance = np.zeros(0)
+
+    @property
+    def values(self) -> np.ndarray:
+        """Values of each bin, float64 (all bins, outputs)."""
+        return self._values if self.training is None else self.training.values
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Variance of each bin's value, from the noise alone, (all bins,)."""
+        return self._variance if self.training is None else self.training.variance
+
+    async def setup(self) -> None:
+        """Bin the columns and exchange what is public, before training; nothing in a prediction."""
+        if len(self._role.table.split.train):
+            await self._role.prepare()
+
+    def begin(self, plan: PublicPlan, columns: Sequence[BinnedColumn], x: np.ndarray) -> None:
+        """Begin training with flat shapes."""
+        self.columns, self.start = list(columns), plan.start
+        self.training = OwnShapes(self._role.site.name, plan, self._role.config.step_rule, columns, x)
+
+    def sum_terms(self, x: np.ndarray) -> np.ndarray:
+        """Sum of this party's shapes for each row, float64 (n, outputs); with the start at nobody.
+
+        Args:
+            x: its columns of the rows, float64 (n, columns without the intercept).
+        """
+        found = np.zeros((len(x), self._role.outputs))
+        for codes in code_rows(self.columns, x).T:
+            found += self.values[codes]
+        return found
+
+    def snapshot(self) -> object:
+        """See `Part.snapshot`."""
+        return {
+            "columns": write_columns(self.columns),
+            "values": torch.from_numpy(self.values.copy()),
+            "variance": torch.from_numpy(self.variance.copy()),
+            "start": torch.from_numpy(self.start.copy()),
+        }
+
+    def restore(self, state: object) -> None:
+        """See `Part.restore`."""
+        kept, role = as_dict(state), self._role
+        columns = read_columns(as_list(kept["columns"]))
+        values, variance = as_tensor(kept["values"]).numpy().copy(), as_tensor(kept["variance"]).numpy().copy()
+        start = as_tensor(kept["start"]).numpy().copy()
+        bins = sum(one.bins for one in columns)
+        own = sum(not one.is_intercept for one in columns)
+        if (
+            values.shape != (bins, role.outputs)
+            or variance.shape != (bins,)
+            or start.shape != (role.outputs,)
+            or own != role.width
+        ):
+            raise InputError(f"the stored shapes of {role.site.name!r} do not fit its columns: the model is damaged")
+        self.columns, self.start, self._values, self._variance = columns, start, values, variance
+        if self.training is not None:
+            x = role.columns_of(role.table.split.train)
+            plan = self.training.plan
+            self.begin(
+                PublicPlan(
+                    rows=plan.rows,
+                    parties=plan.parties,
+                    columns=plan.columns,
+                    outputs=plan.outputs,
+                    seed=plan.seed,
+                    start=start,
+                    noise=plan.noise,
+                ),
+                columns,
+                x,
+            )
+            self.training.values, self.training.variance = values, variance
+
+    def get_state(self) -> State:
+        """See `Part.get_state`."""
+        return as_dict(self.snapshot())
+
+    def load_state(self, state: State) -> None:
+        """See `Part.load_state`."""
+        self.restore(state)
+
+
+class _AdditiveRole(Role):
+    """Base of both roles.
+
+    Attributes:
+        shapes: its part of the model.
+        channel: its end of the sums.
+    """
+
+    config: AdditiveSettings
+
+    def build(self) -> None:
+        self.shapes = ShapesPart(self)
+        self.parts["shapes"] = self.shapes
+        self.channel: SumsChannel = self.make_channel()
+
+    @property
+    def outputs(self) -> int:
+        """K: 1 for two classes and for a number, else one for each class."""
+        return 1 if self.table.classes <= 2 else self.table.classes
+
+    @property
+    def width(self) -> int:
+        """Number of this party's columns."""
+        return int(self.features.row_shape.numel())
+
+    def make_channel(self) -> SumsChannel:
+        """The party's end of the sums under this protection."""
+        raise NotImplementedError
+
+    async def prepare(self) -> None:
+        """Bin the columns, and exchange what is public."""
+        raise NotImplementedError
+
+    def columns_of(self, rows: np.ndarray) -> np.ndarray:
+        """This party's columns of numbered rows, float64 (n, columns)."""
+        x = self.features(rows)
+        return x.reshape(len(rows), -1).double().cpu().numpy() if x.numel() else np.empty((len(rows), self.width))
+
+    def batches(self, epoch: int) -> list[np.ndarray]:
+        """One batch with all training rows: each epoch's sums are over all of them."""
+        return [self.training_rows(epoch)]
+
+    def bin_own_columns(self) -> list[BinnedColumn]:
+        """Bins of this party's columns."""
+        encoder, config = self.table.encoder, self.config
+        levels: dict[str, tuple[str, ...]] = {} if encoder is None else encoder.level_names
+        source = ColumnSource(
+            self.site.name,
+            self.table.encoded,
+            self.table.codes,
+            [levels.get(name, ()) for name in self.table.encoded],
+            config.edges_for(self.protection),
+            config.bins_for(self.protection),
+        )
+        return bin_columns(source, config, self.columns_of(self.table.split.train))
+
+    def plan_training(self, columns: Sequence[int], start: np.ndarray) -> PublicPlan:
+        """What all parties know of the training."""
+        return PublicPlan(
+            rows=len(self.table.split.train),
+            parties=(self.site.active, *self.trained_with),
+            columns=tuple(columns),
+            outputs=self.outputs,
+            seed=self.site.seed,
+            start=start,
+        )
+
+    async def run_epoch(self, epoch: int, part: np.ndarray) -> None:
+        """One epoch: contrasts, sums, update.
+
+        Args:
+            epoch: from 1.
+            part: as `SumsChannel.exchange`.
+        """
+        shapes = self.shapes.training
+        if shapes is None:
+            raise InputError("an epoch of an additive model without training rows")
+        contrasts = shapes.draw(epoch)
+        sums = await self.channel.exchange(epoch, shapes.contrast_rows(contrasts), part)
+        shapes.update(contrasts, sums)
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        self.epoch = epoch
+        return False
+
+
+class AdditiveActive(_AdditiveRole, ActiveRole):
+    """The active party: owns the labels and the intercept, and adds up scores."""
+
+    def make_channel(self) -> SumsChannel:
+        return ActivePlainSums([self.site.links[name] for name in self.site.passive])
+
+    def scaled_targets(self, rows: np.ndarray) -> np.ndarray:
+        """Targets of rows, (n,): classes, or numbers between 0 and 1 of the job's range."""
+        labels, task = self.labels(rows), self.task
+        if isinstance(task, Regression):
+            found: np.ndarray = (task.make_targets(labels).double().cpu().numpy() + 1) / 2
+            return found
+        return labels.cpu().numpy()
+
+    async def prepare(self) -> None:
+        own = [BinnedColumn.intercept(), *self.bin_own_columns()]
+        train = self.table.split.train
+        self.targets = target_units(self.scaled_targets(train), self.outputs)
+        counts = [len(own)]
+        for name in self.site.passive:
+            message = await self.site.links[name].receive(Kind.CONTROL, COLUMNS)
+            count = message.meta.get("count")
+            if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_COLUMNS:
+                raise ProtocolError(f"{name!r} sent {count!r:.20} as its number of columns")
+            counts.append(count)
+        start = self.targets.mean(axis=0) / PART_ONE
+        told = np.array(counts, dtype=np.int64)
+        links = [self.site.links[name] for name in self.site.passive]
+        await fan_out(links, lambda link: link.send(Kind.CONTROL, START, columns=told, start=start))
+        self.shapes.begin(self.plan_training(counts, start), own, self.columns_of(train))
+
+    async def train_batch(self, rows: np.ndarray) -> float:
+        shapes = self.shapes.training
+        if shapes is None:
+            raise InputError("an epoch of an additive model without training rows")
+        part = shapes.part()
+        await self.run_epoch(self.epoch, self.targets - part)
+        return self.channel.loss
+
+    async def score(self, rows: np.ndarray) -> torch.Tensor:
+        sums = self.shapes.sum_terms(self.columns_of(rows)) + self.shapes.start
+        for name in self.site.passive:
+            message = await self.site.links[name].receive(Kind.ACTIVATION, TERMS, "terms")
+            terms = np.asarray(message.arrays["terms"])
+            if terms.dtype != np.float64 or terms.shape != sums.shape or not np.isfinite(terms).all():
+                raise ProtocolError(f"{name!r} sent terms of {terms.dtype} {terms.shape} for {len(rows)} rows")
+            sums = sums + terms
+        return torch.from_numpy(to_logits(sums, numeric=self.task.is_numeric))
+
+
+class AdditivePassive(_AdditiveRole, PassiveRole):
+    """A passive party: owns the shapes of its columns."""
+
+    def make_channel(self) -> SumsChannel:
+        return PassivePlainSums(self.upstream)
+
+    async def prepare(self) -> None:
+        own = self.bin_own_columns()
+        await self.upstream.send(Kind.CONTROL, COLUMNS, meta={"count": len(own)})
+        message = await self.upstream.receive(Kind.CONTROL, START, "columns", "start")
+        counts, start = np.asarray(message.arrays["columns"]), np.asarray(message.arrays["start"])
+        parties = 1 + len(self.trained_with)
+        mine = 1 + list(self.trained_with).index(self.site.name)
+        if (
+            counts.dtype != np.int64
+            or counts.shape != (parties,)
+            or not ((counts >= 0) & (counts <= MOST_COLUMNS)).all()
+            or counts[0] < 1
+            or counts[mine] != len(own)
+        ):
+            raise ProtocolError(f"{self.upstream.peer!r} sent a malformed list of the parties' columns")
+        if start.dtype != np.float64 or start.shape != (self.outputs,) or not ((start >= 0) & (start <= 1)).all():
+            raise ProtocolError(f"{self.upstream.peer!r} sent a malformed start of the predictions")
+        train = self.table.split.train
+        self.shapes.begin(self.plan_training(counts.tolist(), start), own, self.columns_of(train))
+
+    async def train_batch(self, rows: np.ndarray) -> None:
+        shapes = self.shapes.training
+        if shapes is None:
+            raise InputError("an epoch of an additive model without training rows")
+        await self.run_epoch(self.epoch, shapes.part())
+
+    async def answer(self, rows: np.ndarray) -> None:
+        await self.upstream.send(Kind.ACTIVATION, TERMS, terms=self.shapes.sum_terms(self.columns_of(rows)))
