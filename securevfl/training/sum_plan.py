@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from securevfl.cut import Protection
+from securevfl.privacy.sums_budget import SumsBudget
 
 __all__ = ["SumChannel", "SumPlan", "SumPlanner", "SummedActive", "SummedSide"]
 
@@ -24,8 +25,8 @@ class SumPlan:
         caps: largest part of a row's prediction that each data party deals, in units; they add up to `one`.
         one: units of a prediction of one: a power of two, up to 2^16.
         contrast: units of a contrast of one.
-        sigma: standard deviation, in units of a sum, of the noise that the draws of any two computing parties add up
-            to; 0 for none.
+        own_sigma: standard deviation, in units of a sum, of one computing party's noise; 0 for none.
+        sigma: of the noise that any two computing parties reach, likewise.
         sensitivity: how far replacing one row moves all sums of an epoch, likewise.
     """
 
@@ -35,12 +36,25 @@ class SumPlan:
     caps: tuple[int, ...]
     one: int
     contrast: int
+    own_sigma: int = 0
     sigma: float = 0.0
     sensitivity: float = 0.0
 
 
 class SumPlanner(Protocol):
     """An algorithm that plans sums."""
+
+    def plan_budget(self, protection: Protection, *, rows: int, outputs: int, columns: int, epochs: int) -> SumsBudget:
+        """The budget of a job that has one.
+
+        Args:
+            protection: of the job, with its budget.
+            rows: that train.
+            outputs: width of a residual.
+            columns: of all data parties.
+            epochs: that are trained.
+        """
+        ...
 
     def plan_sums(
         self, protection: Protection, *, rows: int, outputs: int, columns: Sequence[int], epochs: int

@@ -215,6 +215,15 @@ class _AdditiveRole(Role):
         sums = await self.channel.exchange(epoch, shapes.contrast_rows(contrasts), part)
         shapes.update(contrasts, sums)
 
+    @property
+    def sum_counts(self) -> tuple[int, ...]:
+        """How many sums of one output each data party gets, the active one first; none before training."""
+        return () if self.shapes.training is None else self.shapes.training.plan.columns
+
+    def sum_shapes(self, rows: np.ndarray) -> np.ndarray:
+        """This party's part of the scores of numbered rows, float64 (n, outputs)."""
+        return self.shapes.sum_terms(self.columns_of(rows))
+
     async def begin_epoch(self, epoch: int) -> bool:
         self.epoch = epoch
         return False
@@ -245,10 +254,11 @@ class AdditiveActive(_AdditiveRole, ActiveRole):
             if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_COLUMNS:
                 raise ProtocolError(f"{name!r} sent {count!r:.20} as its number of columns")
             counts.append(count)
-        start = self.targets.mean(axis=0) / PART_ONE
+        units = np.rint(self.targets.mean(axis=0)).astype(np.int64)
+        start = units / PART_ONE
         told = np.array(counts, dtype=np.int64)
         links = [self.site.links[name] for name in self.site.passive]
-        await fan_out(links, lambda link: link.send(Kind.CONTROL, START, columns=told, start=start))
+        await fan_out(links, lambda link: link.send(Kind.CONTROL, START, columns=told, start=units))
         self.shapes.begin(self.plan_training(counts, start), own, self.columns_of(train))
 
     async def train_batch(self, rows: np.ndarray) -> float:
@@ -259,8 +269,11 @@ class AdditiveActive(_AdditiveRole, ActiveRole):
         await self.run_epoch(self.epoch, self.targets - part)
         return self.channel.loss
 
+    def sum_shapes(self, rows: np.ndarray) -> np.ndarray:
+        return super().sum_shapes(rows) + self.shapes.start
+
     async def score(self, rows: np.ndarray) -> torch.Tensor:
-        sums = self.shapes.sum_terms(self.columns_of(rows)) + self.shapes.start
+        sums = self.sum_shapes(rows)
         for name in self.site.passive:
             message = await self.site.links[name].receive(Kind.ACTIVATION, TERMS, "terms")
             terms = np.asarray(message.arrays["terms"])
@@ -291,8 +304,9 @@ class AdditivePassive(_AdditiveRole, PassiveRole):
             or counts[mine] != len(own)
         ):
             raise ProtocolError(f"{self.upstream.peer!r} sent a malformed list of the parties' columns")
-        if start.dtype != np.float64 or start.shape != (self.outputs,) or not ((start >= 0) & (start <= 1)).all():
+        if start.dtype != np.int64 or start.shape != (self.outputs,) or not ((start >= 0) & (start <= PART_ONE)).all():
             raise ProtocolError(f"{self.upstream.peer!r} sent a malformed start of the predictions")
+        start = start / PART_ONE
         train = self.table.split.train
         self.shapes.begin(self.plan_training(counts.tolist(), start), own, self.columns_of(train))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -11,10 +12,13 @@ from msgspec import Meta
 from securevfl.algorithms.additive.channel import PART, RESIDUAL
 from securevfl.algorithms.additive.named import named_mistakes, own_entries, split_name
 from securevfl.algorithms.additive.steps import StepRule
+from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, split_caps
 from securevfl.cut import Plain, Protection
 from securevfl.errors import InputError
+from securevfl.privacy.sums_budget import SumsBudget
 from securevfl.training.algorithm import Algorithm
 from securevfl.training.objectives import LossOfNumber
+from securevfl.training.sum_plan import SumPlan
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
 __all__ = ["COLUMNS", "START", "TERMS", "AdditiveSettings"]
@@ -126,7 +130,7 @@ class AdditiveSettings(Algorithm):
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:
             return ()
-        return (
+        public = (
             Exchange(
                 COLUMNS,
                 Kind.CONTROL,
@@ -144,6 +148,11 @@ class AdditiveSettings(Algorithm):
                 reveals="the mean of the targets of the training rows",
                 severity="note",
             ),
+        )
+        if protection.on_shares:
+            return (*public, *protection.sum_exchanges(passive))
+        return (
+            *public,
             Exchange(
                 PART,
                 Kind.ACTIVATION,
@@ -181,6 +190,48 @@ class AdditiveSettings(Algorithm):
 
     def encodes_blindly(self, protection: Protection) -> bool:
         return spends_budget(protection)
+
+    def plan_sums(
+        self, protection: Protection, *, rows: int, outputs: int, columns: Sequence[int], epochs: int
+    ) -> SumPlan:
+        """See `securevfl.training.sum_plan.SumPlanner`."""
+        plan = SumPlan(
+            rows=rows,
+            outputs=outputs,
+            columns=tuple(columns),
+            caps=split_caps(columns),
+            one=PART_ONE,
+            contrast=CONTRAST_ONE,
+        )
+        if not spends_budget(protection):
+            return plan
+        budget = self.plan_budget(protection, rows=rows, outputs=outputs, columns=sum(columns), epochs=epochs)
+        return replace(
+            plan,
+            own_sigma=budget.own_units(SUM_ONE),
+            sigma=budget.sums_sigma * SUM_ONE,
+            sensitivity=budget.sensitivity * SUM_ONE,
+        )
+
+    def plan_budget(self, protection: Protection, *, rows: int, outputs: int, columns: int, epochs: int) -> SumsBudget:
+        """See `securevfl.training.sum_plan.SumPlanner`.
+
+        Raises:
+            InputError: the job has none.
+        """
+        mechanism = None if protection.dp is None else protection.dp.model
+        if mechanism is None:
+            raise InputError("the job has no dp.model, and so no budget of ε")
+        return SumsBudget(
+            epsilon=mechanism.epsilon,
+            delta=mechanism.delta,
+            rows=rows,
+            columns=columns,
+            epochs=epochs,
+            outputs=outputs,
+            counted=self.edges_for(protection) == "private",
+            adders="three computing parties",
+        )
 
     def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
         found = []

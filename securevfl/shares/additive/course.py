@@ -106,7 +106,7 @@ async def begin_course(sharing: Sharing, sizes: SharedPlan, targets: np.ndarray 
         saved = sharing.site.keeper.load()
         left = sizes.epochs - (0 if saved is None else as_int(saved["epoch"]))
         member.openings = {**member.openings, **sum_openings(plan, member.sources, member.computing, left)}
-        noise = PartyNoise(plan) if plan.sigma and member.computes else None
+        noise = PartyNoise(plan) if plan.own_sigma and member.computes else None
     await member.setup()
     network = None
     if member.engine is not None:
@@ -121,7 +121,7 @@ async def begin_course(sharing: Sharing, sizes: SharedPlan, targets: np.ndarray 
         opens_metrics=sharing.protection.opens_metrics,
     )
     if plan is not None:
-        bounded = plan.sigma > 0
+        bounded = plan.own_sigma > 0
         course.sums = SharedSums(member, plan, noise, course.reserve_sums, bounded, own_targets=targets)
     return course
 

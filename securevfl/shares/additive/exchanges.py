@@ -1,11 +1,13 @@
-"""The messages of an additive model on shares beside those of any training on shares: the sums that its owners get."""
+"""The messages of an additive model on shares: those of any training on shares, and the sums that owners get."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from securevfl.cut.leakage import ATTRIBUTE, LABELS, Revealed, describe_noisy_release
 from securevfl.privacy import Gaussian
+from securevfl.shares.exchanges import CONFIRM, WIDTH, share_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
 __all__ = ["SUMS", "sum_exchanges"]
@@ -14,15 +16,32 @@ SUMS = "shares/open sums"
 """The step that opens to each data party the sums of its own columns, once an epoch."""
 
 _WORDS = "shares of the sums of residuals over the receiver's own columns"
+_CHECKED = (
+    "one bit an epoch, whether contrasts and probabilities that parties deal are within their bounds, and nothing "
+    "about validation rows or single rows in training, if no two of the three computing parties collude"
+)
 _EXACT = "exact sums, one for each of its columns and epoch, and single rows where its columns mark them"
 
 
-def sum_exchanges(noise: Gaussian | None) -> Iterator[Exchange]:
-    """Return the messages that open sums, from every computing party to every data party.
+def sum_exchanges(passive: int, *, noise: Gaussian | None, metrics: bool) -> tuple[Exchange, ...]:
+    """Return the messages of training on shares by sums; none without passive parties.
 
     Args:
+        passive: number of passive parties.
         noise: on the sums, with the ε that the plan spends; None for none.
+        metrics: whether metrics of the validation rows are opened.
     """
+    found = []
+    for one in share_exchanges(passive, noise=noise, metrics=metrics):
+        if one.step == CONFIRM and one.reveals:
+            found.append(replace(one, reveals=_CHECKED if noise else ""))
+        elif one.step != WIDTH:  # the algorithm says how many columns a party has
+            found.append(one)
+    return (*found, *_opened_sums(noise)) if passive else ()
+
+
+def _opened_sums(noise: Gaussian | None) -> Iterator[Exchange]:
+    """The sums, from every computing party to every data party."""
     roles: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
     for sender in roles:
         for receiver in (ACTIVE, PASSIVE):

@@ -6,7 +6,6 @@ Each of the three adds a discrete Gaussian of variance σ²/2 to its own summand
 
 from __future__ import annotations
 
-import math
 import os
 
 import numpy as np
@@ -16,9 +15,6 @@ from securevfl.privacy.noise import Entropy
 from securevfl.training.sum_plan import SumPlan
 
 __all__ = ["PartyNoise"]
-
-_OTHERS = 2
-"""Computing parties besides the reader: their noise alone must reach σ."""
 
 
 class PartyNoise:
@@ -38,10 +34,10 @@ class PartyNoise:
         self.sigma = plan.sigma / plan.sensitivity
         self.sensitivity = plan.sensitivity / (plan.one * plan.contrast)
         self.draws = 0
-        self._variance = math.ceil(plan.sigma**2 / _OTHERS)
+        self._own = plan.own_sigma
         self._entropy = entropy
 
     def draw(self, shape: tuple[int, ...]) -> np.ndarray:
         """This party's part for one epoch, int64, in units of a sum."""
         self.draws += 1
-        return draw_discrete_gaussian(shape, self._variance, self._entropy)
+        return draw_discrete_gaussian(shape, self._own, self._entropy)

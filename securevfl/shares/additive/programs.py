@@ -13,6 +13,7 @@ import torch
 from securevfl.errors import ProtocolError
 from securevfl.privacy import fan_out
 from securevfl.shares.additive.course import AdditiveTraining, begin_course
+from securevfl.shares.additive.uses import plan_uses
 from securevfl.shares.coordinator import SharesCoordinator
 from securevfl.shares.dealt_rows import count_rows, target_words
 from securevfl.shares.epochs import Words
@@ -48,6 +49,7 @@ class AdditiveSharesActive(SharesActive):
         self.model = SharedModel()
         role.parts = {**role.parts, "shares": self.model}
         self.learned = role.table.split.train
+        self.epochs = plan_uses(role, sharing)
 
     async def setup(self) -> None:
         """Learn how many sums each party gets, tell the sizes of the job, and exchange keys."""
@@ -72,6 +74,8 @@ class AdditiveSharesActive(SharesActive):
         await self._announce_sizes([], count_rows(list(split_chunks(judged, role.plan.eval_rows))))
         for done, rows in enumerate(role.batches(epoch), 1):
             site.observer.batch_begun(site.name, site.active, epoch, rows)
+            if self.epochs is not None:
+                self.epochs.counts.add(rows)
             await role.train_batch(rows)
             site.observer.step(epoch, done, 1)
         self.trained.rows = role.books.rows_trained(epoch)
@@ -96,6 +100,7 @@ class AdditiveSharesPassive(SharesPassive):
         self.model = SharedModel()
         role.parts = {**role.parts, "shares": self.model}
         self.learned = role.table.split.train
+        self.epochs = plan_uses(role, sharing)
         self._counted = False
 
     async def setup(self) -> None:
@@ -123,6 +128,8 @@ class AdditiveSharesPassive(SharesPassive):
         self.course.begin_epoch(epoch, validates=role.plan.validates_after(epoch))
         for done, rows in enumerate(role.batches(epoch), 1):
             site.observer.batch_begun(site.name, site.active, epoch, rows)
+            if self.epochs is not None:
+                self.epochs.counts.add(rows)
             await role.train_batch(rows)
             site.observer.step(epoch, done, 1)
 
