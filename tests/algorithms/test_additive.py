@@ -306,6 +306,7 @@ def test_what_a_budget_excludes_is_refused() -> None:
             "takes epsilon and delta",
         ),
         (lambda: _job(protection=sv.Plain(fixed_point=True)), "leave fixed_point out"),
+        (lambda: _job(protection=sv.Paillier()), "in the place of 'paillier'"),
         (lambda: _job(protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian()))), "adds noise to sums"),
         (lambda: _job(task="regression"), "target_range"),
         (lambda: _job(task="regression", target_range=(0.0, 1.0), loss="huber"), "squared loss alone"),

@@ -92,6 +92,11 @@ class AdditiveSettings(Algorithm):
     def check_protection(self, protection: Protection) -> None:
         super().check_protection(protection)
         dp = protection.dp
+        if not (isinstance(protection, Plain) or protection.on_shares):
+            raise InputError(
+                f"{self.title} makes its sums on shares, or in plain: use protection 'shares' (three computing "
+                f"parties) or 'plain' in the place of {protection.name!r}"
+            )
         if isinstance(protection, Plain) and protection.fixed_point:
             raise InputError(f"{self.title} computes in integers either way: leave fixed_point out")
         if dp is not None and (dp.features or dp.labels):
