@@ -25,7 +25,7 @@ __all__ = ["BOUNDS", "SharedSums", "SumNoise", "sum_openings"]
 BOUNDS = "bounds"
 """The opening, once an epoch of a job with a budget, of whether what was dealt is within its bounds."""
 
-_DEALT = 1 << 21
+_DEALT = 1 << 20
 """Words that one message deals."""
 
 

@@ -1,4 +1,4 @@
-"""An additive model on shares: noise of too few parties or too little, sums opened to others or twice, unchecked bounds."""
+"""An additive model on shares: noise of too few parties or too little, sums opened to others or twice, no bounds."""
 
 from mutations.base import Break
 
