@@ -1,8 +1,8 @@
 """Gaussian differential privacy: exact conversions between μ and (ε, δ).
 
 A mechanism is μ-GDP if no test tells two neighbouring tables apart better than N(0, 1) from N(μ, 1). Gaussian releases
-compose exactly: together they have ``μ² = Σ μ_k²``, also where later releases are chosen by earlier ones (Dong, Roth and
-Su 2022, corollaries 2.13 and 3.3). ``δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)``.
+compose exactly: together they have ``μ² = Σ μ_k²``, also where later releases are chosen by earlier ones (Dong, Roth
+and Su 2022, corollaries 2.13 and 3.3). ``δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)``.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ class Releases:
         for planned, of_release in self._planned:
             accountant.add(planned, of_release)
         for about in subjects:
-            self._policy.check_epsilon(accountant.epsilon_rdp(about), what, self._delta)
+            self._policy.check_epsilon(accountant.epsilon_exact(about), what, self._delta)
 
     def compose_over_jobs(self, budget: EpsilonBudget, rows: np.ndarray, places: np.ndarray) -> None:
         """Hold Gaussian releases against what earlier jobs released of the same rows, too.

@@ -6,13 +6,14 @@ is public. *Joint*: ε bounds what everything that all parties see tells of the 
 =========  ========================================  =============================  ==============
 release    what it is                                sensitivity Δ                  share of μ²
 =========  ========================================  =============================  ==============
-start      sum of the targets                        1, or √2 of several classes    1 %
-counts     noisy counts of all columns               √18 a column (see `edges`)     10 %, or none
+start      sum of the targets                        1, or √2 of several classes    about 1 %
+counts     noisy counts of all columns               √18 a column (see `edges`)     about 10 %, or none
 sums       T epochs of F + 1 sums                    2 R √(F + 1) an epoch          the rest
 =========  ========================================  =============================  ==============
 
-R = 1 bounds a row's residual, √2 with an output for each class. All are Gaussian, so μ² adds up, and ε follows exactly
-(`securevfl.privacy.gaussian_dp`).
+An epoch is the unit: it spends μ²/(T + S), and start and counts together S of these units, so that what an interrupted
+attempt may have released is counted in whole units. R = 1 bounds a row's residual, √2 with an output for each class.
+All are Gaussian, so μ² adds up, and ε follows exactly (`securevfl.privacy.gaussian_dp`).
 
 *Who adds noise.* A party knows the noise that it added, so what protects against it is the noise of the others. Between
 two parties each adds all of σ; of three computing parties each adds variance σ²/2, so that any two reach σ.
@@ -24,8 +25,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from securevfl.errors import InputError
-from securevfl.privacy.accountant import GaussianRelease
 from securevfl.privacy.gaussian_dp import epsilon_at, mu_for
 from securevfl.privacy.uses import GaussianUses
 
@@ -79,19 +81,37 @@ class SumsBudget:
         return 1.0 if self.outputs == 1 else math.sqrt(2.0)
 
     @property
+    def setup_units(self) -> int:
+        """S, how many epochs' worth of budget the start and the counts spend."""
+        early = _START + (_COUNTS if self.counted else 0.0)
+        return math.ceil(self.epochs * early / (1 - early))
+
+    @property
+    def units(self) -> int:
+        """T + S, into which μ² is split alike."""
+        return self.epochs + self.setup_units
+
+    @property
     def mu_start(self) -> float:
         """μ of the start."""
-        return self.mu * math.sqrt(_START)
+        share = _START / (_START + _COUNTS) if self.counted else 1.0
+        return self.mu * math.sqrt(share * self.setup_units / self.units)
+
+    @property
+    def mu_counts(self) -> float:
+        """μ of the noisy counts of all columns; 0 where none are drawn."""
+        share = _COUNTS / (_START + _COUNTS) if self.counted else 0.0
+        return self.mu * math.sqrt(share * self.setup_units / self.units)
 
     @property
     def mu_column(self) -> float:
         """μ of the noisy counts of one column."""
-        return self.mu * math.sqrt(_COUNTS / max(self.columns - 1, 1)) if self.counted else 0.0
+        return self.mu_counts / math.sqrt(max(self.columns - 1, 1))
 
     @property
     def mu_sums(self) -> float:
         """μ of all epochs' sums."""
-        return self.mu * math.sqrt(1 - _START - (_COUNTS if self.counted else 0.0))
+        return self.mu * math.sqrt(self.epochs / self.units)
 
     @property
     def start_sigma(self) -> float:
@@ -128,13 +148,13 @@ class SumsBudget:
 
     def spent_mu(self) -> dict[str, float]:
         """Release → its μ, as the ledger has it."""
-        counts = {"counts": self.mu * math.sqrt(_COUNTS)} if self.counted else {}
+        counts = {"counts": self.mu_counts} if self.counted else {}
         return {"start": self.mu_start, **counts, "sums": self.mu_sums}
 
     def spent_epsilon(self) -> float:
         """ε of all releases, from their noise alone."""
         each = self.sensitivity / self.sums_sigma
-        mu = math.hypot(self.residual / self.start_sigma, self.mu_column * math.sqrt(max(self.columns - 1, 1)))
+        mu = math.hypot(self.residual / self.start_sigma, self.mu_counts)
         return epsilon_at(math.hypot(mu, each * math.sqrt(self.epochs)), self.delta)
 
     def check_worth(self) -> None:
@@ -173,15 +193,13 @@ class SumsBudget:
         """One sentence for reports."""
         parts = ", ".join(f"{name} {mu:.3g}" for name, mu in self.spent_mu().items())
         return (
-            f"ε = {self.spent_epsilon():.3g} (δ = {self.delta:g}) of a common row, for everything that any party sees in "
-            f"training (μ = {self.mu:.3g}: {parts}); predictions are not covered"
+            f"ε = {self.spent_epsilon():.3g} (δ = {self.delta:g}) of a common row, for everything that any party sees "
+            f"in training (μ = {self.mu:.3g}: {parts}); predictions are not covered"
         )
 
 
 class SumsUses(GaussianUses):
-    """Counts epochs whose sums were opened.
-
-    All of the budget, the start and the counts with it, is laid on the epochs: each costs ``μ / √T``.
+    """Counts units of the budget: an epoch whose sums are opened is one, the start and the counts are `setup_units`.
 
     Args:
         budget: of the training.
@@ -193,14 +211,25 @@ class SumsUses(GaussianUses):
             "model",
             "a row would train",
             rows=rows,
-            times=budget.epochs,
-            sigma=math.sqrt(budget.epochs) / budget.mu,
+            times=budget.units,
+            sigma=math.sqrt(budget.units) / budget.mu,
             clip=budget.residual,
             delta=budget.delta,
         )
         self.budget = budget
 
-    @property
-    def planned_release(self) -> GaussianRelease:
-        """What one row's uses amount to if all that are planned happen."""
-        return GaussianRelease(self.sigma, self.budget.epochs)
+    def count_setup(self, rows: np.ndarray) -> None:
+        """Count the start and the counts of these rows (n,). Call it before noise is drawn for them.
+
+        Raises:
+            PolicyError: more than was planned.
+        """
+        self.counts.add(np.repeat(rows, self.budget.setup_units))
+
+    def count_epoch(self, rows: np.ndarray) -> None:
+        """Count an epoch's sums over these rows (n,). Call it before anything of them leaves.
+
+        Raises:
+            PolicyError: more epochs than were planned.
+        """
+        self.counts.add(rows)

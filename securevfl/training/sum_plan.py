@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from securevfl.cut import Protection
-from securevfl.privacy.sums_budget import SumsBudget
+from securevfl.privacy.sums_budget import SumsBudget, SumsUses
 
 __all__ = ["SumChannel", "SumPlan", "SumPlanner", "SummedActive", "SummedSide"]
 
@@ -93,9 +93,15 @@ class SumChannel(Protocol):
 
 
 class SummedSide(Protocol):
-    """A role of an additive model."""
+    """A role of an additive model.
+
+    Attributes:
+        channel: where it gets its sums.
+        uses: counts what training spends of each row; None without a budget.
+    """
 
     channel: SumChannel
+    uses: SumsUses | None
 
     @property
     def sum_counts(self) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -35,7 +34,7 @@ class ColumnSource:
         levels: names of the codes of each, empty for numbers and where they are unknown.
         edges: where edges and masses come from.
         bins: most bins of values of a column.
-        mu: what noisy counts of all columns may spend together; 0 where none are drawn.
+        mu: what noisy counts of one column may spend; 0 where none are drawn.
     """
 
     party: str
@@ -60,8 +59,6 @@ def bin_columns(source: ColumnSource, settings: AdditiveSettings, x: np.ndarray)
     """
     _check_declared(source, settings)
     cuts, ranges = own_entries(source.party, settings.cuts), own_entries(source.party, settings.ranges)
-    noisy = [j for j in range(len(source.names)) if source.codes[j] or source.names[j] not in cuts]
-    mu = source.mu / math.sqrt(len(noisy)) if noisy else 0.0
     directions = _directions(source, settings)
     found = []
     for j, name in enumerate(source.names):
@@ -69,7 +66,7 @@ def bin_columns(source: ColumnSource, settings: AdditiveSettings, x: np.ndarray)
         if source.codes[j]:
             column = category_column(name, source.codes[j], source.levels[j])
             if source.edges == "private":
-                column = noisy_category(column, values, mu)
+                column = noisy_category(column, values, source.mu)
             elif source.edges == "common":
                 column = column.with_masses(count_bins(column, values))
         elif name in cuts:
@@ -77,7 +74,7 @@ def bin_columns(source: ColumnSource, settings: AdditiveSettings, x: np.ndarray)
             if source.edges == "common":
                 column = column.with_masses(count_bins(column, values))
         elif source.edges == "private":
-            column = noisy_column(name, values, source.bins, *ranges[name], mu)
+            column = noisy_column(name, values, source.bins, *ranges[name], source.mu)
         else:
             column = common_column(name, values, source.bins)
         found.append(replace(column, direction=directions[j]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,11 +12,13 @@ from securevfl.algorithms.additive.channel import ActivePlainSums, PassivePlainS
 from securevfl.algorithms.additive.columns import BinnedColumn, code_rows, read_columns, write_columns
 from securevfl.algorithms.additive.links import to_logits
 from securevfl.algorithms.additive.own_columns import ColumnSource, bin_columns
-from securevfl.algorithms.additive.settings import COLUMNS, START, TERMS, AdditiveSettings
+from securevfl.algorithms.additive.settings import COLUMNS, START, TERMS, AdditiveSettings, spends_budget
 from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan
-from securevfl.algorithms.additive.units import PART_ONE, target_units
-from securevfl.errors import InputError, ProtocolError
+from securevfl.algorithms.additive.units import PART_ONE, cap_parts, target_units
+from securevfl.errors import InputError, ProtectionInactive, ProtocolError
 from securevfl.privacy import fan_out
+from securevfl.privacy.discrete_gaussian import draw_discrete_gaussian
+from securevfl.privacy.sums_budget import SumsBudget, SumsUses
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.regression import Regression
@@ -140,11 +143,15 @@ class _AdditiveRole(Role):
     Attributes:
         shapes: its part of the model.
         channel: its end of the sums.
+        uses: counts what training spends of each row; None without a budget, or in a prediction.
+        budget: of training, once the parties' columns are known; None without one.
     """
 
     config: AdditiveSettings
 
     def build(self) -> None:
+        self.uses: SumsUses | None = None
+        self.budget: SumsBudget | None = None
         self.shapes = ShapesPart(self)
         self.parts["shapes"] = self.shapes
         self.channel: SumsChannel = self.make_channel()
@@ -176,8 +183,37 @@ class _AdditiveRole(Role):
         """One batch with all training rows: each epoch's sums are over all of them."""
         return [self.training_rows(epoch)]
 
+    def plan_budget(self, columns: Sequence[int]) -> None:
+        """Set the budget of training, where the job has one, and count what comes before its first epoch.
+
+        Args:
+            columns: of each party, with the intercept.
+
+        Raises:
+            InputError: so few rows that the noise would drown what they tell.
+        """
+        train = self.table.split.train
+        if not spends_budget(self.protection):
+            return
+        self.budget = self.config.plan_budget(
+            self.protection, rows=len(train), outputs=self.outputs, columns=sum(columns), epochs=self.plan.epochs
+        )
+        self.budget.check_worth()
+        if self.uses is None:
+            raise ProtectionInactive(f"{self.site.name!r} counts no use of its rows, and the job has a budget")
+        if self.kept is None:
+            self.uses.count_setup(train)
+
+    @property
+    def kept(self) -> State | None:
+        """Its shapes in the checkpoint that training resumes from: bins and start are drawn once; None at first."""
+        saved = self.site.keeper.load()
+        return None if saved is None else as_dict(as_dict(as_dict(saved["role"])["parts"])["shapes"])
+
     def bin_own_columns(self) -> list[BinnedColumn]:
-        """Bins of this party's columns."""
+        """Bins of this party's columns; those of the checkpoint where training resumes."""
+        if (kept := self.kept) is not None:
+            return [one for one in read_columns(kept["columns"]) if not one.is_intercept]
         encoder, config = self.table.encoder, self.config
         levels: dict[str, tuple[str, ...]] = {} if encoder is None else encoder.level_names
         source = ColumnSource(
@@ -187,6 +223,7 @@ class _AdditiveRole(Role):
             [levels.get(name, ()) for name in self.table.encoded],
             config.edges_for(self.protection),
             config.bins_for(self.protection),
+            0.0 if self.budget is None else self.budget.mu_column,
         )
         return bin_columns(source, config, self.columns_of(self.table.split.train))
 
@@ -199,6 +236,7 @@ class _AdditiveRole(Role):
             outputs=self.outputs,
             seed=self.site.seed,
             start=start,
+            noise=0.0 if self.budget is None else self.budget.total_sigma,
         )
 
     async def run_epoch(self, epoch: int, part: np.ndarray) -> None:
@@ -211,6 +249,8 @@ class _AdditiveRole(Role):
         shapes = self.shapes.training
         if shapes is None:
             raise InputError("an epoch of an additive model without training rows")
+        if self.uses is not None:
+            self.uses.count_epoch(self.table.split.train)
         contrasts = shapes.draw(epoch)
         sums = await self.channel.exchange(epoch, shapes.contrast_rows(contrasts), part)
         shapes.update(contrasts, sums)
@@ -244,22 +284,34 @@ class AdditiveActive(_AdditiveRole, ActiveRole):
         return labels.cpu().numpy()
 
     async def prepare(self) -> None:
-        own = [BinnedColumn.intercept(), *self.bin_own_columns()]
         train = self.table.split.train
         self.targets = target_units(self.scaled_targets(train), self.outputs)
-        counts = [len(own)]
+        counts = [1 + self.width]
         for name in self.site.passive:
             message = await self.site.links[name].receive(Kind.CONTROL, COLUMNS)
             count = message.meta.get("count")
             if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_COLUMNS:
                 raise ProtocolError(f"{name!r} sent {count!r:.20} as its number of columns")
             counts.append(count)
-        units = np.rint(self.targets.mean(axis=0)).astype(np.int64)
-        start = units / PART_ONE
+        self.plan_budget(counts)
+        units = self._start_units()
         told = np.array(counts, dtype=np.int64)
         links = [self.site.links[name] for name in self.site.passive]
         await fan_out(links, lambda link: link.send(Kind.CONTROL, START, columns=told, start=units))
-        self.shapes.begin(self.plan_training(counts, start), own, self.columns_of(train))
+        own = [BinnedColumn.intercept(), *self.bin_own_columns()]
+        self.shapes.begin(self.plan_training(counts, units / PART_ONE), own, self.columns_of(train))
+
+    def _start_units(self) -> np.ndarray:
+        """The prediction that training begins with: the mean target, noisy where a budget is spent."""
+        found: np.ndarray
+        if (kept := self.kept) is not None:
+            found = np.rint(as_tensor(kept["start"]).numpy() * PART_ONE).astype(np.int64)
+            return found
+        sums = self.targets.sum(axis=0)
+        if self.budget is not None:
+            sums = sums + draw_discrete_gaussian(sums.shape, math.ceil(self.budget.start_sigma * PART_ONE))
+        found = cap_parts(sums[None] / len(self.targets), PART_ONE)[0]
+        return found
 
     async def train_batch(self, rows: np.ndarray) -> float:
         shapes = self.shapes.training
@@ -290,8 +342,7 @@ class AdditivePassive(_AdditiveRole, PassiveRole):
         return PassivePlainSums(self.upstream)
 
     async def prepare(self) -> None:
-        own = self.bin_own_columns()
-        await self.upstream.send(Kind.CONTROL, COLUMNS, meta={"count": len(own)})
+        await self.upstream.send(Kind.CONTROL, COLUMNS, meta={"count": self.width})
         message = await self.upstream.receive(Kind.CONTROL, START, "columns", "start")
         counts, start = np.asarray(message.arrays["columns"]), np.asarray(message.arrays["start"])
         parties = 1 + len(self.trained_with)
@@ -301,14 +352,14 @@ class AdditivePassive(_AdditiveRole, PassiveRole):
             or counts.shape != (parties,)
             or not ((counts >= 0) & (counts <= MOST_COLUMNS)).all()
             or counts[0] < 1
-            or counts[mine] != len(own)
+            or counts[mine] != self.width
         ):
             raise ProtocolError(f"{self.upstream.peer!r} sent a malformed list of the parties' columns")
         if start.dtype != np.int64 or start.shape != (self.outputs,) or not ((start >= 0) & (start <= PART_ONE)).all():
             raise ProtocolError(f"{self.upstream.peer!r} sent a malformed start of the predictions")
-        start = start / PART_ONE
-        train = self.table.split.train
-        self.shapes.begin(self.plan_training(counts.tolist(), start), own, self.columns_of(train))
+        self.plan_budget(counts.tolist())
+        plan = self.plan_training(counts.tolist(), start / PART_ONE)
+        self.shapes.begin(plan, self.bin_own_columns(), self.columns_of(self.table.split.train))
 
     async def train_batch(self, rows: np.ndarray) -> None:
         shapes = self.shapes.training

@@ -15,6 +15,7 @@ from securevfl.algorithms.additive.steps import StepRule
 from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, split_caps
 from securevfl.cut import Plain, Protection
 from securevfl.errors import InputError
+from securevfl.privacy import Gaussian
 from securevfl.privacy.sums_budget import SumsBudget
 from securevfl.training.algorithm import Algorithm
 from securevfl.training.objectives import LossOfNumber
@@ -103,6 +104,8 @@ class AdditiveSettings(Algorithm):
                 "residuals and parts of each row, and noise on their sums hides none of that. Use protection 'shares' "
                 "(three computing parties), or leave dp out"
             )
+        if dp is not None and dp.model is not None:
+            self._check_mechanism(dp.model, protection)
         if spends_budget(protection) and self.edges == "common":
             raise InputError(
                 "additive.edges is 'common', quantiles of the common rows: they are no part of the budget that "
@@ -112,6 +115,18 @@ class AdditiveSettings(Algorithm):
             raise InputError(
                 "additive.edges is 'private', noisy counts that a budget pays for, and the job has none: give "
                 "dp=sv.DP(model=sv.Gaussian(epsilon=…)), or use edges 'common' or 'declared'"
+            )
+
+    def _check_mechanism(self, mechanism: Gaussian, protection: Protection) -> None:
+        if mechanism.noise_multiplier is not None or mechanism.clip != 1.0:
+            raise InputError(
+                f"{self.title} takes epsilon and delta of dp.model alone: its noise follows from them and from the "
+                "caps on each row. Leave noise_multiplier and clip out"
+            )
+        if protection.opens_metrics:
+            raise InputError(
+                f"metrics of validation rows would be opened without noise, and the budget of {self.title} covers all "
+                "that training shows: set metrics='none' in the protection and keep='last' in the job"
             )
 
     def check_number(self, number: LossOfNumber, protection: Protection) -> None:
@@ -230,7 +245,7 @@ class AdditiveSettings(Algorithm):
             epochs=epochs,
             outputs=outputs,
             counted=self.edges_for(protection) == "private",
-            adders="three computing parties",
+            adders="three computing parties" if protection.on_shares else "two parties",
         )
 
     def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:

@@ -49,7 +49,7 @@ class AdditiveSharesActive(SharesActive):
         self.model = SharedModel()
         role.parts = {**role.parts, "shares": self.model}
         self.learned = role.table.split.train
-        self.epochs = plan_uses(role, sharing)
+        self.side.uses = plan_uses(role, sharing)
 
     async def setup(self) -> None:
         """Learn how many sums each party gets, tell the sizes of the job, and exchange keys."""
@@ -74,8 +74,6 @@ class AdditiveSharesActive(SharesActive):
         await self._announce_sizes([], count_rows(list(split_chunks(judged, role.plan.eval_rows))))
         for done, rows in enumerate(role.batches(epoch), 1):
             site.observer.batch_begun(site.name, site.active, epoch, rows)
-            if self.epochs is not None:
-                self.epochs.counts.add(rows)
             await role.train_batch(rows)
             site.observer.step(epoch, done, 1)
         self.trained.rows = role.books.rows_trained(epoch)
@@ -100,7 +98,7 @@ class AdditiveSharesPassive(SharesPassive):
         self.model = SharedModel()
         role.parts = {**role.parts, "shares": self.model}
         self.learned = role.table.split.train
-        self.epochs = plan_uses(role, sharing)
+        self.side.uses = plan_uses(role, sharing)
         self._counted = False
 
     async def setup(self) -> None:
@@ -128,8 +126,6 @@ class AdditiveSharesPassive(SharesPassive):
         self.course.begin_epoch(epoch, validates=role.plan.validates_after(epoch))
         for done, rows in enumerate(role.batches(epoch), 1):
             site.observer.batch_begun(site.name, site.active, epoch, rows)
-            if self.epochs is not None:
-                self.epochs.counts.add(rows)
             await role.train_batch(rows)
             site.observer.step(epoch, done, 1)
 
