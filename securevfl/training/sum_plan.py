@@ -23,6 +23,7 @@ class SumPlan:
         outputs: width of a residual.
         columns: how many sums each data party gets for one output, the active party's first.
         caps: largest part of a row's prediction that each data party deals, in units; they add up to `one`.
+        slacks: how far below zero, and above its cap, each data party's part may lie, in units.
         one: units of a prediction of one: a power of two, up to 2^16.
         contrast: units of a contrast of one.
         own_sigma: standard deviation, in units of a sum, of one computing party's noise; 0 for none.
@@ -34,6 +35,7 @@ class SumPlan:
     outputs: int
     columns: tuple[int, ...]
     caps: tuple[int, ...]
+    slacks: tuple[int, ...]
     one: int
     contrast: int
     own_sigma: int = 0
@@ -44,7 +46,9 @@ class SumPlan:
 class SumPlanner(Protocol):
     """An algorithm that plans sums."""
 
-    def plan_budget(self, protection: Protection, *, rows: int, outputs: int, columns: int, epochs: int) -> SumsBudget:
+    def plan_budget(
+        self, protection: Protection, *, rows: int, outputs: int, columns: int, parties: int, epochs: int
+    ) -> SumsBudget:
         """The budget of a job that has one.
 
         Args:
@@ -52,6 +56,7 @@ class SumPlanner(Protocol):
             rows: that train.
             outputs: width of a residual.
             columns: of all data parties.
+            parties: with data.
             epochs: that are trained.
         """
         ...

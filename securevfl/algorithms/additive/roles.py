@@ -15,7 +15,7 @@ from securevfl.algorithms.additive.own_columns import ColumnSource, bin_columns
 from securevfl.algorithms.additive.settings import COLUMNS, START, TERMS, AdditiveSettings, spends_budget
 from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan
 from securevfl.algorithms.additive.tables import shape_notes, shape_tables
-from securevfl.algorithms.additive.units import PART_ONE, cap_parts, target_units
+from securevfl.algorithms.additive.units import PART_ONE, cap_parts, cap_slack, target_units
 from securevfl.errors import InputError, ProtectionInactive, ProtocolError
 from securevfl.privacy import fan_out
 from securevfl.privacy.discrete_gaussian import draw_discrete_gaussian
@@ -127,6 +127,7 @@ class ShapesPart:
                     seed=plan.seed,
                     start=start,
                     noise=plan.noise,
+                    slack=plan.slack,
                 ),
                 columns,
                 x,
@@ -202,7 +203,12 @@ class _AdditiveRole(Role):
         if not spends_budget(self.protection):
             return
         self.budget = self.config.plan_budget(
-            self.protection, rows=len(train), outputs=self.outputs, columns=sum(columns), epochs=self.plan.epochs
+            self.protection,
+            rows=len(train),
+            outputs=self.outputs,
+            columns=sum(columns),
+            parties=len(columns),
+            epochs=self.plan.epochs,
         )
         self.budget.check_worth()
         if self.uses is None:
@@ -243,6 +249,7 @@ class _AdditiveRole(Role):
             seed=self.site.seed,
             start=start,
             noise=0.0 if self.budget is None else self.budget.total_sigma,
+            slack=cap_slack(len(columns), self.outputs, budget=spends_budget(self.protection)),
         )
 
     async def run_epoch(self, epoch: int, part: np.ndarray) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from securevfl.cut.leakage import ATTRIBUTE, LABELS, Revealed, describe_noisy_release
+from securevfl.cut.leakage import ATTRIBUTE, LABELS, Revealed
 from securevfl.privacy import Gaussian
+from securevfl.privacy.gaussian_dp import mu_for
+from securevfl.privacy.severity import Permitted, auc_of_mu
 from securevfl.shares.exchanges import CONFIRM, WIDTH, share_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
@@ -20,7 +22,6 @@ _CHECKED = (
     "one bit an epoch, whether contrasts and probabilities that parties deal are within their bounds, and nothing "
     "about validation rows or single rows in training, if no two of the three computing parties collude"
 )
-_EXACT = "exact sums, one for each of its columns and epoch, and single rows where its columns mark them"
 
 
 def sum_exchanges(passive: int, *, noise: Gaussian | None, metrics: bool) -> tuple[Exchange, ...]:
@@ -63,11 +64,21 @@ def _opened_sums(noise: Gaussian | None) -> Iterator[Exchange]:
 
 def _about_sums(sender: PartyRole, noise: Gaussian | None) -> Revealed:
     """What the sums tell their owner about a party whose rows are in them."""
-    what = "labels" if sender == ACTIVE else "features"
     if noise is None:
-        text = f"sums of residuals over the reader's own columns, without noise: {_EXACT}, follow the sender's {what}"
+        text = (
+            "sums of residuals over the reader's own columns, without noise: one number for each of its columns and "
+            "epoch, and those of single rows where its columns mark them"
+        )
         seen = Sight(of="labels" if sender == ACTIVE else "features", severity="leak", through="exact sums")
         return Revealed(text, "leak", (seen,))
-    ranked = LABELS if sender == ACTIVE else ATTRIBUTE
+    allowed = Permitted(noise.epsilon, auc_of_mu(mu_for(noise.epsilon, noise.delta)))
+    told = allowed.describe(LABELS if sender == ACTIVE else ATTRIBUTE)
+    seen = Sight(
+        of="labels" if sender == ACTIVE else "features",
+        severity=allowed.severity,
+        through="noisy sums",
+        epsilon=allowed.epsilon,
+        auc=allowed.auc,
+    )
     text = "sums of residuals over the reader's own columns, with differentially private noise on all that anyone sees"
-    return describe_noisy_release(noise, text, ranked, "noisy sums")
+    return Revealed(f"{text} {told}, if no two of the three computing parties collude", allowed.severity, (seen,))

@@ -30,7 +30,12 @@ def plan_uses(role: Role, sharing: Sharing) -> SumsUses | None:
     planner = cast(SumPlanner, sharing.algorithm)
     outputs = Task(role.table.classes).outputs
     budget = planner.plan_budget(
-        sharing.protection, rows=len(train), outputs=outputs, columns=1, epochs=role.plan.epochs
+        sharing.protection,
+        rows=len(train),
+        outputs=outputs,
+        columns=1,
+        parties=1 + len(sharing.site.passive),
+        epochs=role.plan.epochs,
     )
     uses = SumsUses(budget, role.books.release_rows())
     role.releases.plan_release(uses, mechanism)

@@ -16,6 +16,7 @@ from mutations.breaks import (
     ring,
     session,
     shares,
+    shares_additive,
     shares_noise,
     sums,
 )
@@ -30,6 +31,7 @@ BREAKS: tuple[Break, ...] = (
     *engine.BREAKS,
     *ring.BREAKS,
     *shares.BREAKS,
+    *shares_additive.BREAKS,
     *shares_noise.BREAKS,
     *cut.BREAKS,
     *few_rows.BREAKS,

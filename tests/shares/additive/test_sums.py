@@ -121,6 +121,18 @@ def test_one_word_that_is_no_bit_is_found(word: int) -> None:
     assert _violations(bits, np.zeros(1, np.int64))
 
 
+def test_words_that_cancel_each_other_are_found() -> None:
+    """b (b − 1) of 2 is 2, and of (1 + √−7) / 2 it is −2: a sum without random coefficients would be zero."""
+    root = 1
+    for bit in range(3, 66):
+        root += (1 << (bit - 1)) * ((root * root + 7) >> bit & 1)
+    word = (1 + root) // 2 % (1 << 64)
+    assert (word * (word - 1) + 2) % (1 << 64) == 0
+    bits = np.ones((4, 3), np.uint64)
+    bits[1, 1], bits[2, 0] = 2, word
+    assert _violations(bits.view(np.int64), np.zeros(1, np.int64))
+
+
 def test_one_word_that_is_not_zero_is_found() -> None:
     zeros = np.zeros(30, np.int64)
     zeros[3] = -1
