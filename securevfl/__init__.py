@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         MFTL,
         RISA,
         SFHTL,
+        Additive,
         AllLabels,
         Best,
         Boosting,
@@ -109,8 +110,8 @@ __version__ = "0.2.0"
 _NAMES: Mapping[str, str] = {
     "securevfl.align": "Align Linkage",
     "securevfl.algorithms": (
-        "APCVFL AllLabels Best Boosting Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL Local "
-        "LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
+        "APCVFL Additive AllLabels Best Boosting Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL "
+        "Local LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
         "Scorecard SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.checks": "",
@@ -160,6 +161,7 @@ __all__ = [
     "MFTL",
     "RISA",
     "SFHTL",
+    "Additive",
     "Algorithm",
     "Align",
     "AlignedRows",

@@ -47,4 +47,12 @@ def find_programs(kind: SharesKind | None) -> KindPrograms:
         from securevfl.shares.trees.programs import TreesActive, TreesCoordinator, TreesPassive
 
         return KindPrograms(TreesActive, TreesPassive, TreesCoordinator)
+    if kind == "additive":
+        from securevfl.shares.additive.programs import (
+            AdditiveSharesActive,
+            AdditiveSharesCoordinator,
+            AdditiveSharesPassive,
+        )
+
+        return KindPrograms(AdditiveSharesActive, AdditiveSharesPassive, AdditiveSharesCoordinator)
     raise InputError(f"nothing trains {kind or 'this algorithm'} on shares")

@@ -265,6 +265,22 @@ class Algorithm(Abilities):
         """Sentences that a reader of the figures needs."""
         return []
 
+    def declared_levels(self, party: str) -> Mapping[str, tuple[str, ...]]:
+        """Column of a party → the levels that the job declares; only for a `view` of ``"coded"``.
+
+        Args:
+            party: its name.
+        """
+        return {}
+
+    def encodes_blindly(self, protection: Protection) -> bool:
+        """Whether nothing of a coded column but its kind may depend on the party's rows.
+
+        Args:
+            protection: of the job.
+        """
+        return False
+
     def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
         """Sentences about settings that name a column which is not among the parties' `columns`."""
         return []
