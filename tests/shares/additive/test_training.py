@@ -4,7 +4,6 @@ to whom, and what ends a job."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def people() -> Parties:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     """The sums that each party's shapes are moved by."""
     found: Opened = defaultdict(list)
     update = OwnShapes.update
