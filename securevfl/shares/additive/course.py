@@ -15,7 +15,6 @@ from securevfl.shares.additive.channel import SharedSums, sum_openings
 from securevfl.shares.additive.noise import PartyNoise
 from securevfl.shares.additive.scores import ScoreSum
 from securevfl.shares.epochs import SharedTraining, Words
-from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import NetworkShape
 from securevfl.shares.sharing import SharedPlan, Sharing
 from securevfl.training.state import as_int
@@ -34,6 +33,7 @@ class AdditiveTraining(SharedTraining):
         loss: of the last epoch: not a number, since none is opened.
     """
 
+    network: ScoreSum | None  # type: ignore[assignment]
     sums: SharedSums | None = None
     loss: float = math.nan
 
@@ -83,12 +83,12 @@ class AdditiveTraining(SharedTraining):
     async def _check_range(self, name: str) -> None:
         """Nothing: no weight is on shares, and sums of scores do not wrap."""
 
-    async def _share_valid(self, sizes: Sequence[int], words: Words | None) -> AsyncIterator[tuple[list[Share], Share]]:
+    async def share_valid(self, sizes: Sequence[int], words: Words | None) -> AsyncIterator[tuple[list[Share], Share]]:
         """The scores of the validation rows, which move from epoch to epoch, with their kept targets."""
         ends = np.cumsum(sizes)
         places = [np.arange(end - size, end) for size, end in zip(sizes, ends, strict=True)]
         kept = None if self.kept is None else self.kept.valid
-        async for part in self._share_batches(sizes, words, kept=kept, places=places):
+        async for part in self.share_rows(sizes, words, kept=kept, places=places):
             yield part
 
 
@@ -112,7 +112,7 @@ async def begin_course(sharing: Sharing, sizes: SharedPlan, targets: np.ndarray 
     network = None
     if member.engine is not None:
         shape = NetworkShape((outputs,) * len(member.sources), (), (), sizes.classes)
-        network = cast(Network, ScoreSum(shape, member.engine, noise))
+        network = ScoreSum(shape, member.engine, noise)
     course = AdditiveTraining(
         member,
         (outputs,) * len(member.sources),

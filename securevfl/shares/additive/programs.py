@@ -71,7 +71,7 @@ class AdditiveSharesActive(SharesActive):
         role, site = self.role, self.sharing.site
         self.course.begin_epoch(epoch, validates=role.plan.validates_after(epoch))
         judged = role.table.split.valid if self.course.opens_metrics else role.table.split.valid[:0]
-        await self._announce_sizes([], count_rows(list(split_chunks(judged, role.plan.eval_rows))))
+        await self.announce_sizes([], count_rows(list(split_chunks(judged, role.plan.eval_rows))))
         for done, rows in enumerate(role.batches(epoch), 1):
             site.observer.batch_begun(site.name, site.active, epoch, rows)
             await role.train_batch(rows)

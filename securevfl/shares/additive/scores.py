@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from securevfl_crypto.replicated import SLOPE_BITS, Curve, Share, Task
+import numpy as np
+from securevfl_crypto.replicated import SLOPE_BITS, Curve, Share, Task, concatenate
 
 from securevfl.shares.additive.noise import PartyNoise
 from securevfl.shares.engine import Engine, compute_products, scaling_job
 from securevfl.shares.network_ranges import NetworkShape
+from securevfl.training.state import State
 
 __all__ = ["ScoreSum"]
 
@@ -46,26 +48,18 @@ _LOGARITHM = Curve(
 
 
 class ScoreSum:
-    """The model as the computing parties have it: nothing but how parts of a score add up.
-
-    It has what `SharedMetrics`, `Usefulness` and `RowAnswer` ask of a network.
+    """The model as the computing parties have it: nothing but how parts of a score add up, as a `Trainee`.
 
     Args:
         shape: whose inputs are the outputs of the model, once for each data party.
         engine: computes on shares.
         noise: this party's part of the noise on the sums of training; None for none.
-
-    Attributes:
-        weights: none; every shape is with the owner of its column.
-        moving: none.
     """
 
     def __init__(self, shape: NetworkShape, engine: Engine, noise: PartyNoise | None = None) -> None:
         self.shape = shape
         self.engine = engine
         self.noise = noise
-        self.weights: dict[str, Share] = {}
-        self.moving: dict[str, Share] = {}
 
     async def forward(self, inputs: Sequence[Share]) -> Share:
         """Logits (n, outputs) with 16 fractional bits; of a number, the sum of the parts.
@@ -85,3 +79,41 @@ class ScoreSum:
         wide = bent + total * (1 << SLOPE_BITS)
         (found,) = await compute_products(self.engine, [scaling_job(self.engine, wide, 1, SLOPE_BITS)])
         return found
+
+    async def sum_others(self, inputs: Sequence[Share]) -> tuple[int, list[Share]]:
+        """How many rows these are, and the sum of each passive party's parts, (1, outputs)."""
+        return len(inputs[0]), [part.sum(axis=0, keepdims=True) for part in inputs[1:]]
+
+    async def forward_averaged(self, inputs: Sequence[Share], averages: Sequence[Share]) -> tuple[Share, Share]:
+        """Logits as they are, and with the passive parties' parts at their mean; (n, outputs) each."""
+        n = len(inputs[0])
+        means = [mean.broadcast_to(part.shape) for mean, part in zip(averages, inputs[1:], strict=True)]
+        found = await self.forward(
+            [concatenate([one, other]) for one, other in zip(inputs, [inputs[0], *means], strict=True)]
+        )
+        return found[:n], found[n:]
+
+    async def out_of_range(self) -> Share:
+        """One bit that is zero: no weight is on shares, and sums of parts do not wrap."""
+        return self.engine.constant(np.zeros(1, np.uint64))
+
+    def list_shares(self) -> list[Share]:
+        """None: every shape is with the owner of its column."""
+        return []
+
+    def replace_shares(self, fresh: Sequence[Share]) -> None:
+        """Nothing to replace."""
+
+    def pack_model(self) -> State:
+        """Empty."""
+        return {}
+
+    def unpack_model(self, state: State) -> None:
+        """Nothing to take."""
+
+    def pack_training(self) -> State:
+        """Empty."""
+        return {}
+
+    def unpack_training(self, state: State) -> None:
+        """Nothing to take."""
