@@ -27,6 +27,7 @@ from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import NetworkShape, OptimiserConstants
 from securevfl.shares.share_party import ShareParty
 from securevfl.shares.shared_steps import SharedSteps
+from securevfl.shares.trainee import AddedNoise
 from securevfl.training.bottoms import Architecture
 from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
@@ -397,7 +398,7 @@ def computing_notes(course: SharedCourse, sharing: Sharing) -> list[str]:
     ]
 
 
-def _noise_note(noise: StepNoise, course: SharedCourse, sharing: Sharing) -> str:
+def _noise_note(noise: AddedNoise, course: SharedCourse, sharing: Sharing) -> str:
     return (
         f"{sharing.site.name!r} added its own noise to each of {course.steps} steps: σ = {noise.sigma:.4g} over the "
         f"sensitivity {noise.sensitivity:.4g}, reached by any two of {', '.join(sharing.computing_parties)}"

@@ -7,11 +7,10 @@ from typing import Any, Protocol
 
 from securevfl_crypto.replicated import Share
 
-from securevfl.shares.dp_steps import StepNoise
 from securevfl.shares.engine import Engine
 from securevfl.training.state import State
 
-__all__ = ["OutputShape", "Trainee"]
+__all__ = ["AddedNoise", "OutputShape", "Trainee"]
 
 
 class OutputShape(Protocol):
@@ -33,6 +32,14 @@ class OutputShape(Protocol):
         ...
 
 
+class AddedNoise(Protocol):
+    """A party's own part of the noise in what is trained: so much over so much sensitivity, and how often it was drawn."""
+
+    sigma: float
+    sensitivity: float
+    draws: int
+
+
 class Trainee(Protocol):
     """A model at a computing party. `inputs` are rows as they were dealt, whatever they are made of."""
 
@@ -44,7 +51,7 @@ class Trainee(Protocol):
         ...
 
     @property
-    def noise(self) -> StepNoise | None:
+    def noise(self) -> AddedNoise | None:
         """This party's part of the noise on its steps."""
         ...
 
