@@ -33,6 +33,8 @@ __all__ = [
     "ReceiptLine",
     "Record",
     "RunRecord",
+    "ShapeBin",
+    "ShapeRecord",
     "SightRecord",
 ]
 
@@ -275,6 +277,31 @@ class PointsRecord(msgspec.Struct, frozen=True, kw_only=True):
     bins: list[PointsBin]
 
 
+class ShapeBin(msgspec.Struct, frozen=True, kw_only=True):
+    """One bin of a column of an additive model."""
+
+    bin: str
+    """in words"""
+    share: float
+    """of the training rows, as the model has it"""
+    values: list[float]
+    """what it adds to the score, one number for each output"""
+    deviation: float
+    """standard deviation of these from the noise alone"""
+    points: float
+
+
+class ShapeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One column's shape in an additive model."""
+
+    column: str
+    importance: float
+    """spread of the shape over the rows, in units of the score"""
+    noise: float
+    """spread that the noise alone would have"""
+    bins: list[ShapeBin]
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one algorithm under one protection (or one baseline)."""
 
@@ -323,6 +350,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """of a scorecard: party → its columns, those with more than one bin; as with `prepared`, in whose report"""
     base_points: float | None = None
     """of a scorecard, where the active party's part is known: what each row begins with"""
+    shapes: dict[str, list[ShapeRecord]] = {}
+    """of an additive model: party → its columns' shapes, the most important first; as with `prepared`, in whose
+    report"""
     draws: int = 1
     """how often the run was repeated with new noise"""
 

@@ -23,6 +23,8 @@ from securevfl.report.record import (
     PointsRecord,
     PreparedRecord,
     RunRecord,
+    ShapeBin,
+    ShapeRecord,
 )
 from securevfl.run.card_inputs import count_numbers, list_members
 from securevfl.run.evaluation import evaluate
@@ -30,7 +32,7 @@ from securevfl.run.job_card import add_budgets, merge_findings, run_title
 from securevfl.run.receipt import epsilon_records, epsilon_totals, link_records, message_summary
 from securevfl.run.simulation import Aligned, RunOutcome
 from securevfl.training import Split, Trained
-from securevfl.training.state import State, as_dict
+from securevfl.training.state import State, as_dict, as_list
 
 __all__ = ["alignment_record", "ledger_records", "over_draws", "run_record"]
 
@@ -107,6 +109,7 @@ def run_record(
         evaluation=evaluate(chief),
         points={name: card for name, trained in ran.trained.items() if (card := points_records(trained.model))},
         base_points=_base_points(chief.model),
+        shapes={name: shapes for name, trained in ran.trained.items() if (shapes := shape_records(trained.model))},
     )
 
 
@@ -138,6 +141,28 @@ def points_records(model: State) -> list[PointsRecord]:
         if len(one["bins"]) > 1
     ]
     return sorted(found, key=lambda one: -one.information_value)
+
+
+def shape_records(model: State) -> list[ShapeRecord]:
+    """An additive model's shapes at their owner, the most important first; empty for other models."""
+    return [
+        ShapeRecord(
+            column=str(one["column"]),
+            importance=float(one["importance"]),
+            noise=float(one["noise"]),
+            bins=[
+                ShapeBin(
+                    bin=part["bin"],
+                    share=part["share"],
+                    values=part["values"],
+                    deviation=part["deviation"],
+                    points=part["points"],
+                )
+                for part in one["bins"]
+            ],
+        )
+        for one in as_list(model.get("shape tables", []))
+    ]
 
 
 def _scoring_notes(job: Job, chief: Trained) -> list[str]:

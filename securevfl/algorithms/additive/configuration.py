@@ -46,7 +46,7 @@ class Additive(AdditiveSettings):
     name: ClassVar[str] = "additive"
     label: ClassVar[str] = "Additive model"
     view: ClassVar[View] = "coded"
-    fits: ClassVar[Fits] = Fits(shares="additive", dp={"model"}, learns={"numbers"})
+    fits: ClassVar[Fits] = Fits(shares="additive", dp={"model"}, learns={"numbers"}, counts=True)
     elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("max_rounds", "n_estimators", "iterations"), _EPOCHS),
         **dict.fromkeys(("learning_rate", "eta"), "lr"),

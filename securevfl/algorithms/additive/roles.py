@@ -14,6 +14,7 @@ from securevfl.algorithms.additive.links import to_logits
 from securevfl.algorithms.additive.own_columns import ColumnSource, bin_columns
 from securevfl.algorithms.additive.settings import COLUMNS, START, TERMS, AdditiveSettings, spends_budget
 from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan
+from securevfl.algorithms.additive.tables import shape_notes, shape_tables
 from securevfl.algorithms.additive.units import PART_ONE, cap_parts, target_units
 from securevfl.errors import InputError, ProtectionInactive, ProtocolError
 from securevfl.privacy import fan_out
@@ -85,6 +86,10 @@ class ShapesPart:
             found += self.values[codes]
         return found
 
+    def tables(self) -> list[State]:
+        """The party's shapes as it reads them; see `shape_tables`."""
+        return shape_tables(self.columns, self.values, self.variance)
+
     def snapshot(self) -> object:
         """See `Part.snapshot`."""
         return {
@@ -154,6 +159,7 @@ class _AdditiveRole(Role):
         self.budget: SumsBudget | None = None
         self.shapes = ShapesPart(self)
         self.parts["shapes"] = self.shapes
+        self.books.model_facts["shape tables"] = self.shapes.tables
         self.channel: SumsChannel = self.make_channel()
 
     @property
@@ -264,6 +270,15 @@ class _AdditiveRole(Role):
         """This party's part of the scores of numbered rows, float64 (n, outputs)."""
         return self.shapes.sum_terms(self.columns_of(rows))
 
+    def closing_notes(self) -> list[str]:
+        found = super().closing_notes()
+        if self.shapes.training is not None:
+            found += shape_notes(self.site.name, self.shapes.tables())
+        if self.budget is not None:
+            self.site.ledger.record_note("budget of sums", self.budget.ledger_facts())
+            found.append(self.budget.summary_sentence())
+        return found
+
     async def begin_epoch(self, epoch: int) -> bool:
         self.epoch = epoch
         return False
@@ -341,6 +356,10 @@ class AdditivePassive(_AdditiveRole, PassiveRole):
     def make_channel(self) -> SumsChannel:
         return PassivePlainSums(self.upstream)
 
+    @property
+    def values_per_release(self) -> int:
+        return 0 if self.protection.on_shares else self.outputs
+
     async def prepare(self) -> None:
         await self.upstream.send(Kind.CONTROL, COLUMNS, meta={"count": self.width})
         message = await self.upstream.receive(Kind.CONTROL, START, "columns", "start")
@@ -365,7 +384,10 @@ class AdditivePassive(_AdditiveRole, PassiveRole):
         shapes = self.shapes.training
         if shapes is None:
             raise InputError("an epoch of an additive model without training rows")
+        if not self.protection.on_shares:
+            self.count_release(rows, self.outputs)
         await self.run_epoch(self.epoch, shapes.part())
 
     async def answer(self, rows: np.ndarray) -> None:
+        self.count_release(rows, self.outputs)
         await self.upstream.send(Kind.ACTIVATION, TERMS, terms=self.shapes.sum_terms(self.columns_of(rows)))

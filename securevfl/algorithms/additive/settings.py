@@ -19,6 +19,7 @@ from securevfl.privacy import Gaussian
 from securevfl.privacy.sums_budget import SumsBudget
 from securevfl.training.algorithm import Algorithm
 from securevfl.training.objectives import LossOfNumber
+from securevfl.training.plan import Plan
 from securevfl.training.sum_plan import SumPlan
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
@@ -199,6 +200,9 @@ class AdditiveSettings(Algorithm):
                 sights=(_TERMS,),
             ),
         )
+
+    def values_opened(self, plan: Plan) -> int:
+        return plan.epochs
 
     def declared_levels(self, party: str) -> Mapping[str, tuple[str, ...]]:
         return own_entries(party, self.levels)
