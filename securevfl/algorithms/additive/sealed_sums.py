@@ -110,7 +110,7 @@ class SealedSums:
         answered = await self._swap(Kind.CIPHERTEXT, ANSWER, answer, self._keys.theirs.guard)
         with count_as_encryption(self._site.clock):
             opened = owner.open_gradient(answered)
-        words = _to_words(opened + self._draw(opened.shape))
+        words = _to_words(opened + self.draw_noise(opened.shape))
         returned = await self._swap(Kind.STATISTIC, OPENED, words)
         size = (contrasts.shape[1], plan.outputs)
         if returned.dtype != np.uint64 or returned.shape != size:
@@ -120,7 +120,7 @@ class SealedSums:
             )
         of_other = (returned + _to_words(mask)).view(np.int64)
         difference = sum_contrasts(contrasts, part) - of_other
-        sums = (difference if self._keys.is_active else -difference) + self._draw(size)
+        sums = (difference if self._keys.is_active else -difference) + self.draw_noise(size)
         most = plan.rows * float(SUM_ONE) + _DEVIATIONS * plan.noise * SUM_ONE
         if np.abs(sums.astype(np.float64)).max(initial=0.0) > most:
             raise ProtocolError(
@@ -129,7 +129,7 @@ class SealedSums:
             )
         return sums
 
-    def _draw(self, shape: tuple[int, ...]) -> np.ndarray:
+    def draw_noise(self, shape: tuple[int, ...]) -> np.ndarray:
         """This party's noise on some sums, int64, in units of 2⁻²⁰."""
         return draw_discrete_gaussian(shape, self._own_sigma) if self._own_sigma else np.zeros(shape, dtype=np.int64)
 

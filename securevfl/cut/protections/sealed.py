@@ -42,7 +42,8 @@ class Sealed(Protection):
 
     @property
     def title(self) -> str:
-        return with_dp(self.label, self.dp)
+        # A party's own model is trained without a cut: under a seal, noise on a model is noise on the common one.
+        return self.label + (f" + {self.dp.title_for('the model')}" if self.dp else "")
 
     @property
     def ciphers(self) -> frozenset[str]:
