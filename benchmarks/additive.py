@@ -138,28 +138,31 @@ def measure_cost(rows: int, columns: Sequence[int], *, bounded: bool, repeat: in
         bounded: whether what is dealt is checked, as in a job with a budget.
         repeat: how often; the medians count.
     """
-    job = sv.Additive(edges="declared").plan_sums(sv.Shares(), rows=rows, outputs=1, columns=columns, epochs=EPOCHS)
+    protection = sv.Shares(dp=sv.DP(model=sv.Gaussian(epsilon=1.0)), metrics="none")
+    algorithm = sv.Additive(edges="declared")
+    job = algorithm.plan_sums(protection, rows=rows, outputs=1, columns=columns, epochs=EPOCHS)
+    tops = [cap + 2 * slack for cap, slack in zip(job.caps, job.slacks, strict=True)]
     rng = np.random.default_rng(0)
-    every, one, top = sum(columns), job.one, job.contrast
+    every, one, largest = sum(columns), job.one, job.contrast
     mass = rng.uniform(0.05, 0.5, every)
     side = rng.random((rows, every)) < mass
-    contrasts = np.where(side, top, np.rint(-mass / (1 - mass) * top)).astype(np.int64)
-    parts = [rng.integers(0, cap + 1, (rows, 1)) for cap in job.caps]
+    contrasts = np.where(side, largest, np.rint(-mass / (1 - mass) * largest)).astype(np.int64)
+    parts = [rng.integers(0, top + 1, (rows, 1)) for top in tops]
     y = deal_shares((rng.integers(0, 2, (rows, 1)) * one).astype(np.uint64))
     ends = np.cumsum(columns)
     figures = []
     for _ in range(repeat):
         start = _cpu()
         dealt = []
-        for end, width, part, cap in zip(ends, columns, parts, job.caps, strict=True):
+        for end, width, part, top in zip(ends, columns, parts, tops, strict=True):
             split = split_contrasts(contrasts[:, end - width : end])
             words = [split.bits, part.astype(np.uint64), split.values.view(np.uint64)]
             if bounded:
-                words[1:] = [split_bits(part, cap), split_bits(split.values + top, 2 * top)]
+                words[1:] = [split_bits(part, top), split_bits(split.values + largest, 2 * largest)]
             dealt.append([deal_shares(array) for array in words])
         dealing = _cpu() - start
         start = _cpu()
-        run = run_three(_epoch_program(dealt, y, job.caps, top, ends, bounded=bounded), openings=_OPENINGS)
+        run = run_three(_epoch_program(dealt, y, tops, largest, ends, bounded=bounded), openings=_OPENINGS)
         figures.append(
             {
                 "dealing cpu": dealing,
@@ -177,7 +180,7 @@ _OPENINGS = {"bounds": 1, "sums 0": 1, "sums 1": 1, "sums 2": 1}
 
 
 def _epoch_program(
-    dealt: Sequence[Sequence[Any]], y: Any, caps: Sequence[int], top: int, ends: np.ndarray, *, bounded: bool
+    dealt: Sequence[Sequence[Any]], y: Any, tops: Sequence[int], largest: int, ends: np.ndarray, *, bounded: bool
 ) -> Callable[[Computing], Any]:
     async def program(party: Computing) -> None:
         from securevfl_crypto.replicated import concatenate
@@ -190,9 +193,10 @@ def _epoch_program(
         if bounded:
             wrong = await find_violations(party, [bits, *parts, *values], [])
             assert await party.is_zero("bounds", wrong)
-            parts = [join_bits(part, cap) for part, cap in zip(parts, caps, strict=True)]
+            parts = [join_bits(part, top) for part, top in zip(parts, tops, strict=True)]
             values = [
-                join_bits(one, 2 * top) - party.constant(np.full(one.shape[:2], top, np.uint64)) for one in values
+                join_bits(one, 2 * largest) - party.constant(np.full(one.shape[:2], largest, np.uint64))
+                for one in values
             ]
         for part in parts:
             residual = residual - part

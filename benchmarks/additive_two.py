@@ -27,7 +27,7 @@ import securevfl_crypto as crypto
 from securevfl_crypto.sums import SumHolder, SumOwner, SumPlan
 
 import securevfl as sv
-from benchmarks.additive import DELTA, EPOCHS, EPSILONS, declare_columns
+from benchmarks.additive import DELTA, EPOCHS, declare_columns
 from benchmarks.common import before, data, write
 from securevfl.algorithms.additive.channel import sum_contrasts
 from securevfl.algorithms.additive.sealed_keys import SealedKeys

@@ -37,8 +37,8 @@ def wrong_parties(
     cure = ", or use protection 'shares' (three computing parties)" if bounded and algorithm.fits.shares else ""
     if most is not None and len(passive) > most:
         found.append(
-            f"{algorithm.title}{under} is for one active and {most} passive part{'y' if most == 1 else 'ies'}; there are "
-            f"{len(passive)} passive ones ({', '.join(passive)}): leave some out{cure}"
+            f"{algorithm.title}{under} is for one active and {most} passive part{'y' if most == 1 else 'ies'}; there "
+            f"are {len(passive)} passive ones ({', '.join(passive)}): leave some out{cure}"
         )
     return found
 

@@ -165,18 +165,6 @@ class JobTerms(Config):
         """Whether a row can have several labels."""
         return self.task == "multilabel"
 
-    def _validation_problems(self) -> list[str]:
-        """What needs scores of the validation rows in training, where the algorithm takes none."""
-        if not self.algorithm.opens_only_answers(self.protection):
-            return []
-        why = f"and {self.algorithm.title} under {self.protection.title} scores no validation rows in training"
-        found = []
-        if self.keep != "last":
-            found.append(f"keep is {self.keep!r}, {why}: set keep = 'last'")
-        if self.patience is not None:
-            found.append(f"patience is {self.patience}, {why}: leave patience out")
-        return found
-
     @property
     def number_loss(self) -> LossOfNumber | None:
         """How a numeric target is trained; None for classes or labels."""
@@ -300,6 +288,18 @@ class Job(JobOptions):
         found += self._validation_problems()
         if not found and self.device != "cpu" and self.protection.uses_integers and not self.protection.is_sealed:
             found.append(f"fixed-point runs compute on the CPU, not on {self.device!r}: use device='cpu'")
+        return found
+
+    def _validation_problems(self) -> list[str]:
+        """What needs scores of the validation rows in training, where the algorithm takes none."""
+        if not self.algorithm.opens_only_answers(self.protection):
+            return []
+        why = f"and {self.algorithm.title} under {self.protection.title} scores no validation rows in training"
+        found = []
+        if self.keep != "last":
+            found.append(f"keep is {self.keep!r}, {why}: set keep = 'last'")
+        if self.patience is not None:
+            found.append(f"patience is {self.patience}, {why}: leave patience out")
         return found
 
     @property

@@ -59,6 +59,7 @@ class SumsBudget:
         outputs: K: 1, or one for each of several classes.
         counted: whether bins and masses come from noisy counts.
         adders: who adds noise to the sums.
+        slack: how far a row's residual may exceed 1 where there is one output.
     """
 
     epsilon: float
@@ -69,6 +70,7 @@ class SumsBudget:
     outputs: int
     counted: bool
     adders: Adders
+    slack: float = 0.0
 
     @property
     def mu(self) -> float:
@@ -78,7 +80,7 @@ class SumsBudget:
     @property
     def residual(self) -> float:
         """R, the largest norm of a row's residual."""
-        return 1.0 if self.outputs == 1 else math.sqrt(2.0)
+        return 1.0 + self.slack if self.outputs == 1 else math.sqrt(2.0)
 
     @property
     def setup_units(self) -> int:

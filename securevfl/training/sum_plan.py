@@ -9,9 +9,12 @@ from typing import Protocol
 import numpy as np
 
 from securevfl.cut import Protection
+from securevfl.privacy import Gaussian
 from securevfl.privacy.sums_budget import SumsBudget, SumsUses
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.role import Role
 
-__all__ = ["SumChannel", "SumPlan", "SumPlanner", "SummedActive", "SummedSide"]
+__all__ = ["SumChannel", "SumPlan", "SumPlanner", "SummedActive", "SummedSide", "plan_sum_uses"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +26,7 @@ class SumPlan:
         outputs: width of a residual.
         columns: how many sums each data party gets for one output, the active party's first.
         caps: largest part of a row's prediction that each data party deals, in units; they add up to `one`.
+        slacks: how far below zero, and above its cap, each data party's part may lie, in units.
         one: units of a prediction of one: a power of two, up to 2^16.
         contrast: units of a contrast of one.
         own_sigma: standard deviation, in units of a sum, of one computing party's noise; 0 for none.
@@ -34,6 +38,7 @@ class SumPlan:
     outputs: int
     columns: tuple[int, ...]
     caps: tuple[int, ...]
+    slacks: tuple[int, ...]
     one: int
     contrast: int
     own_sigma: int = 0
@@ -44,7 +49,9 @@ class SumPlan:
 class SumPlanner(Protocol):
     """An algorithm that plans sums."""
 
-    def plan_budget(self, protection: Protection, *, rows: int, outputs: int, columns: int, epochs: int) -> SumsBudget:
+    def plan_budget(
+        self, protection: Protection, *, rows: int, outputs: int, columns: int, parties: int, epochs: int
+    ) -> SumsBudget:
         """The budget of a job that has one.
 
         Args:
@@ -52,6 +59,7 @@ class SumPlanner(Protocol):
             rows: that train.
             outputs: width of a residual.
             columns: of all data parties.
+            parties: with data.
             epochs: that are trained.
         """
         ...
@@ -117,3 +125,21 @@ class SummedActive(SummedSide, Protocol):
     """The active party's role."""
 
     targets: np.ndarray
+
+
+def plan_sum_uses(role: Role, budget: SumsBudget, mechanism: Gaussian) -> SumsUses:
+    """Plan what noisy sums spend of each row that trains, and hold it against the party's policy.
+
+    Args:
+        role: the party's.
+        budget: of the training.
+        mechanism: of the job.
+
+    Raises:
+        PolicyError: the plan spends more than the party's policy allows.
+    """
+    uses, train = SumsUses(budget, role.books.release_rows()), role.table.split.train
+    role.releases.plan_release(uses, mechanism)
+    if isinstance(role, PassiveRole):
+        role.releases.compose_over_jobs(role.spending, train, role.features.find_places(train))
+    return uses

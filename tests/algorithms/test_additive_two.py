@@ -6,17 +6,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.additive_two import Side, audit_party, crafted_sides, run_sums
 from support.helpers import make_parties
 from support.servers import PATIENCE, put, scores_of, unlabelled
 
 import securevfl as sv
+from benchmarks.additive_two import Side, audit_party, crafted_sides, run_sums
 from securevfl.algorithms.additive import Additive
 from securevfl.algorithms.additive.channel import sum_contrasts
 from securevfl.algorithms.additive.clear import train_in_clear
@@ -60,7 +59,7 @@ def people() -> Parties:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     """The sums that each party's shapes are moved by."""
     found: Opened = defaultdict(list)
     update = OwnShapes.update

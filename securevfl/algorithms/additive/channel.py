@@ -21,6 +21,8 @@ __all__ = ["PART", "RESIDUAL", "ActivePlainSums", "PassivePlainSums", "SumsChann
 
 PART = "additive/part"
 RESIDUAL = "additive/residual"
+_LARGEST = 2 * PART_ONE
+"""Parts and residuals with the largest slack."""
 
 
 class SumsChannel(Protocol):
@@ -56,7 +58,7 @@ def check_part(part: np.ndarray, shape: tuple[int, ...], peer: str) -> np.ndarra
     Raises:
         ProtocolError: another shape, or numbers beyond one.
     """
-    if part.dtype != np.int64 or part.shape != shape or (part.size and np.abs(part).max() > PART_ONE):
+    if part.dtype != np.int64 or part.shape != shape or (part.size and np.abs(part).max() > _LARGEST):
         raise ProtocolError(f"{peer!r} sent {part.dtype} {part.shape} as parts of {shape}, or numbers beyond one")
     return part
 

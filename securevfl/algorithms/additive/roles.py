@@ -18,7 +18,7 @@ from securevfl.algorithms.additive.sealed_sums import SealedSums
 from securevfl.algorithms.additive.settings import COLUMNS, START, TERMS, AdditiveSettings, spends_budget
 from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan
 from securevfl.algorithms.additive.tables import shape_notes, shape_tables
-from securevfl.algorithms.additive.units import PART_ONE, cap_parts, target_units
+from securevfl.algorithms.additive.units import PART_ONE, cap_parts, cap_slack, target_units
 from securevfl.cut import Sealed
 from securevfl.errors import InputError, ProtectionInactive, ProtocolError
 from securevfl.privacy import fan_out
@@ -29,6 +29,7 @@ from securevfl.training.passive_role import PassiveRole
 from securevfl.training.regression import Regression
 from securevfl.training.role import Role
 from securevfl.training.state import State, as_dict, as_list, as_tensor
+from securevfl.training.sum_plan import plan_sum_uses
 from securevfl.transport import Kind
 
 __all__ = ["MOST_COLUMNS", "AdditiveActive", "AdditivePassive", "ShapesPart"]
@@ -131,6 +132,7 @@ class ShapesPart:
                     seed=plan.seed,
                     start=start,
                     noise=plan.noise,
+                    slack=plan.slack,
                 ),
                 columns,
                 x,
@@ -184,12 +186,9 @@ class _AdditiveRole(Role):
         if dp is None or dp.model is None or not len(train):
             return
         budget = self.config.plan_budget(
-            self.protection, rows=len(train), outputs=self.outputs, columns=1, epochs=self.plan.epochs
+            self.protection, rows=len(train), outputs=self.outputs, columns=1, parties=2, epochs=self.plan.epochs
         )
-        self.uses = SumsUses(budget, self.books.release_rows())
-        self.releases.plan_release(self.uses, dp.model)
-        if isinstance(self, PassiveRole):
-            self.releases.compose_over_jobs(self.spending, train, self.features.find_places(train))
+        self.uses = plan_sum_uses(self, budget, dp.model)
 
     async def setup(self) -> None:
         trains = len(self.table.split.train) > 0
@@ -241,7 +240,12 @@ class _AdditiveRole(Role):
         if not spends_budget(self.protection):
             return
         self.budget = self.config.plan_budget(
-            self.protection, rows=len(train), outputs=self.outputs, columns=sum(columns), epochs=self.plan.epochs
+            self.protection,
+            rows=len(train),
+            outputs=self.outputs,
+            columns=sum(columns),
+            parties=len(columns),
+            epochs=self.plan.epochs,
         )
         self.budget.check_worth()
         if self.uses is None:
@@ -282,6 +286,7 @@ class _AdditiveRole(Role):
             seed=self.site.seed,
             start=start,
             noise=0.0 if self.budget is None else self.budget.total_sigma,
+            slack=cap_slack(len(columns), self.outputs, budget=spends_budget(self.protection)),
         )
 
     async def run_epoch(self, epoch: int, part: np.ndarray) -> None:

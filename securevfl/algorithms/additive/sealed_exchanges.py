@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from securevfl.algorithms.additive.sealed_keys import KEY
 from securevfl.algorithms.additive.sealed_scores import SCORES, ZERO
 from securevfl.algorithms.additive.sealed_sums import ANSWER, OPENED, PART
@@ -67,7 +69,7 @@ def _opened_sums(sender: PartyRole, noise: Gaussian | None) -> Exchange:
 
 
 def _about_sums(sender: PartyRole, noise: Gaussian | None) -> Revealed:
-    of = "labels" if sender == ACTIVE else "features"
+    of: Literal["labels", "features"] = "labels" if sender == ACTIVE else "features"
     if noise is None:
         text = (
             "sums of residuals over the reader's own columns, without noise: one number for each of its columns and "
@@ -76,9 +78,7 @@ def _about_sums(sender: PartyRole, noise: Gaussian | None) -> Revealed:
         return Revealed(text, "leak", (Sight(of=of, severity="leak", through="exact sums"),))
     allowed = Permitted(noise.epsilon, auc_of_mu(mu_for(noise.epsilon, noise.delta)))
     told = allowed.describe(LABELS if sender == ACTIVE else ATTRIBUTE)
-    seen = Sight(
-        of=of, severity=allowed.severity, through="noisy sums", epsilon=allowed.epsilon, auc=allowed.auc
-    )
+    seen = Sight(of=of, severity=allowed.severity, through="noisy sums", epsilon=allowed.epsilon, auc=allowed.auc)
     text = (
         "sums of residuals over the reader's own columns, with differentially private noise of both parties on all "
         f"that anyone sees {told}, if the reader follows the protocol"

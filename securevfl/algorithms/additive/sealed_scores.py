@@ -101,7 +101,8 @@ class SealedScores:
             found = owner.open_product([np.asarray(message.arrays["c"])], rows).astype(np.int64)
         if np.abs(found).max(initial=0) > _BOUND:
             raise ProtocolError(f"{link.peer!r} sent sums of shapes beyond ±{_BOUND >> TERM_BITS}")
-        return found / (1 << TERM_BITS)
+        terms: np.ndarray = found / (1 << TERM_BITS)
+        return terms
 
 
 def round_terms(terms: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The sums of an epoch between two parties, and nobody else, by the gradient of a sealed cut.
 
-Of ``r = q_A − p_B``, the active party A holds ``q_A``, targets less its own part, the passive party B holds ``p_B``. For
+Of ``r = q_A − p_B``, the active party A holds ``q_A``, targets less its own part, and the passive party B ``p_B``. For
 the sums over B's columns:
 
 1. A sends ``[[q_A]]`` under its key.
@@ -120,7 +120,7 @@ class SealedSums:
             )
         of_other = (returned + _to_words(mask)).view(np.int64)
         difference = sum_contrasts(contrasts, part) - of_other
-        sums = (difference if self._keys.is_active else -difference) + self.draw_noise(size)
+        sums: np.ndarray = (difference if self._keys.is_active else -difference) + self.draw_noise(size)
         most = plan.rows * float(SUM_ONE) + _DEVIATIONS * plan.noise * SUM_ONE
         if np.abs(sums.astype(np.float64)).max(initial=0.0) > most:
             raise ProtocolError(

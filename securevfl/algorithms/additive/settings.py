@@ -13,7 +13,7 @@ from securevfl.algorithms.additive.channel import PART, RESIDUAL
 from securevfl.algorithms.additive.named import named_mistakes, own_entries, split_name
 from securevfl.algorithms.additive.sealed_exchanges import sealed_exchanges
 from securevfl.algorithms.additive.steps import StepRule
-from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, split_caps
+from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, cap_slack, slack_units, split_caps
 from securevfl.cut import BFV, Plain, Protection
 from securevfl.errors import InputError
 from securevfl.privacy import Gaussian
@@ -231,17 +231,22 @@ class AdditiveSettings(Algorithm):
         self, protection: Protection, *, rows: int, outputs: int, columns: Sequence[int], epochs: int
     ) -> SumPlan:
         """See `securevfl.training.sum_plan.SumPlanner`."""
+        caps = split_caps(columns)
+        slack = cap_slack(len(columns), outputs, budget=spends_budget(protection))
         plan = SumPlan(
             rows=rows,
             outputs=outputs,
             columns=tuple(columns),
-            caps=split_caps(columns),
+            caps=caps,
+            slacks=tuple(slack_units(cap, slack) for cap in caps),
             one=PART_ONE,
             contrast=CONTRAST_ONE,
         )
         if not spends_budget(protection):
             return plan
-        budget = self.plan_budget(protection, rows=rows, outputs=outputs, columns=sum(columns), epochs=epochs)
+        budget = self.plan_budget(
+            protection, rows=rows, outputs=outputs, columns=sum(columns), parties=len(columns), epochs=epochs
+        )
         return replace(
             plan,
             own_sigma=budget.own_units(SUM_ONE),
@@ -249,7 +254,9 @@ class AdditiveSettings(Algorithm):
             sensitivity=budget.sensitivity * SUM_ONE,
         )
 
-    def plan_budget(self, protection: Protection, *, rows: int, outputs: int, columns: int, epochs: int) -> SumsBudget:
+    def plan_budget(
+        self, protection: Protection, *, rows: int, outputs: int, columns: int, parties: int, epochs: int
+    ) -> SumsBudget:
         """See `securevfl.training.sum_plan.SumPlanner`.
 
         Raises:
@@ -265,6 +272,7 @@ class AdditiveSettings(Algorithm):
             columns=columns,
             epochs=epochs,
             outputs=outputs,
+            slack=cap_slack(parties, outputs, budget=True),
             counted=self.edges_for(protection) == "private",
             adders="three computing parties" if protection.on_shares else "two parties",
         )

@@ -32,6 +32,7 @@ class PublicPlan:
         outputs: K: 1 for two classes and for a number, else one for each class.
         seed: the job's.
         start: the prediction that training begins with, float64 (outputs,).
+        slack: of the parties' caps, see `units.cap_slack`.
         noise: standard deviation of the noise on a sum, in sums' own scale (a row adds at most 1); 0 without a budget.
     """
 
@@ -42,6 +43,7 @@ class PublicPlan:
     seed: int
     start: np.ndarray = field(repr=False)
     noise: float = 0.0
+    slack: float = 0.0
 
     @property
     def total_columns(self) -> int:
@@ -91,7 +93,7 @@ class OwnShapes:
 
     def part(self) -> np.ndarray:
         """This party's capped part of the training rows' predictions, int64 (n, outputs), in units of 2⁻¹²."""
-        return part_of(self._sum_rows(), self.plan.start, self.plan.cap_of(self.party))
+        return part_of(self._sum_rows(), self.plan.start, self.plan.cap_of(self.party), self.plan.slack)
 
     def _sum_rows(self) -> np.ndarray:
         found = np.zeros((len(self._codes), self.plan.outputs))

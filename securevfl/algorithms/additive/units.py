@@ -4,6 +4,10 @@ A row's residual is ``r = y − Σ_P p_P``, in units of 2⁻¹². Party P's part
 one, so ``|r| ≤ 1`` for any shapes and any noise; with several classes a part has no negative entry and its entries add
 up to at most the cap, so ``‖r‖ ≤ √2``. Contrasts are in units of 2⁻⁸ and lie between −1 and 1. Both bounds are valid
 for these integers, after rounding: the noise is sized by them.
+
+*Slack.* A cap follows a party's number of columns, not what they tell. Of three parties or more, one with few strong
+columns would stay at its cap, and its shapes grow beyond what the residuals show. There a part may exceed its range by
+a share of the cap at both ends, the slack: then ``|r| ≤ 1 + slack``.
 """
 
 from __future__ import annotations
@@ -20,8 +24,10 @@ __all__ = [
     "PART_ONE",
     "SUM_ONE",
     "cap_parts",
+    "cap_slack",
     "part_of",
     "residual_bound",
+    "slack_units",
     "split_caps",
     "target_units",
 ]
@@ -34,9 +40,32 @@ SUM_ONE = PART_ONE * CONTRAST_ONE
 """One unit of a sum of contrasts times residuals."""
 
 
-def residual_bound(outputs: int) -> float:
-    """R, the largest L2 norm of a row's residual: 1, or √2 with an output for each class."""
-    return 1.0 if outputs == 1 else math.sqrt(2.0)
+def cap_slack(parties: int, outputs: int, *, budget: bool) -> float:
+    """How far a part may exceed its range at either end, as a share of its cap.
+
+    Args:
+        parties: with columns.
+        outputs: K.
+        budget: whether a budget is spent, whose noise grows with the slack.
+    """
+    if parties <= _FEW_PARTIES:
+        return 0.0
+    if not budget:
+        return 1.0
+    return 0.5 if outputs == 1 else 0.0
+
+
+_FEW_PARTIES = 2
+
+
+def slack_units(cap: int, slack: float) -> int:
+    """The slack of a part with this cap, in units; those of all parties add up to at most `slack` of one."""
+    return math.floor(slack * cap)
+
+
+def residual_bound(outputs: int, slack: float = 0.0) -> float:
+    """R, the largest L2 norm of a row's residual: 1 and the slack, or √2 with an output for each class."""
+    return 1.0 + slack if outputs == 1 else math.sqrt(2.0)
 
 
 def split_caps(columns: Sequence[int]) -> tuple[int, ...]:
@@ -67,26 +96,30 @@ def target_units(y: np.ndarray, outputs: int) -> np.ndarray:
     return found
 
 
-def part_of(sums: np.ndarray, start: np.ndarray, cap: int) -> np.ndarray:
+def part_of(sums: np.ndarray, start: np.ndarray, cap: int, slack: float = 0.0) -> np.ndarray:
     """A party's capped part of each row's prediction, int64 (n, outputs), in units of 2⁻¹².
 
     Args:
         sums: of the party's shapes, float64 (n, outputs).
         start: the prediction that training begins with, (outputs,).
         cap: of the party, from `split_caps`.
+        slack: from `cap_slack`.
     """
-    return cap_parts(sums * PART_ONE + start * cap, cap)
+    return cap_parts(sums * PART_ONE + start * cap, cap, slack)
 
 
-def cap_parts(parts: np.ndarray, cap: int) -> np.ndarray:
+def cap_parts(parts: np.ndarray, cap: int, slack: float = 0.0) -> np.ndarray:
     """Cap parts in units: one output lies between 0 and `cap`; several are projected on the simplex that adds up to it.
+    With slack, each output lies between 0 and `cap` but for the slack.
 
     Args:
         parts: float64 (n, outputs).
         cap: largest value of one output, or sum of several.
+        slack: from `cap_slack`.
     """
-    if parts.shape[1] == 1:
-        rounded: np.ndarray = np.rint(np.clip(parts, 0, cap)).astype(np.int64)
+    beyond = slack_units(cap, slack)
+    if parts.shape[1] == 1 or beyond:
+        rounded: np.ndarray = np.rint(np.clip(parts, -beyond, cap + beyond)).astype(np.int64)
         return rounded
     projected = _project_simplex(parts, cap)
     whole = np.floor(projected).astype(np.int64)

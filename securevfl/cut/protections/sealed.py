@@ -10,7 +10,7 @@ import securevfl_crypto as crypto
 from msgspec import Meta
 
 from securevfl.cut.declared_exchanges import Ciphers, sealed_exchanges
-from securevfl.cut.protections.base import Protection, find_protection, protections, with_dp
+from securevfl.cut.protections.base import Protection, find_protection, protections
 from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.errors import ProtectionInactive
 from securevfl.party_context import PartyContext

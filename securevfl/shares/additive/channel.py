@@ -159,19 +159,20 @@ class SharedSums:
         plan, member, found = self.plan, self.member, Epoch()
         split = None if contrasts is None else split_contrasts(contrasts)
         widths = [
-            columns + plan.outputs * (len(bit_weights(cap)) if self.bounded else 1)
-            for columns, cap in zip(plan.columns, plan.caps, strict=True)
+            columns + plan.outputs * (len(bit_weights(top)) if self.bounded else 1)
+            for columns, top in zip(plan.columns, self._tops, strict=True)
         ]
+        own = member.sources.index(member.site.name) if member.has_rows else 0
         most = max(_DEALT // sum(widths), 1)
         for start in range(0, plan.rows, most):
             here = slice(start, min(start + most, plan.rows))
             words = None
             if split is not None and part is not None:
-                words = [split.bits[here], self._encode(part[here], self._own_cap)]
+                words = [split.bits[here], self._encode(part[here] + plan.slacks[own], self._tops[own])]
                 words += [] if start else [self._encode(split.values + plan.contrast, 2 * plan.contrast)]
             wanted = {
-                name: self._dealt_shapes(here.stop - start, columns, cap, first=not start)
-                for name, columns, cap in zip(member.sources, plan.columns, plan.caps, strict=True)
+                name: self._dealt_shapes(here.stop - start, columns, top, first=not start)
+                for name, columns, top in zip(member.sources, plan.columns, self._tops, strict=True)
             }
             beside = None if self.targets is None else self.targets[here]
             dealt = await member.share_arrays(words, wanted, beside=beside)
@@ -181,12 +182,12 @@ class SharedSums:
                 self._take(found, [dealt[name] for name in member.sources], beside)
         return found
 
-    def _dealt_shapes(self, rows: int, columns: int, cap: int, *, first: bool) -> list[tuple[int, ...]]:
+    def _dealt_shapes(self, rows: int, columns: int, top: int, *, first: bool) -> list[tuple[int, ...]]:
         """Shapes of what a party deals of some rows; with the first ones, also the values of its contrasts."""
         part: tuple[int, ...] = (rows, self.plan.outputs)
         values: tuple[int, ...] = (2, columns)
         if self.bounded:
-            part = (*part, len(bit_weights(cap)))
+            part = (*part, len(bit_weights(top)))
             values = (*values, len(bit_weights(2 * self.plan.contrast)))
         return [(rows, columns), part, *([values] if first else [])]
 
@@ -198,7 +199,7 @@ class SharedSums:
     def _largest_sum(self) -> float:
         """The size that a sum does not exceed, by all that is likely."""
         plan = self.plan
-        return float(plan.rows) * plan.one * plan.contrast + _DEVIATIONS * _THREE * plan.sigma
+        return float(plan.rows) * (plan.one + sum(plan.slacks)) * plan.contrast + _DEVIATIONS * _THREE * plan.sigma
 
     @property
     def _finer(self) -> int:
@@ -206,8 +207,9 @@ class SharedSums:
         return ONE // self.plan.one
 
     @property
-    def _own_cap(self) -> int:
-        return self.plan.caps[self.member.sources.index(self.member.site.name)]
+    def _tops(self) -> tuple[int, ...]:
+        """The ends of the ranges of what the data parties deal, from 0: their parts, moved up by the slack."""
+        return tuple(cap + 2 * slack for cap, slack in zip(self.plan.caps, self.plan.slacks, strict=True))
 
     def _take(self, found: Epoch, dealt: Sequence[Sequence[Share]], targets: Share) -> None:
         """Add a group of rows, as the data parties deal them in order, to what was found so far."""
@@ -215,15 +217,16 @@ class SharedSums:
         if engine is None:
             return
         bits, residual = concatenate([one[0] for one in dealt], axis=1), targets
-        for cap, (_, part, *_) in zip(plan.caps, dealt, strict=True):
+        for cap, slack, top, (_, part, *_) in zip(plan.caps, plan.slacks, self._tops, dealt, strict=True):
             joined = part
             if self.bounded:
                 found.bits.append(part)
-                joined = join_bits(part, cap)
+                joined = join_bits(part, top)
                 if plan.outputs > 1:
                     whole = engine.constant(np.full(len(joined), cap, np.uint64))
                     found.zeros.append(joined.sum(axis=1) - whole)
-            residual = residual - joined * self._finer
+            moved = joined - engine.constant(np.full(joined.shape, slack, np.uint64))
+            residual = residual - moved * self._finer
         if found.values is None:
             values = [one[2] for one in dealt]
             if self.bounded:

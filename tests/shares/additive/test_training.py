@@ -17,7 +17,7 @@ from securevfl.algorithms.additive import Additive
 from securevfl.algorithms.additive.clear import train_in_clear
 from securevfl.algorithms.additive.roles import AdditiveActive
 from securevfl.algorithms.additive.shapes import OwnShapes
-from securevfl.algorithms.additive.units import SUM_ONE
+from securevfl.algorithms.additive.units import SUM_ONE, cap_parts
 from securevfl.data import Parties
 from securevfl.run import Result
 from securevfl.shares.additive.channel import SharedSums
@@ -160,6 +160,19 @@ def test_any_two_parties_reach_sigma_and_no_party_alone() -> None:
     assert noise.draws == 2
     mu = plan.sensitivity * np.sqrt(9) / plan.sigma
     assert mu == pytest.approx(np.sqrt(9 / 10) * 0.26805, rel=1e-4)  # at ε = 1, δ = 1e-5; the start is one of ten units
+
+
+@pytest.mark.parametrize(("columns", "slack"), [((3, 2), 0.0), ((7, 2, 9), 0.5), ((1, 1, 1, 40), 0.5)])
+def test_residuals_are_bounded_by_what_the_noise_is_sized_for(columns: tuple[int, ...], slack: float) -> None:
+    """Whatever the shapes: parts at either end of their ranges, and targets at theirs."""
+    plan = Additive(edges="declared").plan_sums(_budget(), rows=100, outputs=1, columns=columns, epochs=4)
+    assert sum(plan.caps) == plan.one
+    least, most = -sum(plan.slacks), sum(plan.caps) + sum(plan.slacks)
+    assert max(plan.one - least, most) <= (1 + slack) * plan.one
+    assert plan.sensitivity == pytest.approx(2 * (1 + slack) * np.sqrt(sum(columns)) * SUM_ONE)
+    for cap, beyond in zip(plan.caps, plan.slacks, strict=True):
+        parts = cap_parts(np.array([[-1e9], [1e9], [0.4]]), cap, slack)
+        assert parts[:2, 0].tolist() == [-beyond, cap + beyond]
 
 
 def _received(result: Result, what: str) -> dict[str, Counter[str]]:
