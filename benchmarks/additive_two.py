@@ -34,6 +34,7 @@ from securevfl.algorithms.additive.sealed_keys import SealedKeys
 from securevfl.algorithms.additive.sealed_sums import SealedSums
 from securevfl.algorithms.additive.shapes import PublicPlan
 from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, split_caps
+from securevfl.data import Parties
 from securevfl.party_context import PartyContext
 from securevfl.privacy.sums_budget import SumsBudget
 from securevfl.run import join_parties
@@ -236,7 +237,7 @@ def measure_auc(epsilon: float | None, seed: int) -> dict[str, Any] | None:
     people = data(lambda: sv.datasets.default_credit(overlap=1.0, seed=seed), "the credit table")
     if people is None:
         return None
-    two = people.select([people.active.name, people.passive[0].name])
+    two = Parties.of(people.active, people.passive[0])
     dp = None if epsilon is None else sv.DP(model=sv.Gaussian(epsilon=epsilon, delta=DELTA))
     job = sv.Job(
         algorithm=sv.Additive(**({} if epsilon is None else declare_columns(two))),

@@ -216,7 +216,7 @@ class AdditiveSettings(Algorithm):
         return 1 if self.opens_only_answers(protection) else self.most_passive
 
     def opens_only_answers(self, protection: Protection) -> bool:
-        return protection.is_sealed and not protection.on_shares
+        return type(protection) is BFV
 
     def covers_training(self, protection: Protection) -> bool:
         return self.opens_only_answers(protection) and spends_budget(protection)

@@ -2,6 +2,7 @@
 
 from mutations.base import Break
 from mutations.breaks import (
+    additive_two,
     crypto,
     cut,
     engine,
@@ -24,6 +25,7 @@ from mutations.breaks import (
 __all__ = ["BREAKS"]
 
 BREAKS: tuple[Break, ...] = (
+    *additive_two.BREAKS,
     *psi.BREAKS,
     *noise.BREAKS,
     *links.BREAKS,
