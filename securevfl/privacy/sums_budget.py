@@ -12,8 +12,8 @@ sums       T epochs of F + 1 sums                    2 R √(F + 1) an epoch    
 =========  ========================================  =============================  ==============
 
 An epoch is the unit: it spends μ²/(T + S), and start and counts together S of these units, so that what an interrupted
-attempt may have released is counted in whole units. R = 1 bounds a row's residual, √2 with an output for each class.
-All are Gaussian, so μ² adds up, and ε follows exactly (`securevfl.privacy.gaussian_dp`).
+attempt may have released is counted in whole units. R bounds a row's residual: 1 and the slack of caps, or √2 with an
+output for each class. All are Gaussian, so μ² adds up, and ε follows exactly (`securevfl.privacy.gaussian_dp`).
 
 *Who adds noise.* A party knows the noise that it added, so what protects against it is the noise of the others. Between
 two parties each adds all of σ; of three computing parties each adds variance σ²/2, so that any two reach σ.
@@ -116,9 +116,14 @@ class SumsBudget:
         return self.mu * math.sqrt(self.epochs / self.units)
 
     @property
+    def start_sensitivity(self) -> float:
+        """Δ of the sum of the targets."""
+        return 1.0 if self.outputs == 1 else math.sqrt(2.0)
+
+    @property
     def start_sigma(self) -> float:
         """σ of the noise on the sum of the targets."""
-        return self.residual / self.mu_start
+        return self.start_sensitivity / self.mu_start
 
     @property
     def sensitivity(self) -> float:
@@ -156,7 +161,7 @@ class SumsBudget:
     def spent_epsilon(self) -> float:
         """ε of all releases, from their noise alone."""
         each = self.sensitivity / self.sums_sigma
-        mu = math.hypot(self.residual / self.start_sigma, self.mu_counts)
+        mu = math.hypot(self.start_sensitivity / self.start_sigma, self.mu_counts)
         return epsilon_at(math.hypot(mu, each * math.sqrt(self.epochs)), self.delta)
 
     def check_worth(self) -> None:

@@ -33,7 +33,6 @@ from securevfl.report.own_share import describe_own_share, rate_own_share
 from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
 from securevfl.report.quality import describe_target, make_pictures, make_price_picture
 from securevfl.report.record import Record
-from securevfl.report.shapes import draw_shapes
 from securevfl.report.template import fill_template
 
 __all__ = ["render_report", "write_report"]
@@ -170,7 +169,7 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
             ((run.points, run.base_points) for run in record.runs if run.points and not run.baseline), ({}, None)
         ),
         shapes=(shapes := next((run.shapes for run in record.runs if run.shapes and not run.baseline), {})),
-        drawn_shapes=draw_shapes(shapes),
+        drawn_shapes=plots.draw_shapes(shapes),
         waiting={run.key: phases_by_party(run) for run in record.runs},
         short=short_title,
         keys={name: getattr(plots, name) for name in ("COMPUTE", "HE", "FROM_ACTIVE", "FROM_PASSIVE")},

@@ -16,9 +16,8 @@ from securevfl.algorithms.additive.clear import train_in_clear
 from securevfl.algorithms.additive.columns import BinnedColumn, code_rows, read_columns, write_columns
 from securevfl.algorithms.additive.contrasts import Contrasts, draw_contrasts
 from securevfl.algorithms.additive.edges import category_column, common_column, declared_column, noisy_column
-from securevfl.algorithms.additive.links import to_logits
 from securevfl.algorithms.additive.own_columns import ColumnSource, bin_columns
-from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan
+from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan, to_logits
 from securevfl.algorithms.additive.steps import StepRule, step_rate
 from securevfl.algorithms.additive.tables import find_reasons, shape_tables
 from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, cap_parts, split_caps, target_units

@@ -10,13 +10,12 @@ import torch
 
 from securevfl.algorithms.additive.channel import ActivePlainSums, PassivePlainSums, SumsChannel
 from securevfl.algorithms.additive.columns import BinnedColumn, code_rows, read_columns, write_columns
-from securevfl.algorithms.additive.links import to_logits
 from securevfl.algorithms.additive.own_columns import ColumnSource, bin_columns
 from securevfl.algorithms.additive.sealed_keys import SealedKeys
 from securevfl.algorithms.additive.sealed_scores import SealedScores
 from securevfl.algorithms.additive.sealed_sums import SealedSums
 from securevfl.algorithms.additive.settings import COLUMNS, START, TERMS, AdditiveSettings, spends_budget
-from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan
+from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan, to_logits
 from securevfl.algorithms.additive.tables import shape_notes, shape_tables
 from securevfl.algorithms.additive.units import PART_ONE, cap_parts, cap_slack, target_units
 from securevfl.cut import Sealed

@@ -18,7 +18,10 @@ from securevfl.algorithms.additive.steps import StepRule, step_rate
 from securevfl.algorithms.additive.units import CONTRAST_ONE, SUM_ONE, part_of, split_caps
 from securevfl.errors import InputError
 
-__all__ = ["OwnShapes", "PublicPlan"]
+__all__ = ["CLIP", "OwnShapes", "PublicPlan", "to_logits"]
+
+CLIP = 0.005
+"""Sums of shapes are read as probabilities between this and one less this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,3 +134,24 @@ class OwnShapes:
                     self.values[start:end, k] = isotonic_regression(
                         self.values[start:end, k], sample_weight=weights, increasing=column.direction > 0
                     )
+
+
+def to_logits(sums: np.ndarray, *, numeric: bool) -> np.ndarray:
+    """Logits of sums of shapes, float64 (n, outputs).
+
+    A sum is a probability, or a number between 0 and 1 of the target's range. Beyond the clipped range, log-odds go on
+    with a slope of one: probabilities stay about at the clip, and rows keep their order.
+
+    Args:
+        sums: (n, outputs), with the start.
+        numeric: whether the target is a number; then between −1 and 1, as `Regression` scales a range.
+    """
+    if numeric:
+        return 2 * sums - 1
+    clipped = np.clip(sums, CLIP, 1 - CLIP)
+    beyond = sums - clipped
+    if sums.shape[1] == 1:
+        found: np.ndarray = np.log(clipped / (1 - clipped)) + beyond
+        return found
+    found = np.log(clipped) + beyond
+    return found
