@@ -12,8 +12,7 @@ from securevfl_crypto.replicated import Computing, Dealt, Expected, Opening, agr
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
-from securevfl.shares.additive.exchanges import SUMS
-from securevfl.shares.exchanges import CONFIRM, INPUT, KEY, ROUND
+from securevfl.shares.exchanges import CONFIRM, INPUT, KEY, ROUND, SUMS
 from securevfl.shares.release_exchanges import PART
 from securevfl.transport import Guard, Kind, Message
 

@@ -111,6 +111,11 @@ class AdditiveSettings(Algorithm):
                 "residuals and parts of each row, and noise on their sums hides none of that. Use protection 'shares' "
                 "(three computing parties) or 'bfv' (two parties and nobody else), or leave dp out"
             )
+        if protection.on_shares and protection.hands_out:
+            raise InputError(
+                f"protection.model is 'parts', and under {self.title} each party keeps the shapes of its columns "
+                "anyway: leave model out"
+            )
         if dp is not None and dp.model is not None:
             self._check_mechanism(dp.model, protection)
         if spends_budget(protection) and self.edges == "common":
@@ -138,6 +143,11 @@ class AdditiveSettings(Algorithm):
 
     def check_number(self, number: LossOfNumber, protection: Protection) -> None:
         super().check_number(number, protection)
+        if protection.on_shares:
+            raise InputError(
+                f"{self.title} learns classes on shares, where a row's target is dealt as one class, and numbers under "
+                "protection 'plain': make classes of the label, or train another algorithm on shares"
+            )
         if number.name != "squared":
             raise InputError(
                 f"loss is {number.name!r}, and {self.title} learns a number by the squared loss alone, whose residual "

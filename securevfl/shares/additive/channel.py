@@ -12,10 +12,10 @@ from securevfl_crypto.replicated import Opening, Share, concatenate
 
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.shares.additive.contrasts import split_contrasts
-from securevfl.shares.additive.exchanges import SUMS
 from securevfl.shares.additive.ranged import bit_weights, join_bits, split_bits
 from securevfl.shares.additive.sums import SharedRows, find_violations, sum_contrasts
 from securevfl.shares.engine import ONE
+from securevfl.shares.exchanges import SUMS
 from securevfl.shares.model_release import receive_sum, send_summand
 from securevfl.shares.share_party import ShareParty
 from securevfl.training.sum_plan import SumPlan

@@ -9,13 +9,10 @@ from securevfl.cut.leakage import ATTRIBUTE, LABELS, Revealed
 from securevfl.privacy import Gaussian
 from securevfl.privacy.gaussian_dp import mu_for
 from securevfl.privacy.severity import Permitted, auc_of_mu
-from securevfl.shares.exchanges import CONFIRM, WIDTH, share_exchanges
+from securevfl.shares.exchanges import CONFIRM, SUMS, WIDTH, share_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
-__all__ = ["SUMS", "sum_exchanges"]
-
-SUMS = "shares/open sums"
-"""The step that opens to each data party the sums of its own columns, once an epoch."""
+__all__ = ["sum_exchanges"]
 
 _WORDS = "shares of the sums of residuals over the receiver's own columns"
 _CHECKED = (

@@ -75,8 +75,8 @@ BREAKS = (
     Break(
         name="what is dealt goes unchecked",
         file=_CHANNEL,
-        old="                if not await engine.is_zero(BOUNDS, wrong):\n",
-        new="                if not await engine.is_zero(BOUNDS, wrong) and False:\n",
+        old="            if self.bounded and not await engine.is_zero(\n",
+        new="            if engine.rounds < 0 and not await engine.is_zero(\n",
         tests=(_TRAINING + "test_what_lies_outside_its_bounds_ends_the_job_before_sums_are_opened",),
     ),
     Break(
@@ -99,6 +99,13 @@ BREAKS = (
         old="    return (*(1 << k for k in range(full)), *([rest] if rest else []))\n",
         new="    return (*(1 << k for k in range(full)), *([1 << full] if rest else []))\n",
         tests=(_COMPUTED + "test_bits_give_every_number_of_a_range_and_no_other",),
+    ),
+    Break(
+        name="slack of the caps left out of the noise",
+        file=_BUDGET,
+        old="return 1.0 + self.slack if",
+        new="return 1.0 if",
+        tests=(_TRAINING + "test_residuals_are_bounded_by_what_the_noise_is_sized_for",),
     ),
     Break(
         name="a sum that no rows could give is taken",

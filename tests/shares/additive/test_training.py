@@ -320,3 +320,10 @@ def test_the_model_predicts_with_all_parties_and_each_has_its_own_shapes_alone(p
         columns = [one["name"] for one in model.parts[table.name]["parts"]["shapes"]["columns"]]
         assert [name for name in columns if name != "(intercept)"] == list(table.columns)
         assert model.parts[table.name]["parts"]["shares"] == {}
+
+
+def test_what_sums_on_shares_do_not_do_is_refused_with_the_reason() -> None:
+    with pytest.raises(sv.InputError, match=r"each party keeps the shapes of its columns anyway: leave"):
+        _job(sv.Shares(model="parts"))
+    with pytest.raises(sv.InputError, match=r"learns classes on shares, .*: make classes of the label"):
+        _job(task="regression", target_range=(0.0, 1.0))
