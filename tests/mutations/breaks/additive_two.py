@@ -1,4 +1,4 @@
-"""An additive model between two parties: noise of one party or too little, masks used twice or not at all, no bounds."""
+"""An additive model between two parties: noise of one or too little, masks used twice or not at all, no bounds."""
 
 from mutations.base import Break
 
