@@ -25,12 +25,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from securevfl.algorithms.additive.links import to_logits
 from securevfl_crypto.replicated import Computing, deal_shares, run_three
 
 import securevfl as sv
 from benchmarks.common import before, data, write
 from securevfl.algorithms.additive.clear import train_in_clear
+from securevfl.algorithms.additive.shapes import to_logits
 from securevfl.data import Parties
 from securevfl.run import join_parties
 from securevfl.run.simulation import run_parties

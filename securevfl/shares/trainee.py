@@ -33,7 +33,7 @@ class OutputShape(Protocol):
 
 
 class AddedNoise(Protocol):
-    """A party's own part of the noise in what is trained: so much over so much sensitivity, and how often it was drawn."""
+    """A party's own part of the noise in what is trained: its size over a sensitivity, and how often it was drawn."""
 
     sigma: float
     sensitivity: float

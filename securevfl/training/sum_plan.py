@@ -9,9 +9,12 @@ from typing import Protocol
 import numpy as np
 
 from securevfl.cut import Protection
+from securevfl.privacy import Gaussian
 from securevfl.privacy.sums_budget import SumsBudget, SumsUses
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.role import Role
 
-__all__ = ["SumChannel", "SumPlan", "SumPlanner", "SummedActive", "SummedSide"]
+__all__ = ["SumChannel", "SumPlan", "SumPlanner", "SummedActive", "SummedSide", "plan_sum_uses"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,3 +125,21 @@ class SummedActive(SummedSide, Protocol):
     """The active party's role."""
 
     targets: np.ndarray
+
+
+def plan_sum_uses(role: Role, budget: SumsBudget, mechanism: Gaussian) -> SumsUses:
+    """Plan what noisy sums spend of each row that trains, and hold it against the party's policy.
+
+    Args:
+        role: the party's.
+        budget: of the training.
+        mechanism: of the job.
+
+    Raises:
+        PolicyError: the plan spends more than the party's policy allows.
+    """
+    uses, train = SumsUses(budget, role.books.release_rows()), role.table.split.train
+    role.releases.plan_release(uses, mechanism)
+    if isinstance(role, PassiveRole):
+        role.releases.compose_over_jobs(role.spending, train, role.features.find_places(train))
+    return uses

@@ -11,10 +11,14 @@ import torch
 from securevfl.algorithms.additive.channel import ActivePlainSums, PassivePlainSums, SumsChannel
 from securevfl.algorithms.additive.columns import BinnedColumn, code_rows, read_columns, write_columns
 from securevfl.algorithms.additive.own_columns import ColumnSource, bin_columns
+from securevfl.algorithms.additive.sealed_keys import SealedKeys
+from securevfl.algorithms.additive.sealed_scores import SealedScores
+from securevfl.algorithms.additive.sealed_sums import SealedSums
 from securevfl.algorithms.additive.settings import COLUMNS, START, TERMS, AdditiveSettings, spends_budget
 from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan, to_logits
 from securevfl.algorithms.additive.tables import shape_notes, shape_tables
 from securevfl.algorithms.additive.units import PART_ONE, cap_parts, cap_slack, target_units
+from securevfl.cut import Sealed
 from securevfl.errors import InputError, ProtectionInactive, ProtocolError
 from securevfl.privacy import fan_out
 from securevfl.privacy.discrete_gaussian import draw_discrete_gaussian
@@ -24,6 +28,7 @@ from securevfl.training.passive_role import PassiveRole
 from securevfl.training.regression import Regression
 from securevfl.training.role import Role
 from securevfl.training.state import State, as_dict, as_list, as_tensor
+from securevfl.training.sum_plan import plan_sum_uses
 from securevfl.transport import Kind
 
 __all__ = ["MOST_COLUMNS", "AdditiveActive", "AdditivePassive", "ShapesPart"]
@@ -148,6 +153,8 @@ class _AdditiveRole(Role):
     Attributes:
         shapes: its part of the model.
         channel: its end of the sums.
+        sealed: its end of the sums between two parties; None under another protection.
+        scores: its end of sealed scores, likewise.
         uses: counts what training spends of each row; None without a budget, or in a prediction.
         budget: of training, once the parties' columns are known; None without one.
     """
@@ -160,7 +167,37 @@ class _AdditiveRole(Role):
         self.shapes = ShapesPart(self)
         self.parts["shapes"] = self.shapes
         self.books.model_facts["shape tables"] = self.shapes.tables
-        self.channel: SumsChannel = self.make_channel()
+        self.sealed: SealedSums | None = None
+        self.scores: SealedScores | None = None
+        if isinstance(self.protection, Sealed):
+            self._keys = SealedKeys(self.site, self.protection)
+            self.sealed, self.scores = SealedSums(self._keys), SealedScores(self._keys, self.outputs)
+            self._plan_uses()
+        self.channel: SumsChannel = self.sealed or self.make_channel()
+
+    def _plan_uses(self) -> None:
+        """Plan what training between two parties spends of each row, where the job has a budget.
+
+        Raises:
+            PolicyError: the plan spends more than the party's policy allows.
+        """
+        dp, train = self.protection.dp, self.table.split.train
+        if dp is None or dp.model is None or not len(train):
+            return
+        budget = self.config.plan_budget(
+            self.protection, rows=len(train), outputs=self.outputs, columns=1, parties=2, epochs=self.plan.epochs
+        )
+        self.uses = plan_sum_uses(self, budget, dp.model)
+
+    async def setup(self) -> None:
+        trains = len(self.table.split.train) > 0
+        if self.sealed is not None and self.scores is not None and self.site.links:
+            await self._keys.exchange(both=trains)
+            await self.scores.setup()
+        await super().setup()
+        shapes = self.shapes.training
+        if self.sealed is not None and shapes is not None:
+            self.sealed.begin(shapes.plan, self.budget)
 
     @property
     def outputs(self) -> int:
@@ -342,11 +379,18 @@ class AdditiveActive(_AdditiveRole, ActiveRole):
         await self.run_epoch(self.epoch, self.targets - part)
         return self.channel.loss
 
+    @property
+    def has_loss(self) -> bool:
+        return self.sealed is None
+
     def sum_shapes(self, rows: np.ndarray) -> np.ndarray:
         return super().sum_shapes(rows) + self.shapes.start
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         sums = self.sum_shapes(rows)
+        if self.scores is not None and self.site.links:
+            sums = sums + await self.scores.receive(len(rows))
+            return torch.from_numpy(to_logits(sums, numeric=self.task.is_numeric))
         for name in self.site.passive:
             message = await self.site.links[name].receive(Kind.ACTIVATION, TERMS, "terms")
             terms = np.asarray(message.arrays["terms"])
@@ -361,6 +405,10 @@ class AdditivePassive(_AdditiveRole, PassiveRole):
 
     def make_channel(self) -> SumsChannel:
         return PassivePlainSums(self.upstream)
+
+    @property
+    def opens_only_answers(self) -> bool:
+        return self.protection.is_sealed
 
     @property
     def values_per_release(self) -> int:
@@ -390,10 +438,14 @@ class AdditivePassive(_AdditiveRole, PassiveRole):
         shapes = self.shapes.training
         if shapes is None:
             raise InputError("an epoch of an additive model without training rows")
-        if not self.protection.on_shares:
+        if not self.opens_only_answers:
             self.count_release(rows, self.outputs)
         await self.run_epoch(self.epoch, shapes.part())
 
     async def answer(self, rows: np.ndarray) -> None:
         self.count_release(rows, self.outputs)
-        await self.upstream.send(Kind.ACTIVATION, TERMS, terms=self.shapes.sum_terms(self.columns_of(rows)))
+        terms = self.shapes.sum_terms(self.columns_of(rows))
+        if self.scores is not None:
+            await self.scores.send(terms)
+        else:
+            await self.upstream.send(Kind.ACTIVATION, TERMS, terms=terms)

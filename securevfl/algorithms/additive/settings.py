@@ -11,9 +11,10 @@ from msgspec import Meta
 
 from securevfl.algorithms.additive.channel import PART, RESIDUAL
 from securevfl.algorithms.additive.named import named_mistakes, own_entries, split_name
+from securevfl.algorithms.additive.sealed_exchanges import sealed_exchanges
 from securevfl.algorithms.additive.steps import StepRule
 from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, cap_slack, slack_units, split_caps
-from securevfl.cut import Plain, Protection
+from securevfl.cut import BFV, Plain, Protection
 from securevfl.errors import InputError
 from securevfl.privacy import Gaussian
 from securevfl.privacy.sums_budget import SumsBudget
@@ -92,10 +93,10 @@ class AdditiveSettings(Algorithm):
     def check_protection(self, protection: Protection) -> None:
         super().check_protection(protection)
         dp = protection.dp
-        if not (isinstance(protection, Plain) or protection.on_shares):
+        if not (isinstance(protection, Plain) or type(protection) is BFV or protection.on_shares):
             raise InputError(
-                f"{self.title} makes its sums on shares, or in plain: use protection 'shares' (three computing "
-                f"parties) or 'plain' in the place of {protection.name!r}"
+                f"{self.title} between two parties adds up under BFV, which is exact and the fastest: use protection "
+                f"'bfv' in the place of {protection.name!r}, or 'shares' (three computing parties)"
             )
         if isinstance(protection, Plain) and protection.fixed_point:
             raise InputError(f"{self.title} computes in integers either way: leave fixed_point out")
@@ -108,7 +109,7 @@ class AdditiveSettings(Algorithm):
             raise InputError(
                 f"dp.model of {self.title} under protection 'plain' protects nobody: parties send each other exact "
                 "residuals and parts of each row, and noise on their sums hides none of that. Use protection 'shares' "
-                "(three computing parties), or leave dp out"
+                "(three computing parties) or 'bfv' (two parties and nobody else), or leave dp out"
             )
         if protection.on_shares and protection.hands_out:
             raise InputError(
@@ -134,7 +135,7 @@ class AdditiveSettings(Algorithm):
                 f"{self.title} takes epsilon and delta of dp.model alone: its noise follows from them and from the "
                 "caps on each row. Leave noise_multiplier and clip out"
             )
-        if protection.opens_metrics:
+        if protection.on_shares and protection.opens_metrics:
             raise InputError(
                 f"metrics of validation rows would be opened without noise, and the budget of {self.title} covers all "
                 "that training shows: set metrics='none' in the protection and keep='last' in the job"
@@ -182,6 +183,8 @@ class AdditiveSettings(Algorithm):
         )
         if protection.on_shares:
             return (*public, *protection.sum_exchanges(passive))
+        if protection.is_sealed:
+            return (*public, *sealed_exchanges(protection))
         return (
             *public,
             Exchange(
@@ -218,6 +221,15 @@ class AdditiveSettings(Algorithm):
 
     def values_opened(self, plan: Plan) -> int:
         return plan.epochs
+
+    def most_passive_under(self, protection: Protection) -> int | None:
+        return 1 if self.opens_only_answers(protection) else self.most_passive
+
+    def opens_only_answers(self, protection: Protection) -> bool:
+        return type(protection) is BFV
+
+    def covers_training(self, protection: Protection) -> bool:
+        return self.opens_only_answers(protection) and spends_budget(protection)
 
     def declared_levels(self, party: str) -> Mapping[str, tuple[str, ...]]:
         return own_entries(party, self.levels)

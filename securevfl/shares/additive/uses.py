@@ -6,9 +6,8 @@ from typing import cast
 
 from securevfl.privacy.sums_budget import SumsUses
 from securevfl.shares.sharing import Sharing
-from securevfl.training.passive_role import PassiveRole
 from securevfl.training.role import Role
-from securevfl.training.sum_plan import SumPlanner
+from securevfl.training.sum_plan import SumPlanner, plan_sum_uses
 from securevfl.training.task import Task
 
 __all__ = ["plan_uses"]
@@ -37,8 +36,4 @@ def plan_uses(role: Role, sharing: Sharing) -> SumsUses | None:
         parties=1 + len(sharing.site.passive),
         epochs=role.plan.epochs,
     )
-    uses = SumsUses(budget, role.books.release_rows())
-    role.releases.plan_release(uses, mechanism)
-    if isinstance(role, PassiveRole):
-        role.releases.compose_over_jobs(role.spending, train, role.features.find_places(train))
-    return uses
+    return plan_sum_uses(role, budget, mechanism)

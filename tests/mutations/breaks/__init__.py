@@ -2,6 +2,7 @@
 
 from mutations.base import Break
 from mutations.breaks import (
+    additive_two,
     asked,
     crypto,
     cut,
@@ -26,6 +27,7 @@ from mutations.breaks import (
 __all__ = ["BREAKS"]
 
 BREAKS: tuple[Break, ...] = (
+    *additive_two.BREAKS,
     *psi.BREAKS,
     *noise.BREAKS,
     *links.BREAKS,
