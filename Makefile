@@ -33,8 +33,9 @@ demo: kernels ## Run the main job and show its report (ARGS=--full for the whole
 demo-parties: kernels ## Three processes over mutual TLS: train plain and sealed, kill one, resume, audit, serve.
 	$(BIN)/python examples/demo_parties.py $(ARGS)
 
+# Tests start many processes, and pytest rewrites every test file: compiled once, kept also where a machine forbids it.
+test: export PYTHONDONTWRITEBYTECODE =
 test: kernels ## Run the tests.
-	@# Byte code first: tests start many processes, and where PYTHONDONTWRITEBYTECODE is set each would compile anew.
 	$(BIN)/python -m compileall -q securevfl psi crypto tests benchmarks tools examples
 	@# Each worker takes a half and helps the other at the end, so that what a file's tests share is mostly made once.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal

@@ -80,8 +80,9 @@ def test_training_loads_torch_and_its_accountant_scipy() -> None:
     code = """
     import securevfl as sv
     from securevfl.privacy import GaussianRelease, epsilon_prv, epsilon_rdp
-    job = sv.Job(algorithm=sv.SplitNN(), protection=sv.Plain(), epochs=2, steps=3)
-    sv.simulate(job, sv.datasets.breast_cancer())
+    for algorithm in (sv.SplitNN(), sv.algorithms.ResidualAtTheCut(folds=2)):
+        job = sv.Job(algorithm=algorithm, protection=sv.Plain(), epochs=2, steps=3)
+        sv.simulate(job, sv.datasets.breast_cancer())
     assert not {"scipy", "sklearn"} & sys.modules.keys(), "training"
     release = GaussianRelease(1.3, 200, 0.02)
     print(repr([epsilon_rdp(release, 1e-5), epsilon_prv(release, 1e-5)]))

@@ -232,13 +232,17 @@ def _order(rows: list[list[Item]]) -> None:
     best: tuple[float, list[list[Item]]] | None = None
     random = Random(0)  # noqa: S311 - places on a picture, the same every time
     floors = range(len(rows))
+    known: dict[tuple[tuple[int, ...], ...], list[Item]] = {}  # beginnings soon lead to the same orders
     for beginning in range(BEGINNINGS):
         if beginning:
             for row in rows:
                 random.shuffle(row)
         for index in (*floors, *reversed(floors)) * 2:
-            near = [_places(rows[other]) if other in floors else {} for other in (index - 1, index + 1)]
-            rows[index] = _sorted(rows[index], *near)
+            near = [rows[other] if other in floors else [] for other in (index - 1, index + 1)]
+            key = tuple(tuple(map(id, row)) for row in (rows[index], *near))
+            if key not in known:
+                known[key] = _sorted(rows[index], *map(_places, near))
+            rows[index] = list(known[key])
         total = _cost(rows)
         if best is None or total < best[0]:
             best = (total, [list(row) for row in rows])

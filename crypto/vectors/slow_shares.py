@@ -1,4 +1,4 @@
-"""The ring of shares on integers: residues, streams, the comparison, products modulo 2^64, fixed point."""
+"""The ring of shares on integers: residues, streams, comparisons, products modulo 2^64, 2^32 and 2^8, fixed point."""
 
 from __future__ import annotations
 
@@ -107,6 +107,39 @@ def _multiply_large(group: Fields, test: Fields) -> dict[str, Any]:
     return {"first": f"{product[0][0]:016x}", "digest": hashlib.sha512(raw).digest()[:32].hex()}
 
 
+def _draw_small(label: str, rows: int, columns: int) -> list[list[int]]:
+    """Words of 32 bits of a label; every seventh is all ones."""
+    raw = pseudo_random(label, 4 * rows * columns)
+    words = [
+        (1 << 32) - 1 if k % 7 == 0 else int.from_bytes(raw[4 * k : 4 * k + 4], "little") for k in range(rows * columns)
+    ]
+    return [words[k : k + columns] for k in range(0, len(words), columns)]
+
+
+def _multiply_table(group: Fields, table: list[list[int]], k: int) -> dict[str, Any]:
+    sums = _compute_product(table, _draw_small(group["valuesLabel"], len(table[0]), k))
+    chosen = _compute_product(_draw_small(group["factorsLabel"], k, len(table)), table)
+    raw = b"".join((word % (1 << 32)).to_bytes(4, "little") for row in sums for word in row)
+    octets = bytes(word % 256 for row in chosen for word in row)
+    return {name: hashlib.sha512(each).digest()[:32].hex() for name, each in (("sums", raw), ("octets", octets))}
+
+
+def _multiply_narrow(group: Fields, test: Fields) -> dict[str, Any]:
+    table = _draw_small(group["tableLabel"], test["cells"], test["rows"])
+    return _multiply_table(group, table, test["columns"])
+
+
+def _sum_by_bin(group: Fields, test: Fields) -> dict[str, Any]:
+    bins, rows = test["bins"], test["rows"]
+    raw = pseudo_random(group["codesLabel"], len(bins) * rows)
+    table = [
+        [int(raw[c * rows + r] % size == bin_) for r in range(rows)]
+        for c, size in enumerate(bins)
+        for bin_ in range(size)
+    ]
+    return _multiply_table(group, table, test["columns"])
+
+
 def _fixed_point(group: Fields, test: Fields) -> dict[str, Any]:
     scaled = round(Fraction(float(test["value"])) * (1 << 16))  # ties to even
     return {"word": f"{scaled % WORD:016x}", "decoded": repr(scaled / (1 << 16))}
@@ -118,5 +151,7 @@ COMPUTE = {
     "Comparison": _compare_words,
     "MatrixProduct": _multiply_numbers,
     "LargeProduct": _multiply_large,
+    "NarrowProduct": _multiply_narrow,
+    "BinSums": _sum_by_bin,
     "FixedPoint": _fixed_point,
 }

@@ -32,7 +32,13 @@ def run_blocking(main: Callable[[], Coroutine[None, None, T]]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(main())
+        found: list[T] = []
+
+        async def run_storing() -> None:
+            found.append(await main())
+
+        asyncio.run(run_storing())  # it formats its task when it resets the signal handler: with arrays that takes long
+        return found[0]
     running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[object] | None]] = []
 
     async def run_noting() -> T:

@@ -9,9 +9,16 @@ from functools import partial
 
 import numpy as np
 
-from securevfl.shares.epochs import SharedTraining
+from securevfl.shares.course import SharedCourse
 from securevfl.shares.shared_model import SharedModel
-from securevfl.shares.sharing import Sharing, computing_notes, name_parties_in_errors, receive_epoch, receive_plan
+from securevfl.shares.sharing import (
+    SharedPlan,
+    Sharing,
+    computing_notes,
+    name_parties_in_errors,
+    receive_epoch,
+    receive_plan,
+)
 from securevfl.training.program import HelperProgram
 from securevfl.training.rows import Trained
 from securevfl.training.state import State, as_dict, as_flag, as_int
@@ -27,7 +34,7 @@ class SharesCoordinator(HelperProgram):
         self.sharing = sharing
         self.trained = Trained()
         self.model = SharedModel()
-        self.course: SharedTraining
+        self.course: SharedCourse
         self._batch_size = 0
         self._classes = 0
         self._learned = 0
@@ -52,7 +59,7 @@ class SharesCoordinator(HelperProgram):
 
     async def come_back(self, model: State) -> None:
         """Set up, and restore this party's shares of a trained model."""
-        await self._make_network()
+        await self._set_up()
         self.model.restore(as_dict(model["parts"])["shares"])
 
     async def answer(self) -> None:
@@ -69,7 +76,7 @@ class SharesCoordinator(HelperProgram):
         most = self.sharing.plan.eval_rows
         return [min(most, self._valid - start) for start in range(0, self._valid, most)]
 
-    async def _make_network(self) -> None:
+    async def _set_up(self) -> None:
         sharing, site = self.sharing, self.sharing.site
         told = await receive_plan(
             site.links[site.active], len(site.passive) + 1, numeric=sharing.plan.number is not None
@@ -79,11 +86,17 @@ class SharesCoordinator(HelperProgram):
         self._classes, self._batch_size = told.classes, told.batch_size
         self._plan = replace(sharing.plan, epochs=min(told.epochs, sharing.plan.epochs))
         self._learned, self._valid = 0 if sharing.mixes else told.learned, told.valid
+        await self.make_network(told)
+
+    async def make_network(self, told: SharedPlan) -> None:
+        """Make the network, when the widths are known."""
+        sharing = self.sharing
         shape = sharing.network_shape(told.widths, self._classes)
         member = sharing.make_party(told.test, self._classes, sharing.shape_if_released(shape))
         await member.setup()
-        self.course = sharing.make_training(member, shape, self._batch_size, told.times)
-        self.model.network, self.model.handing = self.course.network, sharing.make_release(member, self.course, shape)
+        course = sharing.make_training(member, shape, self._batch_size, told.times)
+        self.course, self.model.network = course, course.network
+        self.model.handing = sharing.make_release(member, course, shape)
 
     async def _train(self) -> Trained:
         sharing, site, trained = self.sharing, self.sharing.site, self.trained
@@ -91,7 +104,7 @@ class SharesCoordinator(HelperProgram):
         observer.phase("setup")
         site.clock.lap()
         saved = site.keeper.load()
-        await self._make_network()
+        await self._set_up()
         course = self.course
         epoch, stop, kept = 0, False, self.model.snapshot()
         if saved is not None:
@@ -103,6 +116,7 @@ class SharesCoordinator(HelperProgram):
             await course.deal_targets(self._learned, self._valid, None, counted=sharing.counts_classes)
             self.model.kept = course.kept
         course.kept = self.model.kept
+        await course.deal_rows(self._learned, None)
         trained.setup = site.clock.lap()
         observer.phase("training")
         while not stop:

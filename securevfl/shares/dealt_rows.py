@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -17,7 +18,16 @@ from securevfl.training.active_role import ActiveRole
 from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.role import Role
 
-__all__ = ["DealtRows", "count_rows", "find_places", "half_of", "refuse_ignored_hooks", "rows_to_learn", "target_words"]
+__all__ = [
+    "DealtRows",
+    "RowDealer",
+    "count_rows",
+    "find_places",
+    "half_of",
+    "refuse_ignored_hooks",
+    "rows_to_learn",
+    "target_words",
+]
 
 _NEVER_CALLED = ("build_loss", "setup", "activations", "adjust_logits", "train_batch", "score", "answer")
 """Hooks of roles in whose place the computing parties run the network that they share."""
@@ -26,6 +36,18 @@ _NEVER_CALLED = ("build_loss", "setup", "activations", "adjust_logits", "train_b
 def count_rows(parts: Sequence[np.ndarray]) -> list[int]:
     """How many rows each part has."""
     return [len(part) for part in parts]
+
+
+class RowDealer(Protocol):
+    """Encodes the rows that a party deals."""
+
+    def width(self) -> int:
+        """Columns of what it deals."""
+        ...
+
+    def encode_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Numbered rows as they are dealt."""
+        ...
 
 
 class DealtRows:
@@ -37,12 +59,13 @@ class DealtRows:
         trainable: whether the bottom is trained, and so on shares.
 
     Attributes:
+        half: see above.
         bound: the largest norm of a row that it deals; longer ones are scaled down. None for any.
     """
 
     def __init__(self, role: Role, half: ActiveHalf | PassiveHalf, trainable: bool) -> None:
         self._role = role
-        self._half = half
+        self.half = half
         self._trainable = trainable
         self.bound: float | None = None
 
@@ -65,7 +88,7 @@ class DealtRows:
     def _entering_rows(self, rows: np.ndarray) -> torch.Tensor:
         features = self._role.features(rows)
         with torch.no_grad():
-            entering = features if self._trainable else self._half.bottom(features)
+            entering = features if self._trainable else self.half.bottom(features)
         return entering.reshape(len(rows), math.prod(entering.shape[1:]))
 
 

@@ -39,4 +39,8 @@ def find_programs(kind: SharesKind | None) -> KindPrograms:
         from securevfl.shares.programs import SharesActive, SharesPassive
 
         return KindPrograms(SharesActive, SharesPassive, SharesCoordinator)
+    if kind == "trees":
+        from securevfl.shares.trees.programs import TreesActive, TreesCoordinator, TreesPassive
+
+        return KindPrograms(TreesActive, TreesPassive, TreesCoordinator)
     raise InputError(f"nothing trains {kind or 'this algorithm'} on shares")

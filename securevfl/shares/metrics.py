@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from securevfl_crypto.replicated import Product, Share, concatenate
 from securevfl_crypto.ring import FRACTION
 
 from securevfl.shares.engine import ONE, Engine, compute_products, scaling_job
-from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import ERROR_BOUND
+from securevfl.shares.trainee import Trainee
 
 __all__ = ["EDGES", "METRIC_BITS", "SharedMetrics", "name_metrics"]
 
@@ -43,14 +44,14 @@ class SharedMetrics:
         network: whose logits are judged.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Trainee) -> None:
         self._network = network
         self._engine: Engine = network.engine
         self._rows = 0
         self._sums: Share | None = None
 
-    async def add_rows(self, inputs: list[Share], targets: Share) -> None:
-        """Judge some rows: inputs as for `Network.forward`, targets (n, outputs)."""
+    async def add_rows(self, inputs: Any, targets: Share) -> None:
+        """Judge some rows: inputs as for `Trainee.forward`, targets (n, outputs)."""
         logits = await self._network.forward(inputs)
         judge = {1: self._score_numbers, 2: self._score_two_classes}.get(
             self._network.shape.classes, self._score_many_classes

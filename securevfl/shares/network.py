@@ -17,10 +17,13 @@ from securevfl_crypto.ring import FRACTION
 from securevfl.shares.dp_steps import StepNoise
 from securevfl.shares.engine import ONE, Engine, compute_products, find_outside, scaling_job
 from securevfl.shares.network_ranges import ERROR_BOUND, Layer, NetworkShape, OptimiserConstants
+from securevfl.shares.packed_shares import pack_shares, unpack_shares
+from securevfl.training.state import State, as_dict
 
 __all__ = ["Network", "Tape"]
 
 _LARGEST_SUM = 61
+_DIVISOR_BITS = 20
 
 
 @dataclass
@@ -229,6 +232,59 @@ class Network:
     def get_state(self) -> Mapping[str, Mapping[str, Share]]:
         """All shares, by what they are and by layer."""
         return {"weights": dict(self.weights), "moving": dict(self.moving)}
+
+    async def average_others(self, inputs: Sequence[Share]) -> list[Share]:
+        """The mean row of each passive party's inputs, (1, d)."""
+        jobs = []
+        for part in inputs[1:]:
+            factor = round(2.0**_DIVISOR_BITS / len(part))
+            jobs.append(scaling_job(self.engine, part.sum(axis=0, keepdims=True), factor, _DIVISOR_BITS))
+        return await compute_products(self.engine, jobs)
+
+    async def forward_averaged(self, inputs: Sequence[Share], averages: Sequence[Share]) -> tuple[Share, Share]:
+        """Outputs as they are, and with the passive parties' rows at their mean; (n, outputs) each."""
+        n = len(inputs[0])
+        means = [mean.broadcast_to(part.shape) for mean, part in zip(averages, inputs[1:], strict=True)]
+        both = [concatenate([one, other]) for one, other in zip(inputs, [inputs[0], *means], strict=True)]
+        outputs = await self.forward(both)
+        return outputs[:n], outputs[n:]
+
+    def list_shares(self) -> list[Share]:
+        """All shares that a checkpoint keeps."""
+        return [*self.weights.values(), *self.moving.values()]
+
+    def replace_shares(self, fresh: Sequence[Share]) -> None:
+        """Take other shares of the same values, in the order of `list_shares`."""
+        taken = iter(fresh)
+        self.weights = {name: next(taken) for name in self.weights}
+        self.moving = {name: next(taken) for name in self.moving}
+
+    def pack_model(self) -> State:
+        """The weights."""
+        return pack_shares(self.weights)
+
+    def unpack_model(self, state: State) -> None:
+        """Go back to a snapshot; the momentum begins anew.
+
+        Raises:
+            InputError: shares of another network.
+        """
+        self.weights = unpack_shares(state, self.weights)
+        zero = {name: np.zeros(one.shape, dtype=np.uint64) for name, one in self.weights.items()}
+        self.moving = {name: self.engine.constant(words) for name, words in zero.items()}
+
+    def pack_training(self) -> State:
+        """The weights, and their momentum."""
+        return {"weights": self.pack_model(), "moving": pack_shares(self.moving)}
+
+    def unpack_training(self, state: State) -> None:
+        """Resume from a state.
+
+        Raises:
+            InputError: shares of another network.
+        """
+        self.unpack_model(as_dict(state["weights"]))
+        self.moving = unpack_shares(as_dict(state["moving"]), self.moving)
 
 
 def _party_of(layer: Layer) -> str:

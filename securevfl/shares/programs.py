@@ -14,9 +14,11 @@ import torch
 
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link, fan_out
+from securevfl.shares.course import SharedCourse, Words
 from securevfl.shares.coverage import Coverage
 from securevfl.shares.dealt_rows import (
     DealtRows,
+    RowDealer,
     count_rows,
     find_places,
     half_of,
@@ -25,7 +27,6 @@ from securevfl.shares.dealt_rows import (
     target_words,
 )
 from securevfl.shares.dp_steps import row_bounds
-from securevfl.shares.epochs import SharedTraining, Words
 from securevfl.shares.exchanges import EPOCH, PLAN, WIDTH
 from securevfl.shares.kept_targets import encode_kept
 from securevfl.shares.metrics import name_metrics
@@ -66,17 +67,22 @@ class SharesActive(ActiveProgram):
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
         super().__init__(role)
-        refuse_ignored_hooks(role)
-        half = half_of(role)
         role.task = role.task.clipped_at(ERROR_BOUND) if isinstance(role.task, Regression) else role.task
         self.sharing = sharing
-        self.fed = DealtRows(role, half, sharing.algorithm.trainable)
-        self.half = half
+        self.fed = self.make_dealer()
         self.model = SharedModel()
         self.uses = sharing.plan_releases(role)
         role.parts = {"shares": self.model}
-        self.course: SharedTraining
+        self.course: SharedCourse
         self.learned = np.arange(0)
+
+    def make_dealer(self) -> RowDealer:
+        """Make what encodes the rows that this party deals.
+
+        Raises:
+            InputError: a role that trains otherwise than on shares it would.
+        """
+        return _deal_inputs(self.role, self.sharing)
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -101,25 +107,24 @@ class SharesActive(ActiveProgram):
         await fan_out(
             self.peers_to_notify(), lambda link: link.send(Kind.CONTROL, PLAN, meta=sizes.meta(), widths=told)
         )
-        await self.make_network(widths, sizes.classes, sizes.test)
+        await self.make_network(sizes)
 
-    async def make_network(self, widths: Sequence[int], classes: int, rows: int) -> None:
+    async def make_network(self, sizes: SharedPlan) -> None:
         """Make the network, when the widths are known."""
+        widths, classes, rows = sizes.widths, sizes.classes, sizes.test
         shape = self.sharing.network_shape(widths, classes)
         joined = {
             name: (shape.bottom[-1] if shape.bottom and w else w) for name, w in _name_widths(self.sharing, widths)
         }
-        cut = getattr(self.half, "cut", None)
+        cut = getattr(getattr(self.fed, "half", None), "cut", None)
         if cut is not None:
             cut.widths = joined
         _bound_rows(self, shape, 0)
         member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
-        self.course = self.sharing.make_training(member, shape, self.role.plan.batch_size, _planned_times(self.role))
-        self.model.network, self.model.handing = (
-            self.course.network,
-            self.sharing.make_release(member, self.course, shape),
-        )
+        course = self.sharing.make_training(member, shape, self.role.plan.batch_size, _planned_times(self.role))
+        self.course, self.model.network = course, course.network
+        self.model.handing = self.sharing.make_release(member, course, shape)
 
     async def prepare_training(self) -> State | None:
         saved = await super().prepare_training()
@@ -137,6 +142,7 @@ class SharesActive(ActiveProgram):
             )
             self.model.kept = self.course.kept
         self.course.kept = self.model.kept
+        await self.course.deal_rows(len(self.learned), self._words_to_score([self.learned]))
         return saved
 
     def _valid_targets(self, rows: np.ndarray) -> np.ndarray:
@@ -153,7 +159,7 @@ class SharesActive(ActiveProgram):
         mixes = self.sharing.mixes
         places = [] if mixes else [find_places(self.learned, rows) for rows in batches]
         judged = role.table.split.valid if self.course.opens_metrics else role.table.split.valid[:0]
-        await self._announce_sizes(batches, count_rows(list(split_chunks(judged, role.plan.eval_rows))), places)
+        await self.announce_sizes(batches, count_rows(list(split_chunks(judged, role.plan.eval_rows))), places)
 
         def encode_batch(number: int) -> list[np.ndarray]:
             rows = batches[number]
@@ -174,7 +180,7 @@ class SharesActive(ActiveProgram):
         targets = getattr(role, "targets")(rows)  # noqa: B009 - roles of split networks have it
         return target_words(targets, role.task.classes, soft=self.sharing.mixes)
 
-    async def _announce_sizes(
+    async def announce_sizes(
         self, batches: Sequence[np.ndarray], later: Sequence[int], places: Sequence[np.ndarray] = ()
     ) -> None:
         """Tell a coordinator that computes, and has no rows, how many come, and which targets are theirs."""
@@ -219,7 +225,7 @@ class SharesActive(ActiveProgram):
         """
         await self.model.refresh_shares()
         parts = list(split_chunks(rows, self.role.plan.eval_rows))
-        await self._announce_sizes([], count_rows(parts))
+        await self.announce_sizes([], count_rows(parts))
         if self.sharing.judges_usefulness:
             valid = list(split_chunks(self.role.table.split.valid, self.role.plan.eval_rows))
             self.trained.warnings += await self.course.judge_usefulness(count_rows(valid), self._words_to_score(valid))
@@ -264,15 +270,22 @@ class SharesPassive(PassiveProgram):
 
     def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
         super().__init__(role)
-        refuse_ignored_hooks(role)
         self.sharing = sharing
-        self.fed = DealtRows(role, half_of(role), sharing.algorithm.trainable)
+        self.fed = self.make_dealer()
         self.model = SharedModel()
         self.uses = sharing.plan_releases(role)
         role.parts = {"shares": self.model}
-        self.course: SharedTraining
+        self.course: SharedCourse
         self.learned = np.arange(0)
         self._counted = False
+
+    def make_dealer(self) -> RowDealer:
+        """Make what encodes the rows that this party deals.
+
+        Raises:
+            InputError: a role that trains otherwise than on shares it would.
+        """
+        return _deal_inputs(self.role, self.sharing)
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -298,16 +311,18 @@ class SharesPassive(PassiveProgram):
                 f"{upstream.peer!r} plans {mine} columns of {role.site.name!r} and {sizes.meta()}; {width} and "
                 f"{wanted.meta()} were expected: use one job file"
             )
+        await self.make_network(sizes)
+
+    async def make_network(self, sizes: SharedPlan) -> None:
+        """Make the network, when the widths are known."""
         widths, classes, rows = sizes.widths, sizes.classes, sizes.test
         shape = self.sharing.network_shape(widths, classes)
         _bound_rows(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
         member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
-        self.course = self.sharing.make_training(member, shape, sizes.batch_size, sizes.times)
-        self.model.network, self.model.handing = (
-            self.course.network,
-            self.sharing.make_release(member, self.course, shape),
-        )
+        course = self.sharing.make_training(member, shape, sizes.batch_size, sizes.times)
+        self.course, self.model.network = course, course.network
+        self.model.handing = self.sharing.make_release(member, course, shape)
 
     async def prepare_training(self) -> State | None:
         saved = await super().prepare_training()
@@ -320,6 +335,7 @@ class SharesPassive(PassiveProgram):
             await self.course.deal_targets(trained, len(valid), None, counted=counted)
             self.model.kept = self.course.kept
         self.course.kept = self.model.kept
+        await self.course.deal_rows(len(self.learned), self._words_to_score([self.learned]))
         done = 0 if saved is None else as_int(saved["epoch"])
         self._counted = any(self.role.plan.validates_after(epoch) for epoch in range(1, done + 1))
         return saved
@@ -387,6 +403,12 @@ async def _come_back(program: SharesActive | SharesPassive, model: State) -> Non
     program.role.books.restore(model["parts"])
 
 
+def _deal_inputs(role: Role, sharing: Sharing) -> DealtRows:
+    """What a party deals of its rows to a shared network."""
+    refuse_ignored_hooks(role)
+    return DealtRows(role, half_of(role), sharing.algorithm.trainable)
+
+
 def _plan_sizes(sharing: Sharing, role: Role, widths: Sequence[int], classes: int, learned: np.ndarray) -> SharedPlan:
     """The sizes of the job at a data party, which all have to agree on."""
     split = role.table.split
@@ -425,7 +447,7 @@ def _bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, plac
         place: of the party among those that deal.
     """
     mechanism = program.sharing.step_mechanism
-    if mechanism is not None:
+    if mechanism is not None and isinstance(program.fed, DealtRows):
         program.fed.bound = row_bounds(mechanism.clip, shape.inputs)[place]
         program.sharing.check_noise(program.role, shape)
 

@@ -110,6 +110,11 @@ class Shares(Protection):
         return self.model == "parts"
 
     @property
+    def changes_optimiser(self) -> bool:
+        usual = type(self)()
+        return any(getattr(self, name) != getattr(usual, name) for name in ("lr", "momentum", "weight_decay"))
+
+    @property
     def opens_metrics(self) -> bool:
         return self.metrics == "rounded"
 

@@ -17,6 +17,7 @@ from securevfl.errors import ProtectionInactive, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Gaussian, Link
 from securevfl.shares.answers import RowAnswer
+from securevfl.shares.course import SharedCourse
 from securevfl.shares.dp_steps import StepNoise, check_logits, gradient_bound
 from securevfl.shares.epochs import SharedTraining, check_sizes
 from securevfl.shares.exchanges import EPOCH, PLAN
@@ -369,7 +370,7 @@ def read_integer(message: Message, peer: str, what: str, low: int, high: int) ->
     return value
 
 
-def computing_notes(course: SharedTraining, sharing: Sharing) -> list[str]:
+def computing_notes(course: SharedCourse, sharing: Sharing) -> list[str]:
     """What the report tells of this party's computing.
 
     Raises:
@@ -390,13 +391,13 @@ def computing_notes(course: SharedTraining, sharing: Sharing) -> list[str]:
         )
     found += [] if noise is None else [_noise_note(noise, course, sharing)]
     return [
-        f"{', '.join(sharing.computing_parties)} computed on shares: {course.rounds / course.steps:.1f} rounds a step, "
-        f"of which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB",
+        f"{', '.join(sharing.computing_parties)} computed on shares: {course.rounds / course.steps:.1f} rounds a "
+        f"{course.step_name}, of which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB",
         *found,
     ]
 
 
-def _noise_note(noise: StepNoise, course: SharedTraining, sharing: Sharing) -> str:
+def _noise_note(noise: StepNoise, course: SharedCourse, sharing: Sharing) -> str:
     return (
         f"{sharing.site.name!r} added its own noise to each of {course.steps} steps: σ = {noise.sigma:.4g} over the "
         f"sensitivity {noise.sensitivity:.4g}, reached by any two of {', '.join(sharing.computing_parties)}"

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from securevfl_crypto.replicated import Product, Share, concatenate
@@ -32,8 +33,8 @@ from securevfl.errors import PolicyError
 from securevfl.party_context import PartyContext
 from securevfl.shares.answers import clip_outputs
 from securevfl.shares.engine import ONE, compute_products, scaling_job
-from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import ERROR_BOUND
+from securevfl.shares.trainee import Trainee
 
 __all__ = ["Usefulness", "explain_useless"]
 
@@ -50,9 +51,9 @@ class Usefulness:
         network: the trained model.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Trainee) -> None:
         self._network = network
-        self._means: list[Share] | None = None
+        self._averages: Sequence[Share] | None = None
         self._sums: Share | None = None
         self._rows = 0
 
@@ -62,17 +63,12 @@ class Usefulness:
         exceed it."""
         return 24 if self._network.shape.is_numeric else 2 * FRACTION
 
-    async def add_rows(self, inputs: Sequence[Share], targets: Share) -> None:
-        """Judge some rows: inputs as for `Network.forward`, targets (n, outputs) with 16 fractional bits."""
+    async def add_rows(self, inputs: Any, targets: Share) -> None:
+        """Judge some rows: inputs as for `Trainee.forward`, targets (n, outputs) with 16 fractional bits."""
         engine, classes, n = self._network.engine, self._network.shape.classes, len(targets)
-        if self._means is None:
-            self._means = await self._mean_rows(inputs[1:])
-        without = [
-            inputs[0],
-            *(mean.broadcast_to(part.shape) for mean, part in zip(self._means, inputs[1:], strict=True)),
-        ]
-        both = [concatenate([one, other]) for one, other in zip(inputs, without, strict=True)]
-        outputs = await self._network.forward(both)
+        if self._averages is None:
+            self._averages = await self._network.average_others(inputs)
+        outputs = concatenate(list(await self._network.forward_averaged(inputs, self._averages)))
         if self._network.shape.is_numeric:
             outputs = await clip_outputs(engine, outputs, classes)
             gain, spread = await self._compare_numbers(outputs, targets)
@@ -131,18 +127,6 @@ class Usefulness:
             scaling_job(engine, gain, 1, FRACTION - bits),
             scaling_job(engine, change, 1 << finer, coarser),
         ]
-
-    async def _mean_rows(self, parts: Sequence[Share]) -> list[Share]:
-        """The mean row of each party's inputs, (1, d)."""
-        engine = self._network.engine
-        jobs = []
-        for part in parts:
-            jobs.append(
-                scaling_job(
-                    engine, part.sum(axis=0, keepdims=True), round(2.0**_DIVISOR_BITS / len(part)), _DIVISOR_BITS
-                )
-            )
-        return await compute_products(engine, jobs)
 
     async def _compare_numbers(self, outputs: Share, targets: Share) -> tuple[Share, Share]:
         """Σ huber(z₀ − y) − Σ huber(z − y), and Σc² of the errors with all columns."""

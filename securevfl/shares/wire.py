@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from securevfl_crypto.errors import CryptoError
-from securevfl_crypto.replicated import Computing, Dealt, Expected, Opening, agreed_streams
+from securevfl_crypto.replicated import (
+    Computing,
+    Dealt,
+    DealtNarrow,
+    DealtOwned,
+    Expected,
+    NarrowBits,
+    Opening,
+    agreed_streams,
+)
 
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
@@ -16,10 +25,10 @@ from securevfl.shares.exchanges import CONFIRM, INPUT, KEY, ROUND
 from securevfl.shares.release_exchanges import PART
 from securevfl.transport import Guard, Kind, Message
 
-__all__ = ["MASKED", "LinkWire", "computing_at", "read_dealt", "send_dealt"]
+__all__ = ["MASKED", "LinkWire", "computing_at", "read_dealt", "read_narrow", "send_dealt", "send_narrow"]
 
 MASKED = Guard("masked", 128)
-"""Uniform modulo 2^64, from a generator under a key of 256 bits."""
+"""Uniform modulo 2^64, 2^32 or 2^8, from a generator under a key of 256 bits."""
 
 _OPEN = Guard()
 _LONGEST = 80
@@ -164,6 +173,49 @@ async def read_dealt(link: Link, shapes: Sequence[tuple[int, ...]]) -> list[Deal
     for i, shape in enumerate(shapes):
         try:
             found.append(Dealt(shape, tuple(np.asarray(message.arrays[f"{i}{side}"]) for side in "ab")))  # type: ignore[arg-type]
+        except CryptoError as error:
+            raise ProtocolError(f"{link.peer!r} dealt no share of its rows: {error}; nothing was opened") from error
+    return found
+
+
+async def send_narrow(link: Link, dealt: Sequence[DealtNarrow | DealtOwned]) -> None:
+    """Send one computing party its parts of small words that a data party shared; those of a table that its owner
+    computes with have one part only, for the other summand is zero.
+
+    Args:
+        link: to it.
+        dealt: its parts, one for each array.
+    """
+    arrays = {f"{i}{side}": part for i, one in enumerate(dealt) for side, part in zip("ab", one.parts, strict=False)}
+    await link.send(Kind.SHARE, INPUT, meta={}, guard=MASKED, **arrays)
+
+
+async def read_narrow(
+    link: Link, shapes: Sequence[tuple[int, ...]], *, index: int, owner: int | None, bits: NarrowBits = 32
+) -> list[DealtNarrow | DealtOwned]:
+    """The parts of small words that the party at the other end shared.
+
+    Args:
+        link: to it.
+        shapes: of the arrays.
+        index: of this computing party.
+        owner: the index of the other end among the computing parties, or None if it does not compute.
+        bits: 32 or 8.
+
+    Raises:
+        ProtocolError: parts of another ring or shape, a seed in the place of words, or words in the place of the
+            summand that is zero.
+    """
+    sides = "ab" if owner is None else "a"
+    message = await link.receive(Kind.SHARE, INPUT, *(f"{i}{side}" for i in range(len(shapes)) for side in sides))
+    found: list[DealtNarrow | DealtOwned] = []
+    for i, shape in enumerate(shapes):
+        parts = tuple(np.asarray(message.arrays[f"{i}{side}"]) for side in sides)
+        try:
+            if owner is None:
+                found.append(DealtNarrow(index, shape, bits, parts))
+            else:
+                found.append(DealtOwned(owner, index, shape, bits, parts))
         except CryptoError as error:
             raise ProtocolError(f"{link.peer!r} dealt no share of its rows: {error}; nothing was opened") from error
     return found

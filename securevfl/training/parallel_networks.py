@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from securevfl.training.optimizers import Adam
+
 __all__ = ["ParallelNetworks"]
 
 
@@ -25,7 +27,7 @@ class ParallelNetworks:
         self._shape = models[0]
         self._weights = {name: weight.detach().requires_grad_() for name, weight in stacked.items()}
         self._all = vmap(self._forward_one)
-        self.optimizer = torch.optim.Adam(self._weights.values(), lr=lr, weight_decay=weight_decay, fused=True)
+        self.optimizer = Adam(self._weights.values(), lr=lr, weight_decay=weight_decay, fused=True)
 
     def _forward_one(self, weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = functional_call(self._shape, weights, (x,))

@@ -20,10 +20,11 @@ from support.helpers import low_overlap_parties, ready_keys
 import securevfl as sv
 from securevfl.algorithms.boosting import answering
 from securevfl.algorithms.boosting.histograms import merged_bins
-from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, receive_rows
+from securevfl.algorithms.boosting.sampling import hear_columns, receive_rows
 from securevfl.algorithms.boosting.trees import read_splits, read_trees
 from securevfl.attacks.measure import auc
 from securevfl.testing.trial import roles_begun
+from securevfl.training.tree_terms import draw_rows
 
 
 @dataclass
@@ -75,7 +76,7 @@ def test_vertical_trees_of_some_rows_are_those_over_a_pooled_table_of_these_rows
     by_name: dict[str, Any] = {role.site.name: role for role in roles}
     columns = [by_name[name].columns_of(train) for name in names]
     y = by_name["bank"].labels(train).numpy()
-    samples = [drawn_rows(by_name["bank"].site.seed, k, len(train), 0.4) for k in range(3)]
+    samples = [draw_rows(by_name["bank"].site.seed, k, len(train), 0.4) for k in range(3)]
     assert len({len(np.intersect1d(one, samples[0])) for one in samples}) > 1
     config = sv.Boosting.from_values(work.algorithm.describe())
     allowed = [by_name["bank"].allowed_columns(k) for k in range(3)] if share < 1 else ()

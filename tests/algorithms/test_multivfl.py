@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,6 +52,12 @@ def run(job: sv.Job, parties: sv.Parties, **options: Any) -> sv.Result:
     """Simulated over an alignment without the protocol, which has tests of its own."""
     alike = {name: PartySecret.from_seed(job.seed, name) for name in parties}  # sealed runs too: they are compared
     return sv.simulate(job, parties, aligned=join_parties(parties, job), secrets=alike, **options)
+
+
+@functools.cache
+def trained() -> sv.Result:
+    """`JOB` run once for the tests that only look at what came of it."""
+    return run(JOB, people())
 
 
 def entries(ledger: Ledger) -> list[Entry]:
@@ -223,7 +230,8 @@ def test_label_owners_can_have_a_convolution() -> None:
 
 @pytest.mark.parametrize("convolution", [(), (2, 2, 2)])
 def test_all_copies_and_owners_end_alike(convolution: tuple[int, ...]) -> None:
-    result = run(JOB.replace(algorithm=CONFIG.replace(convolution=convolution)), people())
+    job = JOB.replace(epochs=3, algorithm=CONFIG.replace(convolution=convolution))
+    result = run(job, people()) if convolution else trained()
     model = result.model()
     assert sorted(model.parts) == ["clinic", "lab", "owner1", "shop"]
     whole = sv.Parties.of(people()["owner1"], *people().passive)
@@ -243,8 +251,8 @@ def test_one_label_owner_with_fedavg_and_plain_splitnn_are_the_same_model() -> N
 
 
 def test_one_seed_gives_one_result_and_another_another() -> None:
-    one, two = (run(JOB, people()).scores["plain"] for _ in range(2))
-    np.testing.assert_array_equal(one, two)
+    one = trained().scores["plain"]
+    np.testing.assert_array_equal(one, run(JOB, people()).scores["plain"])
     assert not np.array_equal(one, run(JOB.replace(seed=1), people()).scores["plain"])
 
 
@@ -259,8 +267,7 @@ def test_a_run_that_broke_off_goes_on(tmp_path: Path) -> None:
 
 
 def test_the_coordinator_gets_masked_changes_and_nothing_of_rows() -> None:
-    result = run(JOB, people())
-    ledgers = result.ledgers["plain"]
+    ledgers = trained().ledgers["plain"]
     got = {(e.kind.value, e.what) for e in entries(ledgers["coordinator"]) if e.way == "received"}
     assert got == {
         ("statistic", "multi/weights"),  # the initial ones, from the first label owner
@@ -290,8 +297,7 @@ def test_label_owners_align_by_the_protocol_too() -> None:
 
 
 def test_label_owners_see_no_other_ones_rows_and_activations_only_of_their_own() -> None:
-    result = run(JOB, people())
-    for entry in entries(result.ledgers["plain"]["owner2"]):
+    for entry in entries(trained().ledgers["plain"]["owner2"]):
         if entry.peer.startswith("owner"):
             assert entry.kind.value == "public key"
 

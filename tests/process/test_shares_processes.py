@@ -151,7 +151,7 @@ def _entries(state: Path, name: str, what: str) -> list[dict[str, Any]]:
     return [entry for entry in map(json.loads, lines) if entry.get("what") == what]
 
 
-def _is_resumed_under_fresh_keys(states: dict[str, Path], killed: str, folder: Path) -> None:
+def _is_resumed_under_fresh_keys(states: dict[str, Path], killed: str, folder: Path, step: str = "step") -> None:
     audit = sv.audit(_collected(states, folder))
     assert audit.is_complete
     assert not audit.incomplete
@@ -162,7 +162,7 @@ def _is_resumed_under_fresh_keys(states: dict[str, Path], killed: str, folder: P
         assert len(sent) == 4  # to two others, in two attempts
         assert len({one["digest"] for one in sent}) == len(sent) // 2, peers
         run = Record.read(state / "report" / "metrics.json").runs[0]
-        assert any("rounds a step" in note and f"{name!r} sent" in note for note in run.notes), name
+        assert any(f"rounds a {step}" in note and f"{name!r} sent" in note for note in run.notes), name
 
 
 def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,3 +236,27 @@ def test_a_computing_party_without_data_is_killed(tmp_path: Path) -> None:
     for name, expected in _weights(alone["bank"], alone["shop1"]).items():
         assert np.abs(ours[name] - expected).max() < 0.01, name  # last bits are cut at random
         assert np.abs(expected).max() > 0.1, name
+
+
+def test_boosted_trees_grow_between_processes_of_which_one_is_killed(tmp_path: Path) -> None:
+    protection = sv.Shares(few_rows=True, useful="off")
+    tree = sv.Boosting(depth=2, bins=8)
+    job = sv.Job(algorithm=tree, protection=protection, epochs=3, keep="last", seed=3)
+    policies = {name: sv.Policy(few_rows=True, useful="off") for name in ("shop1", "shop2")}
+    company = create_company(tmp_path / "real", make_parties(passive=2, rows=200), job, policies=policies)
+
+    def process(name: str, dies: int) -> BaseProcess:
+        arguments = (company, name, dies)
+        return multiprocessing.get_context("fork").Process(target=_take_part_in, args=arguments)
+
+    _together(process, company.names, killed="shop2")
+    states = {name: company.state_folder(name) for name in company.names}
+    _is_resumed_under_fresh_keys(states, "shop2", tmp_path / "collected", "round of trees")
+    kept = [
+        read_tree(states[name] / "model" / f"{name}.model.safetensors")["parts"]["shares"]["trees"]
+        for name in company.names
+    ]
+    assert [len(trees) for trees in kept] == [3, 3, 3]
+    for three in zip(*kept, strict=True):
+        sides = sum(one["sides"][0].numpy() for one in three)
+        assert set(np.unique(sides)) <= {0, 1}

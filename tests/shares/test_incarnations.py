@@ -22,7 +22,7 @@ import securevfl as sv
 from securevfl.data import Parties
 from securevfl.party_context import Keeper
 from securevfl.shares import SharedTraining
-from securevfl.shares.epochs import MOST_OPENED
+from securevfl.shares.course import MOST_OPENED
 from securevfl.shares.shared_model import SharedModel
 from securevfl.shares.sharing import Sharing
 from securevfl.training.plan import Plan

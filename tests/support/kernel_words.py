@@ -52,7 +52,19 @@ def ring_words(loops: RingLoops) -> list[np.ndarray]:
     turns = _octets(18)
     masked = [loops.mask_comparison(_words(18), bits, factors, zeros, turns, first=first) for first in (True, False)]
     products = [loops.product(_words(*a), _words(*b)) for a, b in (((40, 20), (20, 9)), ((75, 300), (300, 75)))]
-    return [*found, *masked, *products, loops.deal_bits(_words(9), bits), loops.count_zeros(zeros, zeros[::-1].copy())]
+    small = [loops.sum_words(_words(7, 64).view(np.uint32), _words(5, 64).view(np.uint32))]
+    small.append(loops.combine_octets(_octets(6, 30), _octets(2, 30, OCTETS)))
+    starts = np.array([0, 30, 60], dtype=np.uint64)
+    values = _words(70, 4)
+    small += [loops.sum_by_bin(_octets(3, 70) % 30, starts, each, 90) for each in (values, values.view(np.uint32))]
+    return [
+        *found,
+        *masked,
+        *products,
+        *small,
+        loops.deal_bits(_words(9), bits),
+        loops.count_zeros(zeros, zeros[::-1].copy()),
+    ]
 
 
 def long_words(modulus: Modulus) -> list[mpz]:

@@ -18,6 +18,7 @@ from securevfl_crypto.engine.compiled import field_of
 from securevfl_crypto.engine.compiled_bits import CODE_TERMS, DENSE_TERMS, SUM_TERMS
 from securevfl_crypto.engine.cpu import VectorPath
 from securevfl_crypto.engine.emitter import Function
+from securevfl_crypto.engine.narrow_products import CELLS, CHUNK, FACTORS, PANEL
 from securevfl_crypto.engine.parts import LoadedPart, Part, symbol
 from securevfl_crypto.engine.peeling import AHEAD as QUEUE_AHEAD
 
@@ -71,6 +72,30 @@ def _product(k: _Given) -> dict[str, int]:
     }
 
 
+def _word_sums(k: _Given) -> dict[str, int]:
+    cells, values = CELLS * k.blocks + k.rest, 2 * k.pairs + k.single
+    last = 2 * k.lanes * k.vectors
+    return {
+        "out": 4 * cells * values,
+        "z": 4 * _strided(cells, k.stride, last),
+        "v": 4 * _strided(values, k.stride, last),
+    }
+
+
+def _octet_product(k: _Given) -> dict[str, int]:
+    rows = FACTORS * k.groups
+    return {"out": rows * k.width, "factors": 4 * rows * k.cells, "panels": PANEL * k.cells * k.count}
+
+
+def _bin_sums(k: _Given) -> dict[str, int]:
+    """The codes name the cells: an array of as many is the least that the caller may give."""
+    codes = np.frombuffer((ctypes.c_uint8 * _strided(k.columns, k.stride, k.n)).from_address(k.codes), dtype=np.uint8)
+    starts = np.frombuffer((ctypes.c_uint64 * k.columns).from_address(k.starts), dtype=np.uint64)
+    cells = max(int(starts[c]) + int(codes[c * k.stride :][: k.n].max()) for c in range(k.columns)) + 1
+    row = CHUNK * k.chunks
+    return {"out": row * cells, "codes": len(codes), "starts": 8 * k.columns, "values": row * k.n}
+
+
 def _selected(k: _Given, terms: int) -> dict[str, int]:
     return {"out": _ROW * k.n, "tables": terms * _TABLE, "bytes": _strided(k.n, k.stride, terms)}
 
@@ -97,6 +122,9 @@ _SIZES: dict[str, Callable[[_Given], dict[str, int]]] = {
     "count_zeros": lambda k: {"out": 8 * k.n, "one": _ROW * k.n, "other": _ROW * k.n},
     **dict.fromkeys(("residues_66", "residues_67", "residues_66_pext", "residues_67_pext"), _residues),
     **dict.fromkeys(("product_1", "product_2", "product_52"), _product),
+    "word_sums": _word_sums,
+    "octet_product": _octet_product,
+    **dict.fromkeys(("bin_sums_32", "bin_sums_64"), _bin_sums),
     "transposed": lambda k: {"out": 512 * _ROW * k.blocks, "in": _strided(512, k.stride, _ROW * k.blocks)},
     "encoded": lambda k: _selected(k, CODE_TERMS),
     "decoded": _decoded,

@@ -101,6 +101,16 @@ def _jobs_of_parts(path: VectorPath) -> list[Job]:
     for k in (1, 2):
         width = {"width": k * path.lanes}
         found.append(job("ring", f"product_{k}", product | width, {"a": _WORD, "b": _WORD}))
+    sums = {"blocks": 1, "rest": 1, "pairs": 1, "single": 1, "vectors": 2, "stride": 64}
+    found.append(job("ring", "word_sums", sums, {"z": _OCTET, "v": _OCTET}))
+    octets = {"groups": 2, "cells": 3, "count": 1, "width": 64}
+    found.append(job("ring", "octet_product", octets, {"factors": _OCTET, "panels": _OCTET}))
+    # Whoever adds up by bin knows the bins, which are addresses; the values are shares.
+    binned = {"columns": 1, "stride": 8, "n": 8, "chunks": 2}
+    sizes = {"out": 4 * 32, "codes": 8, "starts": 8, "values": 8 * 32}
+    values, bins = {"values": _OCTET}, {"codes": (np.uint8, 4)}
+    found.append(Job("ring", "bin_sums_32", sizes, binned, values, public=bins))
+    found.append(Job("ring", "bin_sums_64", sizes, binned, bins, public=values, claimed=False))
     # The address where the next octets go tells which were dropped; nothing else may depend on the octets.
     for tail in ("", "_pext") if path.has_pext else ("",):
         for modulus in (66, 67):

@@ -1,14 +1,15 @@
-"""The ring of shares: residues, streams, the comparison, products modulo 2^64, fixed point."""
+"""The ring of shares: residues, streams, the comparison, products modulo 2^64, 2^32 and 2^8, fixed point."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from securevfl_crypto.ring import Stream, decode_words, encode_words, streams
+from securevfl_crypto.ring import NarrowMatrix, OneHotMatrix, Stream, decode_words, encode_words, narrow, streams
 from securevfl_crypto.ring.kernels import extract_coins
 from securevfl_crypto.ring.paths import ring_loops
 
@@ -51,6 +52,13 @@ def large_words(label: str, count: int) -> np.ndarray:
     words = np.frombuffer(pseudo_random(label, 8 * count), dtype="<u8").astype(np.uint64)
     words[::7] = _TOP
     return words
+
+
+def narrow_words(label: str, *shape: int) -> np.ndarray:
+    """Words of 32 bits of a label, of which every seventh is all ones."""
+    words = np.frombuffer(pseudo_random(label, 4 * math.prod(shape)), dtype="<u4").astype(np.uint32)
+    words[::7] = 2**32 - 1
+    return words.reshape(shape)
 
 
 def _comparison_tests() -> list[Case]:
@@ -130,6 +138,26 @@ def groups() -> list[Group]:
             {"aLabel": "left", "bLabel": "right"},
             ("EdgeWord",),
         ),
+        Group(
+            "NarrowProduct",
+            source,
+            [
+                {"comment": "a table of small words", "cells": m, "rows": n, "columns": k}
+                for m, n, k in ((1, 1, 1), (5, 130, 3), (9, 64, 8), (30, 257, 5))
+            ],
+            {"tableLabel": "table", "valuesLabel": "values", "factorsLabel": "factors"},
+            ("EdgeWord",),
+        ),
+        Group(
+            "BinSums",
+            source,
+            [
+                {"comment": "sums by bin", "bins": bins, "rows": n, "columns": k}
+                for bins, n, k in (([3], 1, 1), ([7, 1, 32], 130, 3), ([256, 2], 70, 8))
+            ],
+            {"codesLabel": "codes", "valuesLabel": "values", "factorsLabel": "factors"},
+            ("EdgeWord",),
+        ),
         Group("FixedPoint", source, [{"comment": "rounded to 16 bits", "value": repr(one)} for one in numbers]),
     ]
 
@@ -187,6 +215,26 @@ def _multiply_large(path: str, group: Fields, test: Fields) -> Case:
     return {"first": _format_hex(int(product[0, 0])), "digest": hashlib.sha512(product.tobytes()).digest()[:32]}
 
 
+def _multiply_matrix(path: str, matrix: NarrowMatrix | OneHotMatrix, group: Fields, k: int) -> Case:
+    with patch.object(narrow, "ring_loops", lambda: ring_loops(path)):  # a matrix takes the process's path
+        sums = matrix.sum_rows(narrow_words(group["valuesLabel"], matrix.rows, k))
+        octets = matrix.combine_cells(narrow_words(group["factorsLabel"], k, matrix.cells))
+    raws = {"sums": sums.astype("<u4").tobytes(), "octets": octets.tobytes()}
+    return {name: hashlib.sha512(raw).digest()[:32] for name, raw in raws.items()}
+
+
+def _multiply_narrow(path: str, group: Fields, test: Fields) -> Case:
+    table = narrow_words(group["tableLabel"], test["cells"], test["rows"])
+    return _multiply_matrix(path, NarrowMatrix(table), group, test["columns"])
+
+
+def _sum_by_bin(path: str, group: Fields, test: Fields) -> Case:
+    bins = test["bins"]
+    drawn = np.frombuffer(pseudo_random(group["codesLabel"], len(bins) * test["rows"]), dtype=np.uint8)
+    codes = (drawn.reshape(len(bins), -1) % np.array(bins)[:, None]).astype(np.uint8)
+    return _multiply_matrix(path, OneHotMatrix(codes, bins), group, test["columns"])
+
+
 def _encode_input(path: str, group: Fields, test: Fields) -> Case:
     words = encode_words(np.array([float(test["value"])]))
     return {"word": _format_hex(int(words[0])), "decoded": repr(float(decode_words(words)[0]))}
@@ -198,5 +246,7 @@ COMPUTE: dict[str, Compute] = {
     "Comparison": _compare_words,
     "MatrixProduct": _multiply_numbers,
     "LargeProduct": _multiply_large,
+    "NarrowProduct": _multiply_narrow,
+    "BinSums": _sum_by_bin,
     "FixedPoint": _encode_input,
 }

@@ -1,11 +1,11 @@
-"""The kernels of the ring modulo 2^64. Calls release Python's lock."""
+"""The kernels of the rings of shares, modulo 2^64, 2^32 and 2^8. Calls release Python's lock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-from securevfl_crypto.engine import comparison, ring_products, ring_products52
+from securevfl_crypto.engine import comparison, narrow_products, ring_products, ring_products52
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.library import load_part
@@ -28,6 +28,10 @@ _KERNELS: dict[str, tuple[str, Callable[[Function], None]]] = {
     "residues_67": (_RESIDUES, partial(comparison.emit_residues, modulus=67)),
     "product_1": (ring_products.PARAMETERS, partial(ring_products.emit_ring_product, vectors=1)),
     "product_2": (ring_products.PARAMETERS, partial(ring_products.emit_ring_product, vectors=2)),
+    "word_sums": (narrow_products.WORD_SUMS, narrow_products.emit_word_sums),
+    "octet_product": (narrow_products.OCTET_PRODUCT, narrow_products.emit_octet_product),
+    "bin_sums_32": (narrow_products.BIN_SUMS, partial(narrow_products.emit_bin_sums, bits=32)),
+    "bin_sums_64": (narrow_products.BIN_SUMS, partial(narrow_products.emit_bin_sums, bits=64)),
 }
 _PRODUCT52: dict[str, tuple[str, Callable[[Function], None]]] = {
     "product_52": (ring_products52.PARAMETERS, ring_products52.emit_ring_product52)
@@ -50,7 +54,7 @@ def ring_text(lanes: int, *, ifma: bool = False, pext: bool | None = None) -> st
     Raises:
         BoundError: an octet could overflow. This does not depend on data, so tests find it.
     """
-    out, pext = list(DECLARATIONS), not ifma if pext is None else pext
+    out, pext = [*DECLARATIONS, *narrow_products.declarations(lanes)], not ifma if pext is None else pext
     if ifma:
         vector = f"<{lanes} x i64>"
         out += ring_products52.DECLARATIONS

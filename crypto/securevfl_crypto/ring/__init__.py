@@ -2,6 +2,7 @@
 
 - `words`: fixed-point encoding of real numbers in words of 64 bits, and decoding.
 - `product`: exact matrix products modulo 2^64.
+- `narrow`: products of matrices of small words, modulo 2^32 and 2^8.
 - `streams`: words and residues that two parties draw from a common key, each place at most once.
 - `kernels`: the inner loops of the comparison of a shared word with a constant.
 - `paths` chooses how loops run: `compiled` on kernels of `engine`, or `portable` in numpy (with `limbs`); both
@@ -22,6 +23,7 @@ from securevfl_crypto.ring.kernels import (
     find_zeros,
     mask_comparison,
 )
+from securevfl_crypto.ring.narrow import NarrowMatrix, OneHotMatrix
 from securevfl_crypto.ring.paths import large_products, take_large_products
 from securevfl_crypto.ring.product import matmul
 from securevfl_crypto.ring.streams import Exchange, Stream
@@ -32,6 +34,8 @@ __all__ = [
     "FRACTION",
     "MODULUS",
     "Exchange",
+    "NarrowMatrix",
+    "OneHotMatrix",
     "Stream",
     "check_residues",
     "check_words",

@@ -1,7 +1,8 @@
 """The interface of the inner loops. All paths return the same bytes; callers check shapes and types.
 
-The compiled kernels have no branch and no memory address that depends on data, except `RingLoops.residues`: its
-addresses and its running time reveal which octets it drops, but nothing about the values of those that it keeps.
+The compiled kernels have no branch and no memory address that depends on data, with two exceptions.
+`RingLoops.residues`: its addresses and its running time reveal which octets it drops, but nothing about the values of
+those that it keeps. `RingLoops.sum_by_bin`: its addresses are the bins of rows, which the party that calls it knows.
 """
 
 from __future__ import annotations
@@ -66,3 +67,28 @@ class RingLoops(ABC):
     @abstractmethod
     def count_zeros(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Count the zeros in each row of (one + other) mod 67, uint64 (m,); both are uint8 (m, 64) below 67."""
+
+    @abstractmethod
+    def sum_words(self, z: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """(cells, width) times the transpose of (k, width) modulo 2^32, all uint32 in C order.
+
+        The width is a multiple of 64.
+        """
+
+    @abstractmethod
+    def combine_octets(self, factors: np.ndarray, panels: np.ndarray) -> np.ndarray:
+        """(k, cells) times (cells, 64 p) modulo 2^8, the latter in panels (p, cells, 64), all uint8 in C order."""
+
+    @abstractmethod
+    def sum_by_bin(self, codes: np.ndarray, starts: np.ndarray, values: np.ndarray, cells: int) -> np.ndarray:
+        """Add each row of `values` to cell ``starts[c] + codes[c, row]`` for each column c. Addresses depend on codes.
+
+        Args:
+            codes: uint8 (columns, n).
+            starts: uint64 (columns,); no cell is beyond `cells`.
+            values: uint32 or uint64 (n, k), rows of a multiple of 16 bytes.
+            cells: how many there are.
+
+        Returns:
+            (cells, k) of the values' type, modulo 2^32 or 2^64.
+        """

@@ -8,6 +8,7 @@ import numpy as np
 
 from securevfl_crypto.engine.compiled_ring import RingKernels
 from securevfl_crypto.engine.cpu import has_fast_pext
+from securevfl_crypto.engine.narrow_products import CELLS, CHUNK, FACTORS
 from securevfl_crypto.engine.ring_products import ROWS
 from securevfl_crypto.ring.base import COLUMNS, RingLoops
 from securevfl_crypto.ring.limbs import word_product
@@ -22,6 +23,10 @@ _LARGE = 1 << 20
 """Multiplications from which preparing pairs of 12-bit numbers pays."""
 _FEW = 512
 """Rows of one panel up to which a copy that is aligned takes longer than it saves."""
+_WORDS = 4096
+"""Words of a row at a time in `sum_words`: the factors of a piece stay in the second cache."""
+_VALUES = 1 << 17
+"""Octets of values at a time in `sum_by_bin`, likewise."""
 _DEPTH = 256
 """The inner dimension of a piece: a panel and its pairs then stay in the first cache."""
 
@@ -118,6 +123,44 @@ class CompiledRingLoops(RingLoops):
         """See `RingLoops.count_zeros`."""
         out = np.empty(len(one), dtype=np.uint64)
         self._kernels["count_zeros"](*_addresses(out, one, other), len(one))
+        return out
+
+    def sum_words(self, z: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """See `RingLoops.sum_words`."""
+        (cells, width), k = z.shape, len(v)
+        out = np.zeros((cells, k), dtype=np.uint32)
+        if out.size:
+            per_vector = 2 * self._kernels.path.lanes
+            for start in range(0, width, _WORDS):
+                vectors = min(_WORDS, width - start) // per_vector
+                sizes = (cells // CELLS, cells % CELLS, k // 2, k % 2, vectors, width)
+                self._kernels["word_sums"](*_addresses(out, z[:, start:], v[:, start:]), *sizes)
+        return out
+
+    def combine_octets(self, factors: np.ndarray, panels: np.ndarray) -> np.ndarray:
+        """See `RingLoops.combine_octets`."""
+        (count, cells, width), k = panels.shape, len(factors)
+        groups = -(-k // FACTORS)
+        if not (groups and count and cells):
+            return np.zeros((k, count * width), dtype=np.uint8)
+        packed = np.zeros((groups, FACTORS, cells), dtype=np.uint32)
+        packed.reshape(-1, cells)[:k] = factors
+        packed *= np.uint32(0x10001)
+        packed = np.ascontiguousarray(packed.transpose(0, 2, 1))
+        out = np.empty((groups * FACTORS, count * width), dtype=np.uint8)
+        self._kernels["octet_product"](*_addresses(out, packed, panels), groups, cells, count, count * width)
+        return out[:k]
+
+    def sum_by_bin(self, codes: np.ndarray, starts: np.ndarray, values: np.ndarray, cells: int) -> np.ndarray:
+        """See `RingLoops.sum_by_bin`."""
+        (columns, n), (_, k) = codes.shape, values.shape
+        out = np.zeros((cells, k), dtype=values.dtype)
+        chunks, size = k * values.itemsize // CHUNK, max(1, _VALUES // max(1, k * values.itemsize))
+        for start in range(0, n if columns and chunks else 0, size):
+            rows = min(size, n - start)
+            sizes = (columns, n, rows, chunks)
+            kernel = self._kernels[f"bin_sums_{8 * values.itemsize}"]
+            kernel(*_addresses(out, codes[:, start:], starts, values[start:]), *sizes)
         return out
 
 

@@ -1,4 +1,4 @@
-"""Matrix products modulo 2^64 without kernels, exact for all inputs.
+"""Matrix products modulo 2^64, 2^32 and 2^8 without kernels, exact for all inputs.
 
 Two ways that give the same words. `limb_product` cuts words into three limbs of 22, 22 and 20 bits and multiplies them
 as float64 with BLAS; `word_product` is numpy's own product of integers, without BLAS.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["INNER", "limb_product", "word_product"]
+__all__ = ["INNER", "limb_product", "octet_product", "word_product", "word_sums"]
 
 WIDTH, LIMBS = 22, 3
 INNER = 1 << (53 - 2 * WIDTH)
@@ -40,3 +40,42 @@ def limb_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _split_limbs(words: np.ndarray) -> list[np.ndarray]:
     mask = np.uint64((1 << WIDTH) - 1)
     return [((words >> np.uint64(WIDTH * i)) & mask).astype(np.float64) for i in range(LIMBS)]
+
+
+def word_sums(z: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """(cells, n) times the transpose of (k, n) modulo 2^32, uint32, through float64 BLAS.
+
+    Exact: a product of two limbs of 16 bits is below 2^32, so that a sum over a piece of 4,096 rows is below 2^44.
+    """
+    out = np.zeros((len(z), len(v)), np.uint32)
+    for start in range(0, z.shape[1], _ROWS):
+        left, right = (_split_half_words(part[:, start : start + _ROWS]) for part in (z, v))
+        low = (left[0] @ right[0].T).astype(np.uint64)
+        high = (left[0] @ right[1].T + left[1] @ right[0].T).astype(np.uint64)
+        out += (low + (high << np.uint64(16))).astype(np.uint32)
+    return out
+
+
+def _split_half_words(words: np.ndarray) -> list[np.ndarray]:
+    return [(words & np.uint32(0xFFFF)).astype(np.float64), (words >> np.uint32(16)).astype(np.float64)]
+
+
+def octet_product(factors: np.ndarray, panels: np.ndarray) -> np.ndarray:
+    """(k, cells) times panels (p, cells, w) modulo 2^8, uint8 (k, p w), through float32 BLAS.
+
+    Exact: octets with a sign are at most 2^7 in size, so that a sum over a piece of 1,024 cells is at most 2^24, and
+    float32 represents every partial sum.
+    """
+    count, cells, width = panels.shape
+    out = np.zeros((count, len(factors), width), np.uint8)
+    signed = factors.view(np.int8)
+    for start in range(0, cells, _CELLS):
+        left = signed[:, start : start + _CELLS].astype(np.float32)
+        for number, panel in enumerate(panels.view(np.int8)):
+            product = left @ panel[start : start + _CELLS].astype(np.float32)
+            out[number] += product.astype(np.int32).astype(np.uint8)
+    return np.ascontiguousarray(out.transpose(1, 0, 2)).reshape(len(factors), count * width)
+
+
+_ROWS = 4096
+_CELLS = 1024

@@ -137,6 +137,8 @@ def check_ring_loops(candidate: RingLoops) -> None:
     bits, zeros, other = (residues[k * COLUMNS : (k + rows) * COLUMNS].reshape(rows, COLUMNS) for k, rows in _PARTS)
     factors = _take_residues(right, octets, MODULUS - 1)[: m * COLUMNS].reshape(m, COLUMNS)
     turns = octets[:m].copy()
+    halves = words[: 5 * 64].view(np.uint32).reshape(5, 128)
+    codes, starts = octets[: 3 * 50].reshape(3, 50) % np.uint8(4), np.array([0, 4, 8], dtype=np.uint64)
 
     def results(path: RingLoops) -> dict[str, list[np.ndarray]]:
         return {
@@ -153,6 +155,14 @@ def check_ring_loops(candidate: RingLoops) -> None:
                 path.mask_comparison(words[:m], bits, factors, zeros, turns, first=first) for first in (True, False)
             ],
             "zeros": [path.count_zeros(zeros, other)],
+            "sums of words": [path.sum_words(halves, halves[:3]), path.sum_words(halves[:4], halves)],
+            "products of octets": [
+                path.combine_octets(octets[: 6 * 20].reshape(6, 20), octets[: 3 * 20 * 64].reshape(3, 20, 64))
+            ],
+            "sums by bin": [
+                path.sum_by_bin(codes, starts, values, 12)
+                for values in (words[: 50 * 4].reshape(50, 4), words[: 50 * 4].view(np.uint32).reshape(50, 8))
+            ],
         }
 
     found, expected = results(candidate), results(right)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from securevfl_crypto.ring.base import COLUMNS, MODULUS, RingLoops
-from securevfl_crypto.ring.limbs import limb_product, word_product
+from securevfl_crypto.ring.limbs import limb_product, octet_product, word_product, word_sums
 
 __all__ = ["PortableRingLoops"]
 
@@ -95,3 +95,18 @@ class PortableRingLoops(RingLoops):
         """See `RingLoops.count_zeros`."""
         total = one + other
         return np.asarray(np.count_nonzero((total == 0) | (total == _MODULUS), axis=1)).astype(np.uint64)
+
+    def sum_words(self, z: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """See `RingLoops.sum_words`."""
+        return word_sums(z, v)
+
+    def combine_octets(self, factors: np.ndarray, panels: np.ndarray) -> np.ndarray:
+        """See `RingLoops.combine_octets`."""
+        return octet_product(factors, panels)
+
+    def sum_by_bin(self, codes: np.ndarray, starts: np.ndarray, values: np.ndarray, cells: int) -> np.ndarray:
+        """See `RingLoops.sum_by_bin`."""
+        out = np.zeros((cells, values.shape[1]), values.dtype)
+        for start, column in zip(starts, codes, strict=True):
+            np.add.at(out, column.astype(np.intp) + int(start), values)
+        return out

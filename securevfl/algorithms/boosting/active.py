@@ -12,7 +12,7 @@ from securevfl.algorithms.boosting.bins import fit_bins
 from securevfl.algorithms.boosting.directions import check_parties, column_directions
 from securevfl.algorithms.boosting.growing import TreeLimits, grow_tree
 from securevfl.algorithms.boosting.histograms import to_fixed_point
-from securevfl.algorithms.boosting.sampling import drawn_rows, one_sided
+from securevfl.algorithms.boosting.sampling import one_sided
 from securevfl.algorithms.boosting.settings import BoostingSettings
 from securevfl.algorithms.boosting.splits import SplitRule
 from securevfl.algorithms.boosting.trees import Tree, read_trees, write_trees
@@ -21,6 +21,7 @@ from securevfl.training.active_role import ActiveRole
 from securevfl.training.objectives import Objective, find_objective
 from securevfl.training.regression import Regression
 from securevfl.training.state import State, as_dict, as_tensor
+from securevfl.training.tree_terms import draw_rows
 
 __all__ = ["BoostingActive", "Forest"]
 
@@ -194,7 +195,7 @@ class BoostingActive(ActiveRole):
             generator = np.random.default_rng(self.seed("rows of a tree", number))
             return one_sided(size, *self.config.goss, generator)
         weight = np.zeros(len(size))
-        weight[drawn_rows(self.site.seed, number, len(size), self.config.rows)] = 1.0
+        weight[draw_rows(self.site.seed, number, len(size), self.config.rows)] = 1.0
         return weight
 
     def allowed_columns(self, number: int) -> np.ndarray | None:

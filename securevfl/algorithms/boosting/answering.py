@@ -12,7 +12,7 @@ from securevfl.algorithms.boosting.asking import plan_of
 from securevfl.algorithms.boosting.bins import Bins
 from securevfl.algorithms.boosting.categories import CODES, NUMBER, unpack_sets
 from securevfl.algorithms.boosting.histograms import Merged, merged_bins, plain_sums
-from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, receive_rows
+from securevfl.algorithms.boosting.sampling import hear_columns, receive_rows
 from securevfl.algorithms.boosting.settings import BoostingSettings
 from securevfl.algorithms.boosting.trees import OwnSplits
 from securevfl.cut import Protection
@@ -20,6 +20,7 @@ from securevfl.cut.sealed_work import count_as_encryption
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
+from securevfl.training.tree_terms import draw_rows
 from securevfl.transport import Guard, Kind
 
 __all__ = ["TreeAnswers"]
@@ -139,7 +140,7 @@ class TreeAnswers:
         if not config.tells_rows(role.protection):
             return np.arange(rows)
         if config.goss is None:
-            return drawn_rows(role.site.seed, len(role.forest.trees), rows, config.rows)
+            return draw_rows(role.site.seed, len(role.forest.trees), rows, config.rows)
         return await receive_rows(self._link, rows)
 
     async def _receive_question(self) -> tuple[str, int]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from securevfl.algorithms.boosting.active import BoostingActive
+from securevfl.algorithms.boosting.on_shares import SharedBoostingActive, SharedBoostingPassive
 from securevfl.algorithms.boosting.passive import BoostingPassive
 from securevfl.algorithms.boosting.settings import BoostingSettings
 from securevfl.data import View
@@ -48,7 +49,7 @@ class Boosting(BoostingSettings):
     name: ClassVar[str] = "boosting"
     label: ClassVar[str] = "Boosting"
     view: ClassVar[View] = "coded"
-    fits: ClassVar[Fits] = Fits(learns={"numbers", "weights"})
+    fits: ClassVar[Fits] = Fits(learns={"numbers", "weights"}, shares="trees")
     elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("trees", "n_estimators", "num_boost_round", "iterations", "max_iter"), _TREES),
         **dict.fromkeys(("learning_rate", "eta", "shrinkage"), "lr"),
@@ -66,7 +67,7 @@ class Boosting(BoostingSettings):
     }
 
     def active(self, setting: Setting) -> ActiveRole:
-        return BoostingActive(self, setting)
+        return (SharedBoostingActive if setting.protection.on_shares else BoostingActive)(self, setting)
 
     def passive(self, setting: Setting) -> PassiveRole:
-        return BoostingPassive(self, setting)
+        return (SharedBoostingPassive if setting.protection.on_shares else BoostingPassive)(self, setting)

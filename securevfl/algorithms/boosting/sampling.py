@@ -7,29 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from securevfl.errors import ProtocolError
-from securevfl.party_context import derive_seed
 from securevfl.privacy import Link, fan_out
 from securevfl.transport import Kind
 
-__all__ = ["drawn_rows", "hear_columns", "one_sided", "receive_rows", "scatter_columns", "tell_columns", "tell_rows"]
-
-
-def drawn_rows(seed: int, number: int, rows: int, share: float) -> np.ndarray:
-    """Draw the training rows of a tree from the job's seed: all parties draw the same rows, independently of labels.
-
-    Args:
-        seed: the job's.
-        number: of the tree, from 0.
-        rows: number of training rows.
-        share: of the rows that a tree uses.
-
-    Returns:
-        Their positions among the training rows, ascending, int64 (n,): at least 2 if there are that many.
-    """
-    if share == 1:
-        return np.arange(rows)
-    generator = np.random.default_rng(derive_seed(seed, "rows of a tree", number))
-    return np.sort(generator.permutation(rows)[: max(2, round(share * rows))])
+__all__ = ["hear_columns", "one_sided", "receive_rows", "scatter_columns", "tell_columns", "tell_rows"]
 
 
 def one_sided(size: np.ndarray, large: float, other: float, generator: np.random.Generator) -> np.ndarray:

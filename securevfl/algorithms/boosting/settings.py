@@ -8,13 +8,16 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from securevfl.algorithms.boosting.directions import split_name
-from securevfl.cut import Paillier, Plain, Protection
+from securevfl.cut import CutUse, Paillier, Plain, Protection
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.training.algorithm import Algorithm
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
+from securevfl.training.tree_terms import CELLS, TreeTerms
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, Sight
 
 __all__ = ["BoostingSettings"]
 
+_LEAST_L2 = 2.0**-4
+_MOST_DEPTH = 7
 _SIDES = Sight(of="features", severity="leak", through="on which side of chosen splits a row lies")
 _CELLS = Sight(
     of="features", severity="leak", through="sums of gradients over bins, down to single rows", view="sums over bins"
@@ -78,11 +81,15 @@ class BoostingSettings(Algorithm):
         return False
 
     def check_protection(self, protection: Protection) -> None:
+        if protection.on_shares:
+            self._check_on_shares(protection)
+            super().check_protection(protection)
+            return
         super().check_protection(protection)
         if type(protection) is not Paillier and not isinstance(protection, Plain):
             raise InputError(
                 f"{self.title} adds up single rows under encryption, which is built for Paillier alone: use protection "
-                f"'paillier' or 'plain' in the place of {protection.name!r}"
+                f"'shares', 'paillier' or 'plain' in the place of {protection.name!r}"
             )
         if isinstance(protection, Plain) and protection.fixed_point:
             raise InputError(f"{self.title} computes in the same integers either way: leave fixed_point out")
@@ -92,6 +99,70 @@ class BoostingSettings(Algorithm):
                 f"{self.title} has no noise on features or gradients: the noise on a sum would have to grow with the "
                 "rows of a bin. Draw labels by dp=sv.DP(labels=sv.RandomisedResponse(…)), or leave dp out"
             )
+
+    def _check_on_shares(self, protection: Protection) -> None:
+        """Refuse what trees on shares cannot do.
+
+        Raises:
+            InputError: the setting, its bound and the cure.
+        """
+        rest = "or name protection 'paillier'"
+        told = [
+            (
+                self.leaves > 0,
+                f"boosting.leaves is {self.leaves}: which leaf is the best tells of the rows; leave it out, {rest}",
+            ),
+            (
+                self.goss is not None,
+                f"boosting.goss is {self.goss}: the rows that it picks tell labels; draw rows by boosting.rows, {rest}",
+            ),
+            (
+                self.nodes == "shown",
+                f"boosting.nodes is 'shown', and on shares nobody sees a node: leave it out, {rest}",
+            ),
+            (
+                self.l1 > 0,
+                f"boosting.l1 is {self.l1:g}, and on shares l2 alone is a penalty: set it to 0, {rest}",
+            ),
+            (
+                self.l2 < _LEAST_L2,
+                f"boosting.l2 is {self.l2:g}, and on shares it has to be {_LEAST_L2:g} or more, so that an empty node "
+                f"has a denominator: raise it, {rest}",
+            ),
+            (
+                self.depth > _MOST_DEPTH,
+                f"boosting.depth is {self.depth}, and on shares it is at most {_MOST_DEPTH}, because traffic doubles "
+                f"with each level: take {_MOST_DEPTH} or less, {rest}",
+            ),
+            (protection.hands_out, "protection.model is 'parts', and trees on shares stay in shares: leave it out"),
+            (
+                protection.changes_optimiser,
+                "protection.lr, momentum and weight_decay are those of a network; the shrinkage of trees is "
+                "boosting.lr: leave them out",
+            ),
+            (
+                protection.dp is not None and protection.dp.model is not None,
+                f"{self.title} has no noise on shares: draw labels by dp=sv.DP(labels=sv.RandomisedResponse(…)), or "
+                "leave dp out",
+            ),
+        ]
+        found = [text for wrong, text in told if wrong]
+        if found:
+            raise InputError(f"{self.title} cannot be trained on shares as set: {'; '.join(found)}")
+
+    @property
+    def tree_terms(self) -> TreeTerms:
+        """What growing trees on shares has to know."""
+        return TreeTerms(
+            depth=self.depth,
+            bins=self.bins,
+            l2=self.l2,
+            min_gain=self.min_gain,
+            min_hessian=self.min_hessian,
+            rate=self.lr,
+            rows=self.rows,
+            columns=self.columns,
+        )
 
     def shows_nodes(self, protection: Protection) -> bool:
         """Whether the active party sends passive parties the node of each row."""
@@ -123,6 +194,8 @@ class BoostingSettings(Algorithm):
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:
             return ()
+        if protection.on_shares:
+            return (*protection.exchanges(CutUse(trainable=False), passive), *_shared_exchanges())
         sealed, shown = protection.is_sealed, self.shows_nodes(protection)
         ciphers, bits = (protection.ciphers, protection.key_bits) if sealed else (frozenset[str](), 0)
         sums = "sums of gradients over the rows of each of its bins"
@@ -288,3 +361,17 @@ class BoostingSettings(Algorithm):
                 "of them as zeros (rows in the place of goss draws by chance, and saves)"
             ]
         return found
+
+
+def _shared_exchanges() -> tuple[Exchange, ...]:
+    """The messages of trees on shares beside those of the protection."""
+    what = "how many bins each column has, which lack values, and along which scores may only rise or fall"
+    told = (
+        "how many columns it has, how many distinct values up to the number of bins, which of them lack values, and "
+        "which of them the job lets scores only rise or fall along"
+    )
+    return (
+        Exchange(CELLS, Kind.CONTROL, PASSIVE, ACTIVE, f"of its columns: {what}", reveals=told),
+        Exchange(CELLS, Kind.CONTROL, ACTIVE, PASSIVE, f"of all columns: {what}", reveals=f"of all parties: {told}"),
+        Exchange(CELLS, Kind.CONTROL, ACTIVE, COORDINATOR, f"of all columns: {what}", optional=True),
+    )

@@ -79,6 +79,11 @@ class Protection(Config):
         return False
 
     @property
+    def changes_optimiser(self) -> bool:
+        """Whether the job changes the rates of a network that is trained on shares."""
+        return False
+
+    @property
     def takes_few_rows(self) -> bool:
         """Whether the job asks to train on shares with few rows; see `Policy.few_rows`."""
         return False

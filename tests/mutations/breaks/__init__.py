@@ -17,6 +17,7 @@ from mutations.breaks import (
     session,
     shares,
     shares_noise,
+    shares_trees,
     sums,
 )
 
@@ -31,6 +32,7 @@ BREAKS: tuple[Break, ...] = (
     *ring.BREAKS,
     *shares.BREAKS,
     *shares_noise.BREAKS,
+    *shares_trees.BREAKS,
     *cut.BREAKS,
     *few_rows.BREAKS,
     *ledgers.BREAKS,

@@ -1,0 +1,300 @@
+"""The programs of boosted trees on shares. A role bins its columns and says which rows train towards what; the trees
+grow at the three computing parties, who learn nothing of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeGuard
+
+import numpy as np
+
+from securevfl.errors import InputError, ProtocolError
+from securevfl.privacy import Link, fan_out
+from securevfl.shares.coordinator import SharesCoordinator
+from securevfl.shares.dealt_rows import RowDealer, count_rows
+from securevfl.shares.programs import SharesActive, SharesPassive
+from securevfl.shares.shared_model import SharedModel
+from securevfl.shares.sharing import SharedPlan, Sharing
+from securevfl.shares.trees.course import TreeCourse, make_rule
+from securevfl.shares.trees.forest import ForestShape, SharedForest
+from securevfl.shares.trees.layout import CellLayout
+from securevfl.shares.trees.start import LEAST_RATE
+from securevfl.training.active_role import ActiveRole
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.role import Role
+from securevfl.training.setting import Part
+from securevfl.training.split import split_chunks
+from securevfl.training.state import State, as_dict
+from securevfl.training.tree_terms import CELLS, CodedColumns, ColumnBins, TreeTerms
+from securevfl.transport import Kind, Message
+
+__all__ = ["TreesActive", "TreesCoordinator", "TreesPassive"]
+
+MOST_TREES = 12
+"""Most classes: each round grows a tree of each."""
+_MOST_COLUMNS = 1 << 16
+_BINS = "bins"
+
+
+class _DealtCells(RowDealer):
+    """What a party deals of its rows: the cell of each in each column.
+
+    Args:
+        role: the party's.
+
+    Attributes:
+        part: of the role, which keeps its bins.
+
+    Raises:
+        InputError: a role that does not code its columns.
+    """
+
+    def __init__(self, role: Role) -> None:
+        part = role.parts.get(_BINS)
+        if part is None or not _codes_columns(role):
+            raise InputError(
+                f"{type(role).__qualname__} has no column_bins and encode_cells, so that its columns cannot be dealt "
+                "as cells of trees: derive it from boosting's role on shares, or leave shares='trees' out of its fits"
+            )
+        self.part: Part = part
+        self._role: CodedColumns = role
+
+    def width(self) -> int:
+        """Cells of all columns."""
+        mine = self.columns
+        return sum(mine.bins) + sum(mine.missing)
+
+    @property
+    def columns(self) -> ColumnBins:
+        """The party's columns."""
+        return self._role.column_bins()
+
+    def encode_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Cells of numbered rows, uint8 (columns, n)."""
+        return self._role.encode_cells(rows)
+
+
+def _codes_columns(role: object) -> TypeGuard[CodedColumns]:
+    return callable(getattr(role, "column_bins", None)) and callable(getattr(role, "encode_cells", None))
+
+
+class TreesActive(SharesActive):
+    """The active party's program: it deals its cells and its labels, and is one of the computing parties."""
+
+    fed: _DealtCells
+
+    def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
+        super().__init__(role, sharing)
+        role.parts = {_BINS: self.fed.part, "shares": self.model}
+
+    def make_dealer(self) -> _DealtCells:
+        return _DealtCells(self.role)
+
+    async def setup(self) -> None:
+        if self.sharing.trains:
+            self._check_rates()
+        await super().setup()
+
+    def _check_rates(self) -> None:
+        """Refuse two classes of which one is rare.
+
+        Raises:
+            InputError: the sigmoid on shares is too coarse for it.
+        """
+        role = self.role
+        if role.task.classes != 2:
+            return
+        labels = self.labels_of(role.books.rows_to_learn_from())
+        rate = float((labels == 1).mean()) if len(labels) else 0.5
+        rarer = min(rate, 1 - rate)
+        if 0 < rarer < LEAST_RATE:
+            raise InputError(
+                f"the rarer class has {rarer:.2%} of the training rows, and trees on shares need {LEAST_RATE:.0%}, "
+                "because their sigmoid is too coarse beyond: leave out a part of the rows of the other class (and move "
+                "the log-odds back by the logarithm of the part that is left), or name another protection"
+            )
+
+    async def come_back(self, model: State) -> None:
+        self.fed.part.restore(as_dict(model["parts"])[_BINS])  # `setup` tells them
+        await super().come_back(model)
+
+    async def make_network(self, sizes: SharedPlan) -> None:
+        """Learn the columns of all parties, tell them, and make the forest."""
+        site, columns = self.sharing.site, [self.fed.columns]
+        for name in site.passive:
+            message = await site.links[name].receive(Kind.CONTROL, CELLS, *_ARRAYS)
+            (told,) = _read_columns(message, name, 1, terms_of(self.sharing).bins)
+            columns.append(told)
+        await fan_out(self.peers_to_notify(), lambda link: _tell_columns(link, columns))
+        self.course = await _make_course(self.sharing, self.model, sizes, columns)
+
+    async def train_epoch(self, epoch: int) -> float:
+        """A round of trees on all rows that train; the loss is not opened."""
+        role, site = self.role, self.sharing.site
+        self.course.begin_epoch(epoch, validates=role.plan.validates_after(epoch))
+        judged = role.table.split.valid if self.course.opens_metrics else role.table.split.valid[:0]
+        await self.announce_sizes([], count_rows(list(split_chunks(judged, role.plan.eval_rows))))
+        site.observer.batch_begun(site.name, site.active, epoch, self.learned)
+        await self.course.train([], None, told=lambda done: site.observer.step(epoch, done, 1))
+        self.trained.rows = role.books.rows_trained(epoch)
+        return float("nan")
+
+
+class TreesPassive(SharesPassive):
+    """A passive party's program: it deals its cells, and computes if it is one of the three."""
+
+    fed: _DealtCells
+
+    def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
+        super().__init__(role, sharing)
+        role.parts = {_BINS: self.fed.part, "shares": self.model}
+
+    def make_dealer(self) -> _DealtCells:
+        return _DealtCells(self.role)
+
+    async def come_back(self, model: State) -> None:
+        self.fed.part.restore(as_dict(model["parts"])[_BINS])  # `setup` tells them
+        await super().come_back(model)
+
+    async def make_network(self, sizes: SharedPlan) -> None:
+        """Tell this party's columns, learn those of all, and make the forest."""
+        site, upstream, mine = self.sharing.site, self.role.upstream, self.fed.columns
+        await _tell_columns(upstream, [mine])
+        columns = await _receive_columns(upstream, self.sharing)
+        told = columns[1 + site.passive.index(site.name)]
+        if told != mine:
+            raise ProtocolError(f"{upstream.peer!r} tells other bins of the columns of {site.name!r} than it has")
+        self.course = await _make_course(self.sharing, self.model, sizes, columns)
+
+    async def train_epoch(self, epoch: int) -> None:
+        """Take part in a round of trees."""
+        role, site = self.role, self.role.site
+        await role.begin_epoch(epoch)
+        self.course.begin_epoch(epoch, validates=role.plan.validates_after(epoch))
+        site.observer.batch_begun(site.name, site.active, epoch, self.learned)
+        await self.course.train([], None, told=lambda done: site.observer.step(epoch, done, 1))
+
+
+class TreesCoordinator(SharesCoordinator):
+    """The coordinator's program: it computes on shares and deals none of its own."""
+
+    async def make_network(self, told: SharedPlan) -> None:
+        """Learn the columns of all parties, and make the forest."""
+        site = self.sharing.site
+        columns = await _receive_columns(site.links[site.active], self.sharing)
+        self.course = await _make_course(self.sharing, self.model, told, columns)
+
+
+def terms_of(sharing: Sharing) -> TreeTerms:
+    """The settings of the job's trees.
+
+    Raises:
+        TypeError: an algorithm that says it trains trees on shares, and has none.
+    """
+    found = getattr(sharing.algorithm, "tree_terms", None)
+    if not isinstance(found, TreeTerms):
+        raise TypeError(f"{type(sharing.algorithm).__name__} has no tree_terms")
+    return found
+
+
+async def _make_course(
+    sharing: Sharing, model: SharedModel, sizes: SharedPlan, columns: Sequence[ColumnBins]
+) -> TreeCourse:
+    site, terms, classes = sharing.site, terms_of(sharing), sizes.classes
+    layout, owning = _join_columns((site.active, *site.passive), columns)
+    own = sum(1 for owner in layout.owners if owning[owner] == site.active)
+    shape = ForestShape(layout, terms.depth, classes, own)
+    if shape.outputs > MOST_TREES:
+        raise InputError(
+            f"{classes} classes, and trees on shares are grown for at most {MOST_TREES}, one of each in a round: join "
+            "classes, or name another protection"
+        )
+    if any(layout.directions) and shape.outputs > 1:
+        raise InputError(
+            f"boosting.rising and boosting.falling need a target with two classes or a number, and this one has "
+            f"{classes} classes: leave both out"
+        )
+    if sharing.trains and not any(layout.candidates):
+        raise InputError("no column of any party has two bins, so that no tree can split: check the tables' columns")
+    if sharing.trains:
+        make_rule(terms, sizes.learned, classes)
+    member = sharing.make_party(sizes.test, classes)
+    await member.setup()
+    forest = None if member.engine is None else SharedForest(shape, member.engine)
+    model.network = forest
+    return TreeCourse(
+        member,
+        sizes.widths,
+        shape.outputs,
+        forest,
+        sharing.answer(classes),
+        opens_metrics=sharing.protection.opens_metrics,
+        layout=layout,
+        owning=owning,
+        terms=terms,
+    )
+
+
+def _join_columns(names: Sequence[str], columns: Sequence[ColumnBins]) -> tuple[CellLayout, tuple[str, ...]]:
+    """The cells of all columns, and the names of the parties that have any."""
+    having = [(name, one) for name, one in zip(names, columns, strict=True) if one.bins]
+    layout = CellLayout(
+        bins=tuple(count for _, one in having for count in one.bins),
+        missing=tuple(lacks for _, one in having for lacks in one.missing),
+        directions=tuple(way for _, one in having for way in one.directions),
+        owners=tuple(place for place, (_, one) in enumerate(having) for _ in one.bins),
+    )
+    return layout, tuple(name for name, _ in having)
+
+
+_ARRAYS = ("counts", "bins", "missing", "directions")
+
+
+async def _tell_columns(link: Link, columns: Sequence[ColumnBins]) -> None:
+    await link.send(
+        Kind.CONTROL,
+        CELLS,
+        counts=np.array([len(one.bins) for one in columns], np.int64),
+        bins=np.array([count for one in columns for count in one.bins], np.int64),
+        missing=np.array([lacks for one in columns for lacks in one.missing], np.int64),
+        directions=np.array([way for one in columns for way in one.directions], np.int64),
+    )
+
+
+async def _receive_columns(link: Link, sharing: Sharing) -> list[ColumnBins]:
+    message = await link.receive(Kind.CONTROL, CELLS, *_ARRAYS)
+    return _read_columns(message, link.peer, len(sharing.site.passive) + 1, terms_of(sharing).bins)
+
+
+def _read_columns(message: Message, peer: str, parties: int, most: int) -> list[ColumnBins]:
+    """What a peer tells of the columns of one party, or of all.
+
+    Args:
+        message: of the peer.
+        peer: its name.
+        parties: how many it tells of.
+        most: bins of values of a column.
+
+    Raises:
+        ProtocolError: something impossible.
+    """
+    counts, bins, missing, directions = (np.asarray(message.arrays[name]) for name in _ARRAYS)
+    right = counts.dtype == np.int64 and counts.shape == (parties,) and counts.min() >= 0
+    total = int(counts.sum()) if right and counts.max() <= _MOST_COLUMNS else -1
+    for array, low, high in ((bins, 1, most), (missing, 0, 1), (directions, -1, 1)):
+        if array.dtype != np.int64 or array.shape != (total,) or not ((array >= low) & (array <= high)).all():
+            raise ProtocolError(
+                f"{peer!r} tells impossible columns: {counts.dtype} {counts.shape} and {array.dtype} {array.shape}; "
+                f"those of {parties} parties, each of 1 to {most} bins, were expected"
+            )
+    found, start = [], 0
+    for count in counts.tolist():
+        here = slice(start, start + count)
+        found.append(
+            ColumnBins(
+                tuple(bins[here].tolist()), tuple(map(bool, missing[here].tolist())), tuple(directions[here].tolist())
+            )
+        )
+        start += count
+    return found

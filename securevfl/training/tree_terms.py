@@ -1,0 +1,105 @@
+"""What training boosted trees on shares has to know of an algorithm and of its roles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from securevfl.party_context import derive_seed
+
+__all__ = ["CELLS", "CodedColumns", "ColumnBins", "TreeTerms", "draw_columns", "draw_rows"]
+
+CELLS = "shares/cells"
+"""The step that tells which bins each column has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeTerms:
+    """The settings of trees on shares, named as in `sv.Boosting`.
+
+    Attributes:
+        depth: levels of splits.
+        bins: most bins of values of a column.
+        l2: penalty of a leaf's square.
+        min_gain: least gain of a split.
+        min_hessian: least sum of second derivatives on either side of a split.
+        rate: shrinkage of each tree.
+        rows: share of the training rows that the trees of a round use.
+        columns: share of the columns that they may split by.
+    """
+
+    depth: int
+    bins: int
+    l2: float
+    min_gain: float
+    min_hessian: float
+    rate: float
+    rows: float
+    columns: float
+
+
+@dataclass(frozen=True)
+class ColumnBins:
+    """A party's columns, as all parties know them.
+
+    Attributes:
+        bins: of each column, its bins of values.
+        missing: of each column, whether training rows lack values in it.
+        directions: of each column: 1 if scores may only rise with it, −1 if they may only fall, 0 otherwise.
+    """
+
+    bins: tuple[int, ...]
+    missing: tuple[bool, ...]
+    directions: tuple[int, ...]
+
+
+class CodedColumns(Protocol):
+    """What a role offers beside the hooks of its base, so that its trees can grow on shares."""
+
+    def column_bins(self) -> ColumnBins:
+        """This party's columns."""
+        ...
+
+    def encode_cells(self, rows: np.ndarray) -> np.ndarray:
+        """The cell of each numbered row within each of this party's columns, uint8 (columns, n)."""
+        ...
+
+
+def draw_rows(seed: int, number: int, rows: int, share: float) -> np.ndarray:
+    """Draw the training rows of a tree from the job's seed: all parties draw the same rows, independently of labels.
+
+    Args:
+        seed: the job's.
+        number: of the tree, from 0.
+        rows: number of training rows.
+        share: of the rows that a tree uses.
+
+    Returns:
+        Their positions among the training rows, ascending, int64 (n,): at least 2 if there are that many.
+    """
+    if share == 1:
+        return np.arange(rows)
+    generator = np.random.default_rng(derive_seed(seed, "rows of a tree", number))
+    return np.sort(generator.permutation(rows)[: max(2, round(share * rows))])
+
+
+def draw_columns(seed: int, number: int, usable: Sequence[bool], share: float) -> np.ndarray | None:
+    """Draw which of all parties' columns the trees of a round may split on, from the job's seed: bool (columns,), or
+    None for all.
+
+    Args:
+        seed: the job's.
+        number: of the round, from 0.
+        usable: whether a column has a candidate split; one of those at least is drawn.
+        share: of the columns.
+    """
+    places = np.flatnonzero(np.asarray(usable, bool))
+    if share == 1 or not len(places):
+        return None
+    generator = np.random.default_rng(derive_seed(seed, "columns of a round", number))
+    allowed = np.zeros(len(usable), dtype=bool)
+    allowed[generator.permutation(places)[: max(1, round(share * len(places)))]] = True
+    return allowed
