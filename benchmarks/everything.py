@@ -60,6 +60,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.card_figure", quick=("--quick",)),
     Benchmark("benchmarks.pools", ("--again",), quick=("--quick",)),
     Benchmark("benchmarks.shares_step", quick=("--quick",)),
+    Benchmark("benchmarks.shares_tables", quick=("--quick",)),
     Benchmark("benchmarks.residues", quick=("--quick",)),
     Benchmark("benchmarks.timing", quick=("--quick",)),
     Benchmark("benchmarks.shares_parity", quick=("--quick", "--data", "credit")),
