@@ -43,7 +43,7 @@ async def _trained(
         await network.train_batch([one[here] for one in x], y[here])
     scores = SharedMetrics(network)
     await scores.add_rows(x, y)
-    found = {name: one for kind in network.get_state().values() for name, one in kind.items()}
+    found = {name: one for kind in (network.weights, network.moving) for name, one in kind.items()}
     found |= {f"moving {name}": one for name, one in network.moving.items()}
     found["logits"] = await network.forward(x)
     found["metrics"] = await scores.compute_rounded()

@@ -56,7 +56,7 @@ async def _trained(engine: Engine, shape: NetworkShape, steps: int) -> dict[str,
     scores = SharedMetrics(network)
     await scores.add_rows([one[:10] for one in x], y[:10])
     await scores.add_rows([one[10:] for one in x], y[10:])
-    found = {name: one for kind in network.get_state().values() for name, one in kind.items()}
+    found = {name: one for kind in (network.weights, network.moving) for name, one in kind.items()}
     found |= {"logits": await network.forward(x)}
     found |= {"metrics": await scores.compute_rounded()}
     return {name: one.mine for name, one in found.items()}

@@ -87,12 +87,12 @@ def _forge_checks(place: int, width: int) -> tuple[dict[int, _Words], dict[int, 
         place: of the weight among all.
         width: number of weights.
     """
-    behind = {1: np.zeros(1, np.uint64), 2 * width: np.zeros(2 * width, np.uint64)}
-    before = {size: words.copy() for size, words in behind.items()}
-    for size, at in ((1, 0), (2 * width, place)):
-        behind[size][at] = (1 << 64) - 1  # the bit is one, and has to be zero
-        before[size][at] = (1 << 64) - (1 << 40)  # far below the bound
-    return behind, before
+    size = 1 + 2 * width  # the norm of the layer, and whether each weight is above or below its bound
+    behind, before = np.zeros(size, np.uint64), np.zeros(size, np.uint64)
+    for at in (0, 1 + place):
+        behind[at] = (1 << 64) - 1  # the bit is one, and has to be zero
+        before[at] = (1 << 64) - (1 << 40)  # far below the bound
+    return {size: behind}, {size: before}
 
 
 @dataclass(frozen=True)
