@@ -181,7 +181,7 @@ def test_parties_that_cannot_compute_are_refused(people: Parties) -> None:
 
 @pytest.mark.parametrize("algorithm", [sv.FedCVT(), sv.RISA(), sv.LaserVFL(), sv.Local()])
 def test_other_algorithms_are_refused_with_the_reason(algorithm: sv.Algorithm) -> None:
-    with pytest.raises(sv.InputError, match=r"cannot be trained on shares: .*Use all_labels, .*, splitnn, "):
+    with pytest.raises(sv.InputError, match=r"cannot be trained on shares: .*Use additive, all_labels, .*, splitnn, "):
         _job(algorithm=algorithm)
 
 
