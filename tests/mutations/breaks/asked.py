@@ -4,7 +4,7 @@ from mutations.base import Break
 
 __all__ = ["BREAKS"]
 
-_COURSE = "securevfl/shares/epochs.py"
+_COURSE = "securevfl/shares/course.py"
 _KEPT = ("tests/shares/test_kept_targets.py",)
 _ANSWERS = ("tests/shares/test_answers.py",)
 _NUMBERS = ("tests/shares/test_numbers.py",)
@@ -71,15 +71,14 @@ BREAKS = (
     Break(
         name="usefulness compares with means of the first rows",
         file=_USEFUL,
-        old="        sums = [part.sum(axis=0, keepdims=True) for part in inputs[1:]]\n",
-        new="        if self._counted:\n            return\n"
-        "        sums = [part.sum(axis=0, keepdims=True) for part in inputs[1:]]\n",
+        old="        rows, sums = await self._network.sum_others(inputs)\n",
+        new="        if self._counted:\n            return\n        rows, sums = await self._network.sum_others(inputs)\n",
         tests=_ANSWERS,
         keywords="whatever_order",
     ),
     Break(
         name="usefulness compares with the active party's columns at their mean, too",
-        file=_USEFUL,
+        file="securevfl/shares/network.py",
         old="zip(inputs, [inputs[0], *means], strict=True)",
         new="zip(inputs, [inputs[0] * 0, *means], strict=True)",
         tests=_ANSWERS,

@@ -6,7 +6,7 @@ from mutations.base import Break
 __all__ = ["BREAKS"]
 
 _WIRE = "securevfl/shares/wire.py"
-_COURSE = "securevfl/shares/epochs.py"
+_COURSE = "securevfl/shares/course.py"
 _SHARING = "securevfl/shares/sharing.py"
 _MODEL = "securevfl/shares/shared_model.py"
 _SHARE = "crypto/securevfl_crypto/replicated/share.py"
@@ -47,8 +47,8 @@ BREAKS = (
     Break(
         name="loaded shares used as they are",
         file=_MODEL,
-        old="        fresh = iter(await network.engine.refresh(*kept))\n",
-        new="        fresh = iter(kept)\n",
+        old="        fresh = await network.engine.refresh(*kept)\n",
+        new="        fresh = kept\n",
         tests=(_TESTS + "test_loaded_shares_are_drawn_anew_before_they_are_used",),
     ),
     Break(
@@ -62,7 +62,7 @@ BREAKS = (
     ),
     Break(
         name="an opening that nobody declared",
-        file=_COURSE,
+        file="securevfl/shares/epochs.py",
         old="                await self.network.train_batch(inputs, targets)\n",
         new="                await self.network.train_batch(inputs, targets)\n"
         '                await engine.open("weights", self.network.weights["layer 0"], [0])\n',

@@ -73,9 +73,9 @@ BREAKS = (
     ),
     Break(
         name="a scorecard's points leave out the bias",
-        file="securevfl/algorithms/scorecard/roles.py",
-        old="start = 0.0 if bias is None else offset - factor * bias",
-        new="start = 0.0 if bias is None else offset",
+        file="securevfl/algorithms/scorecard/binned_roles.py",
+        old="return factor, 0.0 if bias is None else offset - factor * bias",
+        new="return factor, 0.0 if bias is None else offset",
         tests=(_CARD,),
     ),
     Break(
