@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -41,7 +42,7 @@ def kernels(rows: int, rounds: int, least: float) -> dict[str, object]:
     wide = rng.integers(0, 2**64, (DEALT * BINS, rows), dtype=np.uint64)
     codes = rng.integers(0, BINS, (OWNED, rows)).astype(np.uint8)
     hot = (codes[:, None, :] == np.arange(BINS, dtype=np.uint8)[:, None]).reshape(-1, rows)
-    parts = {
+    parts: dict[str, tuple[Any, np.ndarray]] = {
         "dealt": (NarrowMatrix(wide.astype(np.uint32)), wide),
         "its own": (OneHotMatrix(codes, [BINS] * OWNED), hot.astype(np.uint64)),
     }

@@ -7,9 +7,9 @@ handwritten digits (ten classes, four parties), the credit limit (a number) and 
 with half of the columns. Two classes: AUC; ten: accuracy; a number: R² of the answers.
 
 *cost*: one tree of depth 5 on the credit table's 12,945 × 23 cells, 32 bins, by the three computing parties in one
-process, each after the other: CPU-seconds of all three, rounds, bytes. Then, in the same run and on one core, the sealed
-sums of a tree under Paillier with hidden nodes (`benchmarks.sealed_boosting`, without the growing), and SPU's program
-of a tree of the same shape under ABY3 (`benchmarks/peers/spu_tree.py`).
+process, each after the other: CPU-seconds of all three, rounds, bytes. Then, in the same run and on one core, the
+sealed sums of a tree under Paillier with hidden nodes (`benchmarks.sealed_boosting`, without the growing), and SPU's
+program of a tree of the same shape under ABY3 (`benchmarks/peers/spu_tree.py`).
 
 *rows*: a tree of 100,000 rows, and its ratio to 12,945.
 """

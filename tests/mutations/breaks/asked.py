@@ -72,7 +72,8 @@ BREAKS = (
         name="usefulness compares with means of the first rows",
         file=_USEFUL,
         old="        rows, sums = await self._network.sum_others(inputs)\n",
-        new="        if self._counted:\n            return\n        rows, sums = await self._network.sum_others(inputs)\n",
+        new="        if self._counted:\n            return\n"
+        "        rows, sums = await self._network.sum_others(inputs)\n",
         tests=_ANSWERS,
         keywords="whatever_order",
     ),
