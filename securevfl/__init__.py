@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         SFHTL,
         AllLabels,
         Best,
+        BoostedResidual,
         Boosting,
         Distilled,
         EntityAugmentation,
@@ -109,8 +110,8 @@ __version__ = "0.2.0"
 _NAMES: Mapping[str, str] = {
     "securevfl.align": "Align Linkage",
     "securevfl.algorithms": (
-        "APCVFL AllLabels Best Boosting Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL Local "
-        "LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
+        "APCVFL AllLabels Best BoostedResidual Boosting Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL "
+        "Local LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
         "Scorecard SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.checks": "",
@@ -169,6 +170,7 @@ __all__ = [
     "AuditError",
     "Auto",
     "Best",
+    "BoostedResidual",
     "Boosting",
     "ColumnPreparation",
     "Distilled",

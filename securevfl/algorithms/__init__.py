@@ -15,7 +15,7 @@ from securevfl.lazy import load_on_use
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression, RandomMatch, ZeroImputation
     from securevfl.algorithms.best import Best
-    from securevfl.algorithms.boosting import Boosting
+    from securevfl.algorithms.boosting import BoostedResidual, Boosting
     from securevfl.algorithms.entity_augmentation import EntityAugmentation
     from securevfl.algorithms.fedcvt import FedCVT
     from securevfl.algorithms.fedda import FedDA
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
 _NAMES = {
     "securevfl.algorithms.baselines": "AllLabels Local LogisticRegression RandomMatch ZeroImputation",
     "securevfl.algorithms.best": "Best",
-    "securevfl.algorithms.boosting": "Boosting",
+    "securevfl.algorithms.boosting": "BoostedResidual Boosting",
     "securevfl.algorithms.entity_augmentation": "EntityAugmentation",
     "securevfl.algorithms.fedcvt": "FedCVT",
     "securevfl.algorithms.fedda": "FedDA",
@@ -63,6 +63,7 @@ __all__ = [
     "SFHTL",
     "AllLabels",
     "Best",
+    "BoostedResidual",
     "Boosting",
     "Distilled",
     "EntityAugmentation",
