@@ -4,8 +4,7 @@
 
 FOLDER is a checkout of an earlier version, with kernels of its own. Both train the same job in turns, each in a process
 of its own: credit, ten epochs that all validate, logistic regression and a network. The least CPU time of each counts;
-bytes are what all ledgers say. And what counting numbers adds to a prediction of 10^5 rows (`benchmarks.results_cost`
-of the book alone). Two minutes.
+bytes are what all ledgers say. Two minutes. `benchmarks.counting` has what counting costs a prediction.
 """
 
 from __future__ import annotations

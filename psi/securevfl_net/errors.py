@@ -98,9 +98,18 @@ class UnknownNameError(InputError):
 
 
 class PolicyError(SecureVFLError):
-    """The party's own policy forbids the next step; nothing was sent."""
+    """The party's own policy forbids the next step; nothing was sent.
+
+    Args:
+        message: what it forbids, the bound and the cure.
+        cause: a short name of the rule, for parties that may learn which one ended the job and nothing else.
+    """
 
     exit_code = 3
+
+    def __init__(self, message: str = "", *, cause: str = "") -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class FewCommonRows(PolicyError):

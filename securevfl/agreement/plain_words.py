@@ -158,7 +158,8 @@ def _describe_cost(proposal: Proposal, card: PartyCard) -> str:
     if planned.epsilon == 0:
         return f"{card.name}: releases nothing of its own with a cost"
     plans = "without noise, which no ε bounds" if math.isinf(planned.epsilon) else f"ε = {planned.epsilon:.4g}"
-    if proposal.protection.on_shares and not math.isinf(planned.epsilon):
+    covered = proposal.protection.on_shares or proposal.algorithm.covers_training(proposal.protection)
+    if covered and not math.isinf(planned.epsilon):
         plans += " for rows that train; predictions are counted as numbers (max_results), not by ε"
     if card.epsilon is None or card.delta is None:
         return f"{card.name}: the job releases {plans}; the agreement sets no bound"

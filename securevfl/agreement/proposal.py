@@ -157,7 +157,7 @@ class Proposal(Config, dict=True):
         rule = text_problem(self.purpose)
         found += [f"an agreement cannot contain this purpose: {rule}"] if rule else []
         found += self._about_parties()
-        found += wrong_parties(self.algorithm, self.owner_names, self.passive_names)
+        found += wrong_parties(self.algorithm, self.owner_names, self.passive_names, self.protection)
         found += too_few_epochs(self.algorithm, self.job.epochs)
         for name in self.serving.asks if self.serving is not None else ():
             if name not in self.owner_names:

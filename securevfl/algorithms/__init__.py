@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from securevfl.lazy import load_on_use
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
+    from securevfl.algorithms.additive import Additive
     from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression, RandomMatch, ZeroImputation
     from securevfl.algorithms.best import Best
     from securevfl.algorithms.boosting import BoostedResidual, Boosting
@@ -38,6 +39,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.algorithms.splitnn import SplitNN
 
 _NAMES = {
+    "securevfl.algorithms.additive": "Additive",
     "securevfl.algorithms.baselines": "AllLabels Local LogisticRegression RandomMatch ZeroImputation",
     "securevfl.algorithms.best": "Best",
     "securevfl.algorithms.boosting": "BoostedResidual Boosting",
@@ -61,6 +63,7 @@ __all__ = [
     "MFTL",
     "RISA",
     "SFHTL",
+    "Additive",
     "AllLabels",
     "Best",
     "BoostedResidual",

@@ -4,13 +4,15 @@ party's own card: what the answers that its policy allows can give away of its t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from securevfl.agreement import read_party_file
+from securevfl.agreement import PartyFile, read_party_file
+from securevfl.agreement.result_books import open_book
 from securevfl.cut import BFV, CKKS, Paillier
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.jobfile.job_file import read_job_sections
@@ -172,12 +174,12 @@ def _find_remedies(job: Job, roster: Roster, *, predicts: bool) -> Iterator[str]
 def read_own_share(
     party_file: str | Path, *, asker: str = "any one partner", numbers: int | None = None
 ) -> OwnShareRecord:
-    """Compute a party's own card from its file. The table is read here; nothing is sent or written.
+    """Compute a party's own card from its file. The table is read here; nothing is sent.
 
     Args:
-        party_file: TOML; its policy bounds the numbers.
-        asker: who is answered.
-        numbers: a bound to try in the place of the policy's.
+        party_file: TOML; its policy bounds the numbers, and grants in its result book add to them.
+        asker: who is answered: a party or its organisation. Of any other name, the partner that grants add most for.
+        numbers: a bound to try in the place of the policy's and the grants'.
 
     Raises:
         InputError: a file with mistakes, a table that cannot be read, or a party without one.
@@ -188,6 +190,22 @@ def read_own_share(
     table = own.read_table()
     if table is None:
         raise InputError(f"{own.path} names no table: only a party with one has something to give away")
-    return compute_own_share(
-        table, asker, own.policy.allowed_numbers(len(table.feature_names)) if numbers is None else numbers
-    )
+    granted, used = _numbers_in_book(own, asker)
+    bound = own.policy.allowed_numbers(len(table.feature_names))
+    if numbers is not None or bound is None:
+        return compute_own_share(table, asker, bound if numbers is None else numbers, used=used)
+    return compute_own_share(table, asker, bound + granted, used=used, granted=granted)
+
+
+def _numbers_in_book(own: PartyFile, asker: str) -> tuple[int, int | None]:
+    """Numbers of each row that grants in force add for an asker, and how many it had of the row with most; None where
+    nothing was counted. Of an asker that the book does not know, those of the partner that may have most."""
+    if not own.results.exists():
+        return 0, None
+    book, now = open_book(own), time.time()
+    known = {*book.askers, *book.grantees}
+    one = own.organisations.get(asker, asker)
+    names = [one] if one in known or asker in {*own.peers, *own.organisations} else sorted(known)
+    granted = max((book.granted(name, now) for name in names), default=0)
+    used = [int(book.count_people(name).max(initial=0)) for name in names if name in book.askers]
+    return granted, max(used, default=None)

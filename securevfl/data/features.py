@@ -14,6 +14,7 @@ from securevfl.data.permuted import Permuted
 from securevfl.data.prepare import (
     KIND,
     SCALES,
+    Declared,
     Preparation,
     PreparedColumn,
     PreparedLine,
@@ -21,7 +22,8 @@ from securevfl.data.prepare import (
     column_state,
     fit_columns,
 )
-from securevfl.data.prepare.columns import Writer
+from securevfl.data.prepare.coded import CodedLevels
+from securevfl.data.prepare.columns import PreparedCategory, Writer
 from securevfl.data.storage import release_memory
 from securevfl.data.table import PartyTable, check_numbers
 from securevfl.errors import InputError, UnknownNameError
@@ -70,6 +72,8 @@ class FeatureEncoder:
         scale: str = "standard",
         salt: bytes = b"",
         view: View = "network",
+        levels: Mapping[str, tuple[str, ...]] = {},
+        blind: bool = False,
     ) -> FeatureEncoder:
         """Fit on `rows` of `table`, the party's own training rows, in one pass over each column, some rows at a time.
         Ranks use all rows up to 2^25 and a random 2^25 beyond. With a preparation, its rules apply, and numbers are
@@ -83,6 +87,9 @@ class FeatureEncoder:
                 table's preparation sets its own scaling.
             salt: the party's secret key for hashed categories.
             view: see above; ``"coded"`` also prepares tables without a preparation.
+            levels: column → its declared levels, for ``"coded"``: codes follow from them and from no row.
+            blind: whether, for ``"coded"``, nothing but the kinds of columns may depend on rows: no column is dropped
+                for what its rows contain, and each column of categories needs declared levels.
 
         Raises:
             InputError: no rows, a column with more than 64 categories, or columns that cannot be prepared (lists all).
@@ -94,7 +101,8 @@ class FeatureEncoder:
             raise InputError(f"{table.name!r} has no training rows to fit its features on")
         rows = _in_order(rows, table.rows)
         if table.preparation is not None or view == "coded":
-            return cls._fit_prepared(table, rows, clip, table.preparation or Preparation(), salt, view)
+            rules = table.preparation or Preparation()
+            return cls._fit_prepared(table, rows, clip, rules, salt, view, Declared(levels, blind))
         columns: dict[str, _Encoding] = {}
         for name, values in table.columns.items():
             if name in table.categorical:
@@ -110,7 +118,14 @@ class FeatureEncoder:
 
     @classmethod
     def _fit_prepared(
-        cls, table: PartyTable, rows: np.ndarray, clip: float, preparation: Preparation, salt: bytes, view: View
+        cls,
+        table: PartyTable,
+        rows: np.ndarray,
+        clip: float,
+        preparation: Preparation,
+        salt: bytes,
+        view: View,
+        declared: Declared,
     ) -> FeatureEncoder:
         where = table.source or f"the table of {table.name!r}"
         for name in preparation.columns:
@@ -119,7 +134,7 @@ class FeatureEncoder:
         blocks = {name: v for name, v in table.columns.items() if isinstance(v, np.ndarray) and v.ndim > 1}
         single = {name: v for name, v in table.columns.items() if name not in blocks}
         coded = view == "coded"
-        found = fit_columns(single, table.categorical, rows, preparation, salt, coded=coded)
+        found = fit_columns(single, table.categorical, rows, preparation, salt, coded=coded, declared=declared)
         if found.problems:
             raise InputError(f"{where}: " + "\n  ".join(found.problems))
         columns: dict[str, _Encoding] = {
@@ -158,6 +173,16 @@ class FeatureEncoder:
         for encoding in self.columns.values():
             block = [0] * int(np.prod(encoding.shape)) if isinstance(encoding, BlockEncoding) else [0]
             found += encoding.code_counts if isinstance(encoding, PreparedColumn) else block
+        return found
+
+    @property
+    def level_names(self) -> dict[str, tuple[str, ...]]:
+        """Column of ``"coded"`` categories → the names of its codes; the last code, of all other levels, has none."""
+        found = {}
+        for name, encoding in self.columns.items():
+            how = encoding.how if isinstance(encoding, PreparedColumn) else None
+            if isinstance(how, PreparedCategory) and isinstance(how.levels, CodedLevels):
+                found[name] = how.levels.levels
         return found
 
     def decode(self, column: int, values: np.ndarray) -> np.ndarray:

@@ -109,6 +109,11 @@ def search(
             "trials are compared by metrics of the validation rows, and protection.metrics is 'none', so that none is "
             "opened: set metrics = 'rounded'"
         )
+    if not job.plan.validates:
+        raise InputError(
+            f"trials are compared by metrics of the validation rows, and {job.algorithm.title} under "
+            f"{job.protection.title} scores none in training: search under protection 'plain', in a simulation"
+        )
     _check_counts(trials=trials, repeats=repeats, workers=workers)
     if seeds is not None and seeds != 0:
         choose_seeds(seeds, job.seed)

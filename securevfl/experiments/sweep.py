@@ -225,7 +225,7 @@ def check_grid(grid: Grid, parties: Parties) -> Grid:
     roster = Roster.from_tables(parties)
     points, wrong, refused = [], [], []
     for point in grid.points:
-        mistakes = wrong_parties(point.job.algorithm, roster.owners, roster.passive)
+        mistakes = wrong_parties(point.job.algorithm, roster.owners, roster.passive, point.job.protection)
         if mistakes:
             wrong += mistakes
             continue

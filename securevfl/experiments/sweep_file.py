@@ -189,7 +189,7 @@ def _check_cells(cells: Sequence[Cell], roster: Roster | None) -> tuple[list[str
         try:
             job = cell.build_job()
             if roster is not None and cell.seed == cells[0].seed:
-                wrong = wrong_parties(job.algorithm, roster.owners, roster.passive)
+                wrong = wrong_parties(job.algorithm, roster.owners, roster.passive, job.protection)
                 found += [f"method {cell.method!r}: {mistake}" for mistake in wrong]
                 refused += [
                     f"method {cell.method!r}: {rule}" for rule in ([] if wrong else policy_refusals(job, roster))

@@ -245,7 +245,7 @@ def terms_of_job(
 
 
 def _name_releases(job: Job, mine: bool) -> str:
-    if job.protection.on_shares:
+    if job.protection.on_shares or job.algorithm.covers_training(job.protection):
         return "the model"
     return "gradients" if mine else "activations"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from securevfl.cut import sealing_protections
+from securevfl.cut import Protection, sealing_protections
 from securevfl.data import PartyTable
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.party.job import Job
@@ -14,13 +14,16 @@ from securevfl.training.objectives import check_numbers_fit
 __all__ = ["check_labels", "check_roster", "too_few_epochs", "too_many_classes", "wrong_parties"]
 
 
-def wrong_parties(algorithm: Algorithm, owners: Sequence[str], passive: Sequence[str]) -> list[str]:
+def wrong_parties(
+    algorithm: Algorithm, owners: Sequence[str], passive: Sequence[str], protection: Protection | None = None
+) -> list[str]:
     """Why the algorithm cannot serve these parties; empty where it can.
 
     Args:
         algorithm: of a job.
         owners: names of the parties with labels.
         passive: names of the others.
+        protection: of the job, where it is known.
     """
     found = []
     if len(owners) > 1 and not algorithm.many_owners:
@@ -28,11 +31,14 @@ def wrong_parties(algorithm: Algorithm, owners: Sequence[str], passive: Sequence
             f"{algorithm.title} has one label owner, and {', '.join(owners)} own labels: use an algorithm for several "
             "(sv.MultiVFL), or give label=… for one table only"
         )
-    most = algorithm.most_passive
+    most = algorithm.most_passive if protection is None else algorithm.most_passive_under(protection)
+    bounded = protection is not None and algorithm.most_passive != most
+    under = f" under {protection.title}" if protection is not None and bounded else ""
+    cure = ", or use protection 'shares' (three computing parties)" if bounded and algorithm.fits.shares else ""
     if most is not None and len(passive) > most:
         found.append(
-            f"{algorithm.title} is for one active and {most} passive part{'y' if most == 1 else 'ies'}; there are "
-            f"{len(passive)} passive ones ({', '.join(passive)}): leave some out"
+            f"{algorithm.title}{under} is for one active and {most} passive part{'y' if most == 1 else 'ies'}; there "
+            f"are {len(passive)} passive ones ({', '.join(passive)}): leave some out{cure}"
         )
     return found
 
@@ -60,7 +66,7 @@ def check_roster(owners: Sequence[str], passive: Sequence[str], job: Job, coordi
         InputError: several label owners for an algorithm with one, too many passive parties, or too few epochs;
             parties that cannot be those that compute on shares.
     """
-    found = wrong_parties(job.algorithm, owners, passive) + too_few_epochs(job.algorithm, job.epochs)
+    found = wrong_parties(job.algorithm, owners, passive, job.protection) + too_few_epochs(job.algorithm, job.epochs)
     if not found and passive:
         job.protection.computing_parties(owners[0], passive, coordinator)
     if job.link is not None and len(owners) > 1:

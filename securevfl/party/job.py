@@ -278,14 +278,28 @@ class Job(JobOptions):
                 "stratify is set and dp.labels asks for noise on labels: a stratified split would reveal "
                 "labels without noise through the rows that train; leave stratify out"
             )
-        if self.stratify and self.protection.on_shares and self.protection.dp is not None and self.protection.dp.model:
+        covered = self.protection.on_shares or self.algorithm.covers_training(self.protection)
+        if self.stratify and covered and self.protection.dp is not None and self.protection.dp.model:
             found.append(
                 "stratify is set and dp.model bounds what is learned of a row that trains: a stratified split would "
                 "reveal labels without noise through the rows that train; leave stratify out"
             )
         found += self.protection.plan_problems(patience=self.patience, keep=self.keep)
+        found += self._validation_problems()
         if not found and self.device != "cpu" and self.protection.uses_integers and not self.protection.is_sealed:
             found.append(f"fixed-point runs compute on the CPU, not on {self.device!r}: use device='cpu'")
+        return found
+
+    def _validation_problems(self) -> list[str]:
+        """What needs scores of the validation rows in training, where the algorithm takes none."""
+        if not self.algorithm.opens_only_answers(self.protection):
+            return []
+        why = f"and {self.algorithm.title} under {self.protection.title} scores no validation rows in training"
+        found = []
+        if self.keep != "last":
+            found.append(f"keep is {self.keep!r}, {why}: set keep = 'last'")
+        if self.patience is not None:
+            found.append(f"patience is {self.patience}, {why}: leave patience out")
         return found
 
     @property
@@ -308,6 +322,7 @@ class Job(JobOptions):
             steps=self.steps,
             keep=self.keep,
             valid_every=self.valid_every,
+            validates=not self.algorithm.opens_only_answers(self.protection),
             device=self.device,
             number=self.number_loss,
             several=self.has_several_labels,

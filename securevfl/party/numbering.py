@@ -322,7 +322,17 @@ def fit_rows(alignment: Alignment, agreed: AgreedRows) -> np.ndarray:
 def encode_features(table: PartyTable, rows: np.ndarray, job: Job, secret: PartySecret) -> FeatureEncoder:
     """Fit the encoding of the party's columns on these rows; categories are hashed with a key of the party's own."""
     salt = secret.keystream(_SALT, "buckets of categories")
-    return FeatureEncoder.fit(table, rows, clip=job.clip, scale=job.scale, salt=salt, view=job.algorithm.view)
+    algorithm = job.algorithm
+    return FeatureEncoder.fit(
+        table,
+        rows,
+        clip=job.clip,
+        scale=job.scale,
+        salt=salt,
+        view=algorithm.view,
+        levels=algorithm.declared_levels(table.name),
+        blind=algorithm.encodes_blindly(job.protection),
+    )
 
 
 def coded_columns(encoder: FeatureEncoder) -> dict[str, Any]:

@@ -31,6 +31,8 @@ def planned_numbers(job: Job, party: str, classes: int = 0, *, columns: int = 0,
         outputs = classes if classes > 2 else 1  # as `Task.outputs`, which needs torch
         answer = job.protection.numbers_per_answer(outputs)
         return max(answer, columns) if job.protection.hands_out and not predicts else answer
+    if job.algorithm.opens_only_answers(job.protection):
+        return classes if classes > 2 else 1
     if not job.algorithm.fits.counts:
         return None
     plan = replace(job.plan, epochs=1, steps=None) if predicts else job.plan
@@ -83,6 +85,8 @@ def plan_epsilon(job: Job, *, mine: bool, passive: int) -> PlannedEpsilon:
         return PlannedEpsilon(dp.label_draw.epsilon, dp.label_draw.delta)
     if job.protection.on_shares:
         return _plan_on_shares(job, mine=mine, passive=passive)
+    if dp is not None and dp.model is not None and job.algorithm.covers_training(job.protection):
+        return PlannedEpsilon(dp.model.epsilon, dp.model.delta, predictions=not mine)
     noise = None if dp is None else dp.gradient_noise if mine else dp.features
     if noise is None:
         return PlannedEpsilon(math.inf)
@@ -99,7 +103,7 @@ def _plan_on_shares(job: Job, *, mine: bool, passive: int) -> PlannedEpsilon:
     if noise is None:
         why = (
             "the model would be trained without noise and its predictions opened, which spends ε of the rows that "
-            "train without bound: train logistic_regression with noise on its steps, "
+            "train without bound: train logistic_regression, or additive, with noise on its steps, "
             "dp=sv.DP(model=sv.Gaussian(epsilon=…)), and metrics='none' in the protection"
         )
         return PlannedEpsilon(math.inf, unbounded=why, predictions=not mine)

@@ -23,6 +23,7 @@ from functools import lru_cache
 import numpy as np
 
 from securevfl.errors import InputError
+from securevfl.privacy.gaussian_dp import epsilon_at
 from securevfl.privacy.opacus_accountants import load_accountants
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Release",
     "Total",
     "calibrate_sigma",
+    "epsilon_exact",
     "epsilon_prv",
     "epsilon_rdp",
 ]
@@ -196,6 +198,16 @@ def _prv_epsilon(gaussian: Sequence[GaussianRelease], delta: float) -> float:
     return bound
 
 
+def epsilon_exact(releases: Release | Iterable[Release], delta: float) -> float:
+    """ε of all these releases of one row: exactly, by Gaussian differential privacy, where all are Gaussian releases of
+    every row; else by RDP, which is an upper bound. 0 for no release.
+    """
+    gaussian, pure = _split_releases(releases)
+    if pure or any(one.sample_rate < 1 for one in gaussian):
+        return epsilon_rdp([*gaussian, *pure], delta)
+    return epsilon_at(math.sqrt(sum(one.times / one.noise_multiplier**2 for one in gaussian)), delta)
+
+
 def calibrate_sigma(epsilon: float, delta: float, times: int) -> float:
     """The smallest noise multiplier with which `times` releases of a row cost at most (ε, δ), by the RDP accountant.
 
@@ -288,6 +300,10 @@ class Accountant:
     def epsilon_rdp(self, about: str = "") -> float:
         """ε of all releases that depend on `about` (or of all), by RDP."""
         return epsilon_rdp(self.releases_about(about), self.delta)
+
+    def epsilon_exact(self, about: str = "") -> float:
+        """ε of all releases that depend on `about` (or of all), exactly where all are Gaussian; see `epsilon_exact`."""
+        return epsilon_exact(self.releases_about(about), self.delta)
 
     def epsilon_prv(self, about: str = "") -> float:
         """ε of all releases that depend on `about` (or of all), by PRV."""

@@ -1,7 +1,7 @@
 """ε of one party's rows over all jobs of one asker: what earlier jobs released with noise, and what may be added.
 
 Gaussian releases compose exactly: whatever their noise multipliers σ, together they tell two values of a row apart as
-well as one release with 1/σ² = Σ 1/σ² does (Dong, Roth and Su 2022, corollary 3.3; likewise in RDP). So the party's
+well as one release with 1/σ² = Σ 1/σ² does (Dong, Roth and Su 2022, corollary 3.3). So the party's
 result book keeps this sum for each row and asker, and ε of any number of jobs follows from it, at the δ of the last.
 
 An epoch's releases are written and synced before they leave. Nothing ever takes them off: neither time nor another job.
@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from securevfl.errors import PolicyError
-from securevfl.privacy.accountant import GaussianRelease, epsilon_rdp
+from securevfl.privacy.accountant import GaussianRelease
+from securevfl.privacy.gaussian_dp import epsilon_at
 from securevfl.privacy.result_book import ResultBook
 
 __all__ = ["EpsilonBudget", "compose_epsilon"]
@@ -25,8 +26,8 @@ _TOLERANCE = 1e-6
 
 
 def compose_epsilon(losses: float, delta: float) -> float:
-    """ε of Gaussian releases whose 1/σ² add up to `losses`, by RDP; 0 for none."""
-    return epsilon_rdp(GaussianRelease(1 / math.sqrt(losses), 1), delta) if losses > 0 else 0.0
+    """ε of Gaussian releases whose 1/σ² add up to `losses`, exactly; 0 for none."""
+    return epsilon_at(math.sqrt(losses), delta) if losses > 0 else 0.0
 
 
 class EpsilonBudget:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from securevfl.errors import PolicyError
+from securevfl.privacy.people_digests import all_differ, first_words
 from securevfl.privacy.result_book import ResultBook
 
 __all__ = ["OpenedValues", "describe_excess"]
@@ -92,16 +93,15 @@ class OpenedValues:
         self._book = book or ResultBook()
         self._now = now
         self._run = ""
-        self._people, self._person = _number_people(names)
-        self._given = np.zeros(len(self._people), np.int64)
-        self._openings = np.zeros(len(self._people), np.int64)
         self._waiting: list[np.ndarray] = []
         self._waits = 0
         self._width = 0
         self._seen: object = None
         self._granted = 0
-        self._before = self._given
         with self._book.locked():
+            self._people, self._person = _number_people(names, self._book)
+            self._given, self._openings = np.zeros((2, len(self._people)), np.int64)
+            self._before = self._given
             self._read_book()
 
     def _read_book(self) -> None:
@@ -197,7 +197,10 @@ class OpenedValues:
 
     def _check_bound(self, people: np.ndarray, width: int, allowed: int) -> None:
         """Refuse an opening of these people's rows that would exceed the bound."""
-        rows, often = np.unique(people, return_counts=True)
+        if (people[1:] > people[:-1]).all():
+            rows, often = people, np.ones(len(people), np.int64)
+        else:
+            rows, often = np.unique(people, return_counts=True)
         after = self._before[rows] + self._numbers_of_people()[rows] + often * width
         if after.max(initial=0) > allowed:
             worst = int(after.argmax())
@@ -244,6 +247,7 @@ class OpenedValues:
             found["running"] = self._book.running(self.asker)
         if self.refuses and self.allowed is not None:
             found["allowed"] = self.allowed
+            found["bound"] = "written" if self._written else "default"
         return found
 
     def summary_sentence(self) -> str:
@@ -280,11 +284,12 @@ class OpenedValues:
         )
 
 
-def _number_people(names: Sequence[str]) -> tuple[Sequence[str], np.ndarray | None]:
+def _number_people(names: Sequence[str], book: ResultBook) -> tuple[Sequence[str], np.ndarray | None]:
     """The people of these rows, each once, and the position of each row's person among them; None where no person has
     two rows.
     """
-    if len(set(names)) == len(names):
+    # Digests are faster to compare than texts, and the book needs them.
+    if all_differ(first_words(book.digest_names(names))):
         return names, None
     places = {name: place for place, name in enumerate(dict.fromkeys(names))}
     return tuple(places), np.fromiter((places[name] for name in names), np.int64, len(names))

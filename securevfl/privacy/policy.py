@@ -382,8 +382,9 @@ class Policy(Config, dict=True):  # instances need a __dict__ for the cache in `
             (not self.leaks, "no known leak"),
             (self.max_epsilon is not None, f"ε <= {self.max_epsilon or 0:g} at δ <= {self.max_delta:g}"),
             (
-                self.max_results is not None,
-                f"numbers of a row {'without limit' if allowed is None else f'<= {allowed}'}",
+                self.max_results is not None or self.max_looks is None,
+                f"numbers of a row {'without limit' if allowed is None else f'<= {allowed}'}"
+                + ("" if self.writes_bound else " (default)"),
             ),
             (self.max_looks is not None, f"numbers of a row <= {self.max_looks or 0:g} a column"),
             (bool(self.few_rows), "few rows on shares"),

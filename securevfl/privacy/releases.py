@@ -29,6 +29,7 @@ from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.privacy.rows import GaussianRows, RowRelease
 from securevfl.privacy.sgd import PrivateSteps
 from securevfl.privacy.spent import Counted, Spent, depends_on
+from securevfl.privacy.sums_budget import SumsUses
 
 __all__ = ["Releases", "check_total_plan"]
 
@@ -57,6 +58,7 @@ class Releases:
         self._every: list[Counted] = []
         self._planned: list[tuple[Release, tuple[str, ...]]] = []
         self._delta = 1.0
+        self._exact = True
         self._journal = Journal(party)
         self._epoch = 1
         self._scope = ""
@@ -243,18 +245,21 @@ class Releases:
                 f"more than dp.epsilon = {mechanism.epsilon:g}: more noise, or a larger budget"
             )
         self._delta = min(self._delta, mechanism.delta)
+        self._exact = self._exact and isinstance(release, SumsUses)
         self._count_release(release.planned_release, release.what)
         self._every.append(release)
 
     def _count_release(self, release: Release, what: str) -> None:
-        """Count a release and check the new sum against the policy."""
+        """Count a release and check the new sum against the policy: by RDP, from which other noise is sized, or exactly
+        where all noise is sized by the exact formula."""
         subjects = depends_on(what)
         self._planned.append((release, subjects))
         accountant = Accountant(self.party, self._delta)
         for planned, of_release in self._planned:
             accountant.add(planned, of_release)
         for about in subjects:
-            self._policy.check_epsilon(accountant.epsilon_rdp(about), what, self._delta)
+            epsilon = accountant.epsilon_exact(about) if self._exact else accountant.epsilon_rdp(about)
+            self._policy.check_epsilon(epsilon, what, self._delta)
 
     def compose_over_jobs(self, budget: EpsilonBudget, rows: np.ndarray, places: np.ndarray) -> None:
         """Hold Gaussian releases against what earlier jobs released of the same rows, too.

@@ -6,21 +6,23 @@ import base64
 import hashlib
 import math
 import zlib
-from typing import TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 import numpy as np
 
 from securevfl.errors import AuditError
 from securevfl.ledger import PrivateKey, PublicSigningKey
+from securevfl.privacy.people_digests import DIGEST
 
 __all__ = [
     "CHAIN",
     "DAMAGED",
-    "DIGEST",
     "MOST",
+    "NEWEST",
     "Answered",
     "Begun",
+    "Digests",
     "First",
     "Grant",
     "Line",
@@ -41,14 +43,17 @@ __all__ = [
     "unpack_rows",
 ]
 
-DIGEST = 12
-"""Bytes of a person's digest: 96 bits."""
 CHAIN = 16
 """Bytes of the digest of a line and of all before it."""
 MOST = 1 << 28
 """Largest number of one line, and most bytes that it unpacks to."""
 DAMAGED = (msgspec.DecodeError, ValueError, KeyError, IndexError, zlib.error)
 """Errors of a line that cannot be read."""
+
+Digests: TypeAlias = Literal["blake2b", "blake2s"]
+"""How people are digested: see `securevfl.privacy.people_digests`."""
+NEWEST: Final = "blake2s"
+"""How a new book digests people. A book keeps what it began with, as it does not know whose digests it has."""
 
 _GRANT = "securevfl result grant v1"
 
@@ -59,10 +64,12 @@ class First(msgspec.Struct, frozen=True, kw_only=True, tag="results", tag_field=
     Attributes:
         party: whose book it is.
         after: digest of the last line of the longer file that this one replaced; empty in a new book.
+        digests: how it digests people.
     """
 
     party: str
     after: str = ""
+    digests: Digests = "blake2b"
 
 
 class People(msgspec.Struct, frozen=True, kw_only=True, tag="people", tag_field="line", forbid_unknown_fields=True):
@@ -194,19 +201,30 @@ def _check_number(number: int) -> None:
         raise ValueError(f"{number} numbers of a row")
 
 
-def name_people(digests: bytes) -> str:
-    """The name of a list of people: a digest of their digests."""
-    return hashlib.sha256(digests).hexdigest()[:24]
+def name_people(digests: np.ndarray) -> str:
+    """The name of a list of people: a digest of their digests (n, 12)."""
+    return hashlib.sha256(digests.tobytes()).hexdigest()[:24]
 
 
 def pack_rows(places: np.ndarray) -> str:
-    """Positions of rows, as text."""
+    """Positions of rows, as text; of rows that follow each other the first and how many."""
+    if len(places) and (np.diff(places) == 1).all():
+        return f"{places[0]}:{len(places)}"
     return _pack(np.asarray(places, "<u4").tobytes())
 
 
 def unpack_rows(text: str) -> np.ndarray:
-    """What `pack_rows` packed."""
-    return np.frombuffer(_unpack(text), "<u4")
+    """What `pack_rows` packed.
+
+    Raises:
+        ValueError: no such rows, or more than one line may have.
+    """
+    if ":" not in text:  # which base64 does not have
+        return np.frombuffer(_unpack(text), "<u4")
+    first, count = (int(number) for number in text.split(":"))
+    if not (0 <= first < 1 << 31 and 0 < count <= MOST // 4):
+        raise ValueError(f"rows {first} and {count} on")
+    return np.arange(first, first + count, dtype="<u4")
 
 
 def pack_counts(counts: np.ndarray) -> str:
@@ -243,12 +261,12 @@ def unpack_losses(text: str) -> np.ndarray:
     return found.astype(np.float64)
 
 
-def pack_people(digests: bytes) -> str:
-    """Digests, as text. They are random, so compressing them would only take time."""
-    return base64.b64encode(zlib.compress(digests, 0)).decode()
+def pack_people(digests: np.ndarray) -> str:
+    """Digests (n, 12), as text. They are random, so compressing them would only take time."""
+    return base64.b64encode(zlib.compress(digests.tobytes(), 0)).decode()
 
 
-def unpack_people(text: str) -> bytes:
+def unpack_people(text: str) -> np.ndarray:
     """Digests that `pack_people` packed.
 
     Raises:
@@ -257,7 +275,7 @@ def unpack_people(text: str) -> bytes:
     found = _unpack(text)
     if len(found) % DIGEST:
         raise ValueError("half a digest")
-    return found
+    return np.frombuffer(found, np.uint8).reshape(-1, DIGEST)
 
 
 def _pack(raw: bytes) -> str:

@@ -75,9 +75,10 @@ def _own_shares(name: str, job: Job, roster: Roster, table: PartyTable | None, l
     if table is None or name not in roster.passive:
         return []
     numbers = job.policies.get(name, Policy()).allowed_numbers(len(table.feature_names))
+    granted = 0 if numbers is None else _numbers_granted(ledger)
     if numbers is not None:
-        numbers += _numbers_granted(ledger)
-    found = compute_own_share(table, roster.owners[0], numbers, used=_numbers_used(ledger))
+        numbers += granted
+    found = compute_own_share(table, roster.owners[0], numbers, used=_numbers_used(ledger), granted=granted)
     return [msgspec.structs.replace(found, asker=owner) for owner in roster.owners]
 
 

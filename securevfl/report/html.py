@@ -168,6 +168,8 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
         points=next(
             ((run.points, run.base_points) for run in record.runs if run.points and not run.baseline), ({}, None)
         ),
+        shapes=(shapes := next((run.shapes for run in record.runs if run.shapes and not run.baseline), {})),
+        drawn_shapes=plots.draw_shapes(shapes),
         waiting={run.key: phases_by_party(run) for run in record.runs},
         short=short_title,
         keys={name: getattr(plots, name) for name in ("COMPUTE", "HE", "FROM_ACTIVE", "FROM_PASSIVE")},

@@ -34,7 +34,9 @@ def describe_own_share(own: OwnShareRecord) -> str:
             f"Nothing bounds how many numbers about each row of {own.party} are given to {own.asker}: it can learn all "
             f"of your {own.columns} columns."
         )
-    used = "" if own.used is None else f" ({own.used} so far)"
+    said = [] if own.used is None else [f"{own.used} so far"]
+    said += [f"{own.granted} of them by grants"] if own.granted else []
+    used = f" ({'; '.join(said)})" if said else ""
     count = "1 number" if own.numbers == 1 else f"{own.numbers} numbers"
     found = [f"About each row of {own.party}, {own.asker} is answered with at most {count}, ever{used}."]
     if own.known:
@@ -46,7 +48,7 @@ def describe_own_share(own: OwnShareRecord) -> str:
     else:
         found.append("Your table has too few rows to say how much that is: count on all of it.")
     each = "one column" if own.numbers == 1 else "one column for each number"
-    found.append(f"Of its choice it can learn up to all of {each}.")
+    found.append(f"Of its choice it can learn up to all of {each}, or of several columns that have few values.")
     found.append("Partners who put together what they got add their numbers.")
     return " ".join(found)
 

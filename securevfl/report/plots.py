@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -17,9 +17,17 @@ from securevfl.report.derived import (
     metrics_of,
     short_title,
 )
-from securevfl.report.record import Record, RunRecord
+from securevfl.report.record import Record, RunRecord, ShapeRecord
 
-__all__ = ["draw_bytes", "draw_metric_by_epoch", "draw_seconds", "draw_test_metric", "epoch_metric", "run_colors"]
+__all__ = [
+    "draw_bytes",
+    "draw_metric_by_epoch",
+    "draw_seconds",
+    "draw_shapes",
+    "draw_test_metric",
+    "epoch_metric",
+    "run_colors",
+]
 
 COMPUTE, HE, FROM_ACTIVE, FROM_PASSIVE = "#9db8d6", "#0f8a6d", "#2b6cb0", "#c05621"
 _FIXED = {
@@ -32,6 +40,10 @@ _FIXED = {
     "dp": "#c05621",
 }
 _SPARE = ("#7b4fa3", "#b7791f", "#c53083", "#2c7a7b", "#4a5568")  # distinct from the above without red and green
+_DRAWN = 24
+"""Shapes that a page draws for each party, the most important first; the table has all of them."""
+_BAND = 2.0
+"""Half of the band, in standard deviations of the noise."""
 _LOG_FROM = 30.0  # largest over smallest: beyond it short bars vanish on a linear axis
 
 
@@ -171,3 +183,33 @@ def draw_bytes(record: Record) -> Markup | None:
         ]
         rows.append(BarRow(label=short_title(run, record.runs), bars=bars))
     return bar_chart(rows, start=start, log=log, label="Bytes sent in an epoch, each way", mark_text=human_bytes)
+
+
+def draw_shapes(parties: Mapping[str, Sequence[ShapeRecord]]) -> dict[str, list[Markup]]:
+    """Party → pictures of its shapes, the most important first."""
+    return {name: [_draw_shape(name, one) for one in shapes[:_DRAWN]] for name, shapes in parties.items()}
+
+
+def _draw_shape(party: str, shape: ShapeRecord) -> Markup:
+    drawn = [one for one in shape.bins if one.share > 0 or one.bin != "missing"]
+    outputs = len(drawn[0].values) if drawn else 0
+    noisy = any(one.deviation for one in drawn)
+    curves = [
+        ChartCurve(
+            points=[(float(place), one.values[k]) for place, one in enumerate(drawn, start=1)],
+            marker="o",
+            title=shape.column if outputs == 1 else f"class {k + 1}",
+            deviations=[_BAND * one.deviation for one in drawn] if noisy else (),
+        )
+        for k in range(outputs)
+    ]
+    chart = Chart(
+        curves=curves,
+        x=f"bin of {shape.column}",
+        y="adds to the score",
+        label=f"shape of {shape.column} at {party}",
+        x_marks=[(1.0, drawn[0].bin), (float(len(drawn)), drawn[-1].bin)] if len(drawn) > 1 else None,
+        level=0.0,
+        title=shape.column,
+    )
+    return chart_svg(chart)

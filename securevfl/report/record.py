@@ -33,6 +33,8 @@ __all__ = [
     "ReceiptLine",
     "Record",
     "RunRecord",
+    "ShapeBin",
+    "ShapeRecord",
     "SightRecord",
 ]
 
@@ -190,6 +192,8 @@ class OwnShareRecord(msgspec.Struct, frozen=True, kw_only=True):
     judged: int
     measured: float | None = None
     """share that attacks got from one number of such jobs"""
+    granted: int = 0
+    """of `numbers`, those that grants in force add"""
 
 
 class LinkRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,8 +264,8 @@ class PointsBin(msgspec.Struct, frozen=True, kw_only=True):
     up_to: float | None
     """where it ends, this value included; None for the last one"""
     rows: int
-    woe: float
-    """weight of evidence"""
+    woe: float | None = None
+    """weight of evidence; None where points alone were opened"""
     points: float
 
 
@@ -271,8 +275,34 @@ class PointsRecord(msgspec.Struct, frozen=True, kw_only=True):
     column: str
     units: str
     """"own": bins end at values of the column; "prepared": at values that it was prepared to"""
-    information_value: float
+    information_value: float | None = None
+    """None where points alone were opened"""
     bins: list[PointsBin]
+
+
+class ShapeBin(msgspec.Struct, frozen=True, kw_only=True):
+    """One bin of a column of an additive model."""
+
+    bin: str
+    """in words"""
+    share: float
+    """of the training rows, as the model has it"""
+    values: list[float]
+    """what it adds to the score, one number for each output"""
+    deviation: float
+    """standard deviation of these from the noise alone"""
+    points: float
+
+
+class ShapeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One column's shape in an additive model."""
+
+    column: str
+    importance: float
+    """spread of the shape over the rows, in units of the score"""
+    noise: float
+    """spread that the noise alone would have"""
+    bins: list[ShapeBin]
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -323,6 +353,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """of a scorecard: party → its columns, those with more than one bin; as with `prepared`, in whose report"""
     base_points: float | None = None
     """of a scorecard, where the active party's part is known: what each row begins with"""
+    shapes: dict[str, list[ShapeRecord]] = {}
+    """of an additive model: party → its columns' shapes, the most important first; as with `prepared`, in whose
+    report"""
     draws: int = 1
     """how often the run was repeated with new noise"""
 

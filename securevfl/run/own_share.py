@@ -21,15 +21,18 @@ _PREDICTED = "final predictions alone"
 """Key in ``measured.json`` of what one number of an honest job gave attackers."""
 
 
-def compute_own_share(table: PartyTable, asker: str, numbers: int | None, *, used: int | None = None) -> OwnShareRecord:
+def compute_own_share(
+    table: PartyTable, asker: str, numbers: int | None, *, used: int | None = None, granted: int = 0
+) -> OwnShareRecord:
     """Compute what a party's table gives away to one asker at worst. The table stays here, and so should the result:
     it is a statistic of the table.
 
     Args:
         table: the party's own.
         asker: the party that is answered.
-        numbers: most numbers of each row that it gets, ever; None without a bound.
+        numbers: most numbers of each row that it gets, ever, grants among them; None without a bound.
         used: of these, so far, of the row with most; None where nobody counted.
+        granted: how many of them grants add.
 
     Raises:
         InputError: columns that cannot be prepared.
@@ -45,6 +48,7 @@ def compute_own_share(table: PartyTable, asker: str, numbers: int | None, *, use
         share=1.0 if numbers is None else found.share,
         known=found.known,
         judged=found.judged,
+        granted=granted,
         measured=None if predicted is None else max(0.0, predicted.got - max(0.0, predicted.without)),
     )
 

@@ -23,6 +23,8 @@ from securevfl.report.record import (
     PointsRecord,
     PreparedRecord,
     RunRecord,
+    ShapeBin,
+    ShapeRecord,
 )
 from securevfl.run.card_inputs import count_numbers, list_members
 from securevfl.run.evaluation import evaluate
@@ -30,7 +32,7 @@ from securevfl.run.job_card import add_budgets, merge_findings, run_title
 from securevfl.run.receipt import epsilon_records, epsilon_totals, link_records, message_summary
 from securevfl.run.simulation import Aligned, RunOutcome
 from securevfl.training import Split, Trained
-from securevfl.training.state import State, as_dict
+from securevfl.training.state import State, as_dict, as_list
 
 __all__ = ["alignment_record", "ledger_records", "over_draws", "run_record"]
 
@@ -107,6 +109,7 @@ def run_record(
         evaluation=evaluate(chief),
         points={name: card for name, trained in ran.trained.items() if (card := points_records(trained.model))},
         base_points=_base_points(chief.model),
+        shapes={name: shapes for name, trained in ran.trained.items() if (shapes := shape_records(trained.model))},
     )
 
 
@@ -122,22 +125,50 @@ def _base_points(model: State) -> float | None:
 
 
 def points_records(model: State) -> list[PointsRecord]:
-    """A scorecard's columns and their points, the most informative column first; empty for other models."""
+    """A scorecard's columns and their points, the most informative column first, or the one whose points differ most
+    where nobody knows; empty for other models."""
     card: Mapping[str, Any] = as_dict(model.get("scorecard", {}))
     found = [
         PointsRecord(
             column=str(one["column"]),
             units=str(one["units"]),
-            information_value=float(one["information value"]),
+            information_value=one.get("information value"),
             bins=[
-                PointsBin(up_to=part["up to"], rows=part["rows"], woe=part["woe"], points=part["points"])
+                PointsBin(up_to=part["up to"], rows=part["rows"], woe=part.get("woe"), points=part["points"])
                 for part in one["bins"]
             ],
         )
         for one in card.get("columns", ())
         if len(one["bins"]) > 1
     ]
-    return sorted(found, key=lambda one: -one.information_value)
+    return sorted(found, key=_order_of_points)
+
+
+def _order_of_points(one: PointsRecord) -> float:
+    points = [part.points for part in one.bins]
+    return min(points) - max(points) if one.information_value is None else -one.information_value
+
+
+def shape_records(model: State) -> list[ShapeRecord]:
+    """An additive model's shapes at their owner, the most important first; empty for other models."""
+    return [
+        ShapeRecord(
+            column=str(one["column"]),
+            importance=float(one["importance"]),
+            noise=float(one["noise"]),
+            bins=[
+                ShapeBin(
+                    bin=part["bin"],
+                    share=part["share"],
+                    values=part["values"],
+                    deviation=part["deviation"],
+                    points=part["points"],
+                )
+                for part in one["bins"]
+            ],
+        )
+        for one in as_list(model.get("shape tables", []))
+    ]
 
 
 def _scoring_notes(job: Job, chief: Trained) -> list[str]:

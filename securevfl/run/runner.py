@@ -65,7 +65,12 @@ _CAUSES: dict[str, tuple[type[SecureVFLError], str]] = {
     "policy": (PolicyError, "its policy forbids continuing"),
     "restored": (Restored, "its state folder is older than what its peers saw of it: it was restored from a back-up"),
     "protocol": (ProtocolError, "a peer sent what the protocol does not allow, or was silent for too long"),
-    "range": (RangeError, "training diverged, or a value left the fixed-point range"),
+    "range": (RangeError, "training diverged, or a value or a weight left the fixed-point range"),
+    "targets": (PolicyError, "the computing parties checked the targets that were dealt, and refuse them"),
+    "useless": (
+        PolicyError,
+        "the model does not predict better with the passive parties' columns than without, so it answers nothing",
+    ),
     "failed": (PeerEnded, "its program failed"),
 }
 """What peers learn of an error: only its kind. The message stays at the party because it may contain values of its
@@ -384,5 +389,7 @@ class PartyRunner(Generic[T]):
 
 def _name_cause(error: BaseException) -> str:
     """The name in `_CAUSES` of what ended the job."""
+    if isinstance(error, PolicyError) and error.cause in _CAUSES:
+        return error.cause
     found = (name for name, (kind, _) in _CAUSES.items() if isinstance(error, kind) and name != "failed")
     return next(found, "failed")

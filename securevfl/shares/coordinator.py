@@ -81,11 +81,7 @@ class SharesCoordinator(HelperProgram):
         told = await receive_plan(
             site.links[site.active], len(site.passive) + 1, numeric=sharing.plan.number is not None
         )
-        if sharing.trains:
-            sharing.check_rows(told.learned, told.valid)
-        self._classes, self._batch_size = told.classes, told.batch_size
-        self._plan = replace(sharing.plan, epochs=min(told.epochs, sharing.plan.epochs))
-        self._learned, self._valid = 0 if sharing.mixes else told.learned, told.valid
+        self._take_sizes(told)
         await self.make_network(told)
 
     async def make_network(self, told: SharedPlan) -> None:
@@ -97,6 +93,19 @@ class SharesCoordinator(HelperProgram):
         course = sharing.make_training(member, shape, self._batch_size, told.times)
         self.course, self.model.network = course, course.network
         self.model.handing = sharing.make_release(member, course, shape)
+
+    def _take_sizes(self, told: SharedPlan) -> None:
+        """Keep the sizes of the job, as the active party tells them.
+
+        Raises:
+            PolicyError: fewer rows than the job may train on.
+        """
+        sharing = self.sharing
+        if sharing.trains:
+            sharing.check_rows(told.learned, told.valid)
+        self._classes, self._batch_size = told.classes, told.batch_size
+        self._plan = replace(sharing.plan, epochs=min(told.epochs, sharing.plan.epochs))
+        self._learned, self._valid = 0 if sharing.mixes else told.learned, told.valid
 
     async def _train(self) -> Trained:
         sharing, site, trained = self.sharing, self.sharing.site, self.trained

@@ -219,6 +219,9 @@ class SharedCourse(ABC):
             RangeError: weights are not in range.
         """
         judge = None if self.network is None else Usefulness(self.network)
+        async for inputs, _ in self.share_valid(sizes, words):
+            if judge is not None:
+                await judge.add_to_means(inputs)
         async for inputs, targets in self.share_valid(sizes, words):
             if judge is not None:
                 await judge.add_rows(inputs, targets)

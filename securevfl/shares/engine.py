@@ -8,7 +8,15 @@ from typing import TypeAlias
 import numpy as np
 from securevfl_crypto.replicated import Clear, Computing, Product, Share, concatenate
 
-__all__ = ["ONE", "Engine", "compute_products", "find_outside", "scaling_job"]
+__all__ = [
+    "ONE",
+    "Engine",
+    "compute_products",
+    "excess_of_quarters",
+    "find_outside",
+    "quarter_job",
+    "scaling_job",
+]
 
 Engine: TypeAlias = Computing | Clear
 
@@ -50,6 +58,16 @@ async def find_outside(engine: Engine, x: Share, bounds: np.ndarray) -> Share:
         x: (n,).
         bounds: in units of the last place, below 2^60, int64 (n,).
     """
-    (quarter,) = await compute_products(engine, [scaling_job(engine, x, 1, _NARROW)])
+    (quarter,) = await compute_products(engine, [quarter_job(engine, x)])
+    return (await engine.compare(excess_of_quarters(engine, quarter, bounds))).reshape(-1)
+
+
+def quarter_job(engine: Engine, x: Share) -> Product:
+    """Make the product that is a quarter of x; see `find_outside`."""
+    return scaling_job(engine, x, 1, _NARROW)
+
+
+def excess_of_quarters(engine: Engine, quarter: Share, bounds: np.ndarray) -> Share:
+    """Words, two for each quarter, that are all negative within the bounds; see `find_outside`."""
     edge = engine.constant(((bounds >> _NARROW) + 2).astype(np.uint64))
-    return (await engine.compare(concatenate([quarter - edge, -quarter - edge]))).reshape(-1)
+    return concatenate([quarter - edge, -quarter - edge])

@@ -10,13 +10,16 @@ from securevfl.privacy import Gaussian, permitted_by, severity_of_view
 from securevfl.shares.release_exchanges import release_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
-__all__ = ["MASKED", "METRICS", "PREDICTED", "PREDICTIONS", "ROUND", "USEFUL", "share_exchanges"]
+__all__ = ["MASKED", "METRICS", "PREDICTED", "PREDICTIONS", "ROUND", "SUMS", "USEFUL", "share_exchanges"]
 
 KEY, ROUND, CONFIRM = "shares/key", "shares/round", "shares/confirm"
 """Steps of the computing parties among themselves."""
 
 WIDTH, PLAN, EPOCH, INPUT = "shares/width", "shares/plan", "shares/epoch", "shares/input"
 """Steps that announce the sizes of the job and deal its rows."""
+
+SUMS = "shares/open sums"
+"""Opens to each data party the sums of its own columns, once an epoch of an additive model."""
 
 METRICS, PREDICTIONS = "shares/open metrics", "shares/open predictions"
 """Values opened to the active party only; the last one once for each row in a run, or in a prediction."""

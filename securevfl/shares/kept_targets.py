@@ -13,8 +13,9 @@ When they are dealt, the computing parties check, on shares, what they may be:
   `ERROR_BOUND`;
 - the validation rows have at least `FEWEST_OF_CLASS` rows of each of two classes, unless the job says `few_rows`.
 
-All three learn whether that holds, and nothing else of the targets. The check finds a party that deals something else.
-It does not find one that also computes falsely; `docs/threat-model.md` says what such a party can do.
+All three learn whether that holds, and nothing else of the targets; parties that only deal learn it as the job ends.
+The check finds a party that deals something else. It does not find one that also computes falsely;
+`docs/threat-model.md` says what such a party can do.
 """
 
 from __future__ import annotations
@@ -100,5 +101,6 @@ def explain_wrong_targets(party: str, classes: int, *, counted: bool) -> PolicyE
         cure = "; a job with rarer classes needs few_rows = true in its protection and in each party's policy"
     return PolicyError(
         f"{party!r} refuses to train on the targets that were dealt: they have to be {kinds}{rule}. Nothing was opened"
-        f"{cure}"
+        f"{cure}",
+        cause="targets",
     )

@@ -39,8 +39,20 @@ def find_programs(kind: SharesKind | None) -> KindPrograms:
         from securevfl.shares.programs import SharesActive, SharesPassive
 
         return KindPrograms(SharesActive, SharesPassive, SharesCoordinator)
+    if kind == "scorecard":
+        from securevfl.shares.scorecard.programs import CardCoordinator, CardSharesActive, CardSharesPassive
+
+        return KindPrograms(CardSharesActive, CardSharesPassive, CardCoordinator)
     if kind == "trees":
         from securevfl.shares.trees.programs import TreesActive, TreesCoordinator, TreesPassive
 
         return KindPrograms(TreesActive, TreesPassive, TreesCoordinator)
+    if kind == "additive":
+        from securevfl.shares.additive.programs import (
+            AdditiveSharesActive,
+            AdditiveSharesCoordinator,
+            AdditiveSharesPassive,
+        )
+
+        return KindPrograms(AdditiveSharesActive, AdditiveSharesPassive, AdditiveSharesCoordinator)
     raise InputError(f"nothing trains {kind or 'this algorithm'} on shares")

@@ -15,8 +15,9 @@ import numpy as np
 from securevfl_crypto.replicated import Product, Share, concatenate
 from securevfl_crypto.ring import FRACTION
 
+from securevfl.shares.answers import NUMBER_BOUND, clip_outputs
 from securevfl.shares.engine import ONE, Engine, compute_products, scaling_job
-from securevfl.shares.network_ranges import ERROR_BOUND
+from securevfl.shares.network_ranges import ERROR_BOUND, TARGET_BOUND
 from securevfl.shares.trainee import Trainee
 
 __all__ = ["EDGES", "METRIC_BITS", "SharedMetrics", "name_metrics"]
@@ -30,6 +31,12 @@ _QUOTIENT_BITS = 10
 """A quotient's divisor is below 2 to this."""
 
 _DIVISOR_BITS = 16
+_MOST_LOSS = ERROR_BOUND * (NUMBER_BOUND + TARGET_BOUND)
+"""Largest Huber loss of a prediction that is clipped, of a target within its bounds."""
+
+_LARGEST_SUM = 62
+"""Bits below which a word is truncated rightly."""
+
 EDGES = tuple(float(edge) for edge in (-6, -5, -4.5, -4, -3.5, *np.arange(-3, 3.01, 0.25), 3.5, 4, 4.5, 5, 6))
 """Logits between which a bin lies; 35 bins."""
 _SLOPE_BITS = 10
@@ -72,9 +79,10 @@ class SharedMetrics:
         return concatenate([product.reshape(1), total, bits.sum(axis=1), each[:, 0], each[:, 1]])
 
     async def _score_numbers(self, logits: Share, targets: Share) -> Share:
-        """The sum of the Huber losses, c (r − c/2) of an error r that is c when clipped, 16 fractional bits, (1,)."""
+        """The sum of the Huber losses, c (r − c/2) of an error r that is c when clipped, 16 fractional bits, (1,). The
+        prediction is clipped as an answer is, so that no loss is above `_MOST_LOSS`."""
         engine = self._engine
-        error = logits - targets
+        error = await clip_outputs(engine, logits, 1) - targets
         bound = engine.constant(np.full(error.shape, round(ERROR_BOUND * ONE), dtype=np.uint64))
         (done,) = await engine.compute_products([replace(scaling_job(engine, error + bound, 1, 0), then="relu6")])
         clipped = (done[0] if isinstance(done, tuple) else done) - bound
@@ -100,10 +108,10 @@ class SharedMetrics:
             raise ValueError("metrics of no rows")
         engine, sums = self._engine, self._sums
         if self._network.shape.is_numeric:
-            return (await self._shares_of_rows([sums], [FRACTION]))[0]
+            return (await compute_products(engine, self._row_share_jobs([sums], [FRACTION])))[0]
         if self._network.shape.classes > 2:
             right = self._share_constant(self._rows) - sums[:1]
-            return concatenate(await self._shares_of_rows([right, sums[1:]], [0, FRACTION]))
+            return concatenate(await compute_products(engine, self._row_share_jobs([right, sums[1:]], [0, FRACTION])))
         edges, middle = len(EDGES), EDGES.index(0.0)
         product, total = sums[:1], sums[1:2]
         above, true, heights = (sums[2 + k * edges : 2 + (k + 1) * edges] for k in range(3))
@@ -117,53 +125,51 @@ class SharedMetrics:
         right = (
             self._share_constant(self._rows) - wholes - above[middle : middle + 1] + positives[middle : middle + 1] * 2
         )
-        area = await self._area_under_counts(above, positives, wholes)
-        auc = await self._divide_by_pairs(area.reshape(1), wholes)
-        accuracy, log_loss = await self._shares_of_rows([right, loss], [0, FRACTION])
-        return concatenate([accuracy, log_loss, auc])
+        quotient = await self._area_of_pairs(above, positives, wholes)
+        jobs = self._row_share_jobs([right, loss], [0, FRACTION])
+        jobs.append(scaling_job(engine, quotient, 1, FRACTION - METRIC_BITS))
+        return concatenate([one.reshape(1) for one in await compute_products(engine, jobs)])
 
-    async def _divide_by_pairs(self, area: Share, wholes: Share) -> Share:
-        """The AUC, from twice the area and the number of positives. Nobody deals the number of pairs: a false one
-        would magnify the ranks of single rows.
+    async def _area_of_pairs(self, above: Share, positives: Share, wholes: Share) -> Share:
+        """The AUC, from counts of rows and of positive rows above each edge, and of positives: the area under the curve
+        of counts over the number of pairs. Nobody deals the number of pairs: a false one would magnify the ranks of
+        single rows.
+
+        Twice the area is Σ (negatives in a bin) · (positives above its ends).
 
         Pairs of n rows are at most n² / 4, and at least n − 1 where both classes occur. Scaled by 2^(12 − 2L), where
         n is at most 2^L, they lie between 2^(11 − L) and 2^10.
         """
-        engine, bits = self._engine, METRIC_BITS
+        engine, nothing, negatives = self._engine, self._share_constant(0), self._share_constant(self._rows) - wholes
         log_rows = max(math.ceil(math.log2(self._rows)), 1)
-        (pairs,) = await compute_products(engine, [Product(wholes, self._share_constant(self._rows) - wholes, "times")])
+        true, false = concatenate([wholes, positives, nothing]), concatenate([negatives, above - positives, nothing])
+        width, height = false[:-1] - false[1:], true[:-1] + true[1:]
+        area, pairs = await compute_products(
+            engine, [Product(width.reshape(1, -1), height.reshape(-1, 1)), Product(wholes, negatives, "times")]
+        )
         up = FRACTION + _QUOTIENT_BITS + 2 - 2 * log_rows  # of the pairs; half as much of twice the area
         jobs = [
             scaling_job(engine, value, 1 << max(power, 0), max(-power, 0))
-            for value, power in ((area, up - 1), (pairs, up))
+            for value, power in ((area.reshape(1), up - 1), (pairs, up))
         ]
         over, under = await compute_products(engine, jobs)
         least = 2.0 ** min(_QUOTIENT_BITS + 1 - log_rows, _QUOTIENT_BITS - 1)
-        quotient = await engine.divide(over, under, least=least, most=2.0**_QUOTIENT_BITS)
-        (auc,) = await compute_products(engine, [scaling_job(engine, quotient, 1, FRACTION - bits)])
-        return auc.reshape(1)
+        return await engine.divide(over, under, least=least, most=2.0**_QUOTIENT_BITS)
 
-    async def _area_under_counts(self, above: Share, positives: Share, wholes: Share) -> Share:
-        """Twice the area under the curve of counts, (1, 1): Σ (negatives in a bin) · (positives above its ends)."""
-        nothing = self._share_constant(0)
-        true = concatenate([wholes, positives, nothing])
-        false = concatenate([self._share_constant(self._rows) - wholes, above - positives, nothing])
-        width, height = false[:-1] - false[1:], true[:-1] + true[1:]
-        (area,) = await compute_products(self._engine, [Product(width.reshape(1, -1), height.reshape(-1, 1))])
-        return area
+    def _row_share_jobs(self, sums: list[Share], bits: list[int]) -> list[Product]:
+        """Make the products that are sums divided by the number of rows, rounded; each has so many fractional bits.
 
-    async def _shares_of_rows(self, sums: list[Share], bits: list[int] | None = None) -> list[Share]:
-        """Sums divided by the number of rows, rounded; each with so many fractional bits.
-
-        One over the rows is a whole number of `_DIVISOR_BITS` bits, whatever the number of rows: with 16 fractional
-        bits, nothing wraps while rows times the mean are below 2^30.
+        One over the rows is a whole number of `_DIVISOR_BITS` bits, and of fewer where a sum of so many rows could wrap
+        with them: up to 2^18 rows all, of 2^24 rows ten, with which a mean is right to a thousandth of it.
         """
-        jobs, kept = [], METRIC_BITS
-        for total, have in zip(sums, bits or [0] * len(sums), strict=True):
-            shift = _DIVISOR_BITS - 1 - kept + have + math.ceil(math.log2(self._rows))
+        log_rows, kept = math.ceil(math.log2(self._rows)), METRIC_BITS
+        room = _LARGEST_SUM - FRACTION - math.ceil(math.log2(_MOST_LOSS)) - log_rows
+        digits, jobs = min(_DIVISOR_BITS, room), []
+        for total, have in zip(sums, bits, strict=True):
+            shift = digits - 1 - kept + have + log_rows
             factor = round(2.0 ** (kept - have + shift) / self._rows)
             jobs.append(scaling_job(self._engine, total, factor, shift))
-        return await compute_products(self._engine, jobs)
+        return jobs
 
     def _share_constant(self, value: int) -> Share:
         return self._engine.constant(np.array([value], dtype=np.uint64))

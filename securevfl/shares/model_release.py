@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from securevfl_crypto.errors import MalformedError
@@ -20,15 +21,15 @@ from securevfl_crypto.ring import FRACTION, decode_words, encode_words
 
 from securevfl.errors import InputError, ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
-from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import NetworkShape
 from securevfl.shares.release_exchanges import PART
 from securevfl.shares.share_party import ShareParty
 from securevfl.shares.wire import MASKED
 from securevfl.transport import Kind
 
-__all__ = ["ModelRelease", "WeightBlock", "split_weights"]
+__all__ = ["ModelRelease", "WeightBlock", "receive_sum", "send_summand", "split_weights"]
 
+_WHAT = "this party's part of the model"
 _SLACK = 2.0
 """Norms may be this many times what the last check of the range found: products are proved for that."""
 
@@ -85,6 +86,12 @@ def split_weights(shape: NetworkShape) -> list[list[WeightBlock]]:
     return found
 
 
+class HasWeights(Protocol):
+    """What is handed out: shares of weights, by layer."""
+
+    weights: dict[str, Share]
+
+
 @dataclass
 class ModelRelease:
     """One party's part in handing a model out, and in dealing it again.
@@ -98,7 +105,7 @@ class ModelRelease:
 
     member: ShareParty
     shape: NetworkShape
-    network: Network | None
+    network: HasWeights | None
     counted: Callable[[], None]
 
     @staticmethod
@@ -145,15 +152,13 @@ class ModelRelease:
             if name != member.site.name:
                 return None
             count = sum(block.shape[0] * block.shape[1] for block in mine)
-            return await _receive_sum([member.site.links[one] for one in member.computing], count)
+            return await receive_sum([member.site.links[one] for one in member.computing], count, PART, _WHAT)
         whole = concatenate(
             [network.weights[block.layer][block.first : block.last].reshape(-1) for block in mine], axis=0
         )
         if name in member.computing:
             return await member.engine.open(_opening_name(party), whole, [member.computing.index(name)])
-        await member.site.links[name].send(
-            Kind.SHARE, PART, meta={}, guard=MASKED, share=_as_words(whole.mine), digest=_digest_words(whole.next)
-        )
+        await send_summand(member.site.links[name], whole, PART)
         return None
 
     async def deal_again(self, own: Mapping[str, np.ndarray]) -> None:
@@ -207,26 +212,43 @@ def _encode_block(block: WeightBlock, values: np.ndarray) -> np.ndarray:
         raise RangeError(f"the model's {block.name}: {error}") from error
 
 
-def _as_words(words: np.ndarray) -> np.ndarray:
-    return np.asarray(words, dtype=np.uint64, order="C")
-
-
 def _digest_words(words: np.ndarray) -> np.ndarray:
-    found = hashlib.sha256(f"handed out {words.shape}".encode() + _as_words(words).tobytes())
+    found = hashlib.sha256(f"handed out {words.shape}".encode() + np.asarray(words, order="C").tobytes())
     return np.frombuffer(found.digest(), np.uint8)
 
 
-async def _receive_sum(links: Sequence[Link], count: int) -> np.ndarray:
-    """The sum of what the three send, at a party that does not compute; each summand's digest comes from another."""
+async def send_summand(link: Link, x: Share, step: str) -> None:
+    """Open x, (n,), to a data party that does not compute: this party's part of it.
+
+    Args:
+        link: to the receiver.
+        x: the value; each summand's digest goes along with another party's summand.
+        step: of the message.
+    """
+    words = np.asarray(x.mine, order="C")
+    await link.send(Kind.SHARE, step, meta={}, guard=MASKED, share=words, digest=_digest_words(x.next))
+
+
+async def receive_sum(links: Sequence[Link], count: int, step: str, what: str) -> np.ndarray:
+    """What the three computing parties open to this party, which is none of them, (count,).
+
+    Args:
+        links: to the three, in their order.
+        count: words.
+        step: of the messages.
+        what: is opened, for errors.
+
+    Raises:
+        ProtocolError: a summand of another shape, or two parties with different summands.
+    """
     summands: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     async def receive_summand(link: Link) -> None:
-        message = await link.receive(Kind.SHARE, PART, "share", "digest")
+        message = await link.receive(Kind.SHARE, step, "share", "digest")
         share, digest = np.asarray(message.arrays["share"]), np.asarray(message.arrays["digest"])
         if share.dtype != np.uint64 or share.shape != (count,) or digest.dtype != np.uint8:
             raise ProtocolError(
-                f"{link.peer!r} sent {share.dtype} {share.shape} of this party's part of the model; uint64 ({count},) "
-                "was expected"
+                f"{link.peer!r} sent {share.dtype} {share.shape} of {what}; uint64 ({count},) was expected"
             )
         summands[link.peer] = share, digest
 
@@ -235,7 +257,6 @@ async def _receive_sum(links: Sequence[Link], count: int) -> np.ndarray:
     for holder, after in zip(order, [*order[1:], order[0]], strict=True):
         if not np.array_equal(summands[holder][1], _digest_words(summands[after][0])):
             raise ProtocolError(
-                f"{holder!r} and {after!r} hold different summands of this party's part of the model: start all again "
-                "from one checkpoint"
+                f"{holder!r} and {after!r} hold different summands of {what}: start all again from one checkpoint"
             )
     return np.asarray(sum((share for share, _ in summands.values()), start=np.zeros(count, np.uint64)))

@@ -6,7 +6,7 @@ layer's weight gradient and the gradient at its input, the bottoms of all partie
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -15,7 +15,14 @@ from securevfl_crypto.replicated import Product, Share, concatenate
 from securevfl_crypto.ring import FRACTION
 
 from securevfl.shares.dp_steps import StepNoise
-from securevfl.shares.engine import ONE, Engine, compute_products, find_outside, scaling_job
+from securevfl.shares.engine import (
+    ONE,
+    Engine,
+    compute_products,
+    excess_of_quarters,
+    quarter_job,
+    scaling_job,
+)
 from securevfl.shares.network_ranges import ERROR_BOUND, Layer, NetworkShape, OptimiserConstants
 from securevfl.shares.packed_shares import pack_shares, unpack_shares
 from securevfl.training.state import State, as_dict
@@ -23,7 +30,6 @@ from securevfl.training.state import State, as_dict
 __all__ = ["Network", "Tape"]
 
 _LARGEST_SUM = 61
-_DIVISOR_BITS = 20
 
 
 @dataclass
@@ -206,7 +212,7 @@ class Network:
 
     async def out_of_range(self) -> Share:
         """Bits that are all zero where every layer's weights are within their norm, and every weight too, so that the
-        norm itself was computed without a wrap.
+        norm itself was computed without a wrap. Six rounds: norms and weights share them.
 
         The squares of a wide layer are added up in parts, each so short that its sum cannot wrap.
         """
@@ -219,27 +225,20 @@ class Network:
                 part = words[start : start + most]
                 jobs.append(Product(part.T, part, shift=FRACTION))
                 owners.append(layer.name)
+        words = concatenate([flat[layer.name].reshape(-1) for layer in layers])
+        *products, quarter = await compute_products(engine, [*jobs, quarter_job(engine, words)])
         squares: dict[str, Share] = {}
-        for name, square in zip(owners, await compute_products(engine, jobs), strict=True):
+        for name, square in zip(owners, products, strict=True):
             found = square.reshape(-1)
             squares[name] = squares[name] + found if name in squares else found
         norms = [squares[layer.name] - _share_constant(engine, layer.max_norm**2, 1) for layer in layers]
         bounds = [np.full(flat[layer.name].size, round(layer.max_norm * ONE), np.int64) for layer in layers]
-        words = concatenate([flat[layer.name].reshape(-1) for layer in layers])
-        wide = await engine.compare(concatenate(norms))
-        return concatenate([wide.reshape(-1), await find_outside(engine, words, np.concatenate(bounds))])
+        excess = excess_of_quarters(engine, quarter, np.concatenate(bounds))
+        return (await engine.compare(concatenate([*norms, excess]))).reshape(-1)
 
-    def get_state(self) -> Mapping[str, Mapping[str, Share]]:
-        """All shares, by what they are and by layer."""
-        return {"weights": dict(self.weights), "moving": dict(self.moving)}
-
-    async def average_others(self, inputs: Sequence[Share]) -> list[Share]:
-        """The mean row of each passive party's inputs, (1, d)."""
-        jobs = []
-        for part in inputs[1:]:
-            factor = round(2.0**_DIVISOR_BITS / len(part))
-            jobs.append(scaling_job(self.engine, part.sum(axis=0, keepdims=True), factor, _DIVISOR_BITS))
-        return await compute_products(self.engine, jobs)
+    async def sum_others(self, inputs: Sequence[Share]) -> tuple[int, list[Share]]:
+        """How many rows these are, and the sum of each passive party's inputs, (1, d)."""
+        return len(inputs[0]), [part.sum(axis=0, keepdims=True) for part in inputs[1:]]
 
     async def forward_averaged(self, inputs: Sequence[Share], averages: Sequence[Share]) -> tuple[Share, Share]:
         """Outputs as they are, and with the passive parties' rows at their mean; (n, outputs) each."""

@@ -190,6 +190,12 @@ class Shares(Protection):
         noise = None if self.dp is None else self.dp.model
         return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.opens_metrics, soft=self.soft)
 
+    def sum_exchanges(self, passive: int) -> tuple[Exchange, ...]:
+        from securevfl.shares.additive.exchanges import sum_exchanges
+
+        noise = None if self.dp is None else self.dp.model
+        return sum_exchanges(passive, noise=noise, metrics=self.opens_metrics)
+
     def program(
         self, algorithm: Algorithm, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]
     ) -> SharesActive | SharesPassive | SharesCoordinator:

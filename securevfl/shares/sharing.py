@@ -27,6 +27,7 @@ from securevfl.shares.network import Network
 from securevfl.shares.network_ranges import NetworkShape, OptimiserConstants
 from securevfl.shares.share_party import ShareParty
 from securevfl.shares.shared_steps import SharedSteps
+from securevfl.shares.trainee import AddedNoise
 from securevfl.training.bottoms import Architecture
 from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
@@ -109,7 +110,7 @@ class Sharing:
         done = 0 if saved is None else as_int(saved["epoch"])
         last = self.plan.epochs if self.trains else 0  # a prediction opens no metrics
         left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, last + 1))
-        check_metric_sets(self.site, left * self.protection.opens_metrics)
+        self.site.notes.extend(check_metric_sets(self.site, left * self.protection.opens_metrics))
         to, width = (names.index(self.site.active),), self.answer(classes).width
         most = self.plan.eval_rows
         openings = {
@@ -397,7 +398,7 @@ def computing_notes(course: SharedCourse, sharing: Sharing) -> list[str]:
     ]
 
 
-def _noise_note(noise: StepNoise, course: SharedCourse, sharing: Sharing) -> str:
+def _noise_note(noise: AddedNoise, course: SharedCourse, sharing: Sharing) -> str:
     return (
         f"{sharing.site.name!r} added its own noise to each of {course.steps} steps: σ = {noise.sigma:.4g} over the "
         f"sensitivity {noise.sensitivity:.4g}, reached by any two of {', '.join(sharing.computing_parties)}"

@@ -7,11 +7,10 @@ from typing import Any, Protocol
 
 from securevfl_crypto.replicated import Share
 
-from securevfl.shares.dp_steps import StepNoise
 from securevfl.shares.engine import Engine
 from securevfl.training.state import State
 
-__all__ = ["OutputShape", "Trainee"]
+__all__ = ["AddedNoise", "OutputShape", "Trainee"]
 
 
 class OutputShape(Protocol):
@@ -33,6 +32,14 @@ class OutputShape(Protocol):
         ...
 
 
+class AddedNoise(Protocol):
+    """A party's own part of the noise in what is trained: its size over a sensitivity, and how often it was drawn."""
+
+    sigma: float
+    sensitivity: float
+    draws: int
+
+
 class Trainee(Protocol):
     """A model at a computing party. `inputs` are rows as they were dealt, whatever they are made of."""
 
@@ -44,7 +51,7 @@ class Trainee(Protocol):
         ...
 
     @property
-    def noise(self) -> StepNoise | None:
+    def noise(self) -> AddedNoise | None:
         """This party's part of the noise on its steps."""
         ...
 
@@ -52,12 +59,18 @@ class Trainee(Protocol):
         """Outputs (n, outputs) with 16 fractional bits."""
         ...
 
-    async def average_others(self, inputs: Any) -> Sequence[Share]:
-        """What stands for passive parties' columns at their mean over these rows, for `forward_averaged`."""
+    async def sum_others(self, inputs: Any) -> tuple[int, Sequence[Share]]:
+        """How many rows these are, and sums over them, 16 fractional bits, whose means stand for the passive parties'
+        columns at their mean."""
         ...
 
     async def forward_averaged(self, inputs: Any, averages: Sequence[Share]) -> tuple[Share, Share]:
-        """Outputs as they are, and with the passive parties' columns at their mean; (n, outputs) each."""
+        """Outputs as they are, and with the passive parties' columns at their mean, (n, outputs) each.
+
+        Args:
+            inputs: as for `forward`.
+            averages: the means of `sum_others`.
+        """
         ...
 
     async def out_of_range(self) -> Share:

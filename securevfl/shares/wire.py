@@ -21,7 +21,7 @@ from securevfl_crypto.replicated import (
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
-from securevfl.shares.exchanges import CONFIRM, INPUT, KEY, ROUND
+from securevfl.shares.exchanges import CONFIRM, INPUT, KEY, ROUND, SUMS
 from securevfl.shares.release_exchanges import PART
 from securevfl.transport import Guard, Kind, Message
 
@@ -106,6 +106,8 @@ def _declared_step(label: str) -> tuple[str, Kind, Guard]:
     """As which step, kind and guard a message of the engine is declared: openings and digests by their own names."""
     if label.startswith("open part "):  # of one of the parties
         return PART, Kind.SHARE, MASKED
+    if label.startswith("open sums "):  # of one of the data parties
+        return SUMS, Kind.SHARE, MASKED
     if label.startswith("open "):
         return f"shares/{label}", Kind.SHARE, MASKED
     if label == "keys":

@@ -233,6 +233,8 @@ class Abilities(Config):
                     "dp=sv.DP(model=sv.Gaussian(…))"
                 )
             return
+        if self.fits.shares_kind == "additive":  # it adds noise to sums over all rows, whose terms it caps
+            return
         if self.uses_book or self.trainable or self.build_architecture(1).top is not None:
             raise InputError(
                 f"{self.title} cannot train on shares with dp.model: noise is sized by the largest gradient of one "

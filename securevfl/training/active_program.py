@@ -119,7 +119,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         trained with DP-SGD gets none: a temperature would reveal something of these rows, without noise."""
         role, trained, dp = self.role, self.trained, self.role.protection.dp
         if (
-            role.task.is_numeric
+            not role.plan.validates
+            or role.task.is_numeric
             or role.task.is_multilabel
             or not trained.test
             or (dp is not None and (dp.model is not None or dp.label_draw is not None))
@@ -150,7 +151,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     def assess_outcome(self) -> None:
         """Say what a constant prediction would score, and what a user should be warned of."""
         role, task, split = self.role, self.role.task, self.role.table.split
-        judged = split.valid if role.protection.opens_metrics else split.valid[:0]
+        judged = split.valid if role.protection.opens_metrics and role.plan.validates else split.valid[:0]
         train, valid, test = (self.labels_of(rows) for rows in (split.train, judged, split.test))
         if not self.trained.test:
             return
@@ -209,7 +210,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.trained.rows = role.books.rows_trained(epoch)
         site.ledger.catch_up()
         mean = sum(to_floats(losses)) / max(count, 1)
-        if not math.isfinite(mean):
+        if role.has_loss and not math.isfinite(mean):
             raise RangeError(f"the loss of epoch {epoch} is {mean}; training diverged: lower the learning rates")
         return mean
 

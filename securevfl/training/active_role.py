@@ -65,6 +65,11 @@ class ActiveRole(Role):
         weight = None if table.weight is None else table.weight[train].numpy()
         return Regression.fit_scale(number, self.y.cpu()[train].numpy(), weight)
 
+    @property
+    def has_loss(self) -> bool:
+        """Whether this party learns the loss of a batch that trains; otherwise it is not a number."""
+        return True
+
     def weight_losses(self, losses: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
         """Losses of numbered rows, (n,), each times how much its row counts.
 

@@ -265,6 +265,47 @@ class Algorithm(Abilities):
         """Sentences that a reader of the figures needs."""
         return []
 
+    def most_passive_under(self, protection: Protection) -> int | None:
+        """Largest number of passive parties under a protection, or None for no bound; by default `most_passive`.
+
+        Args:
+            protection: of the job.
+        """
+        return self.most_passive
+
+    def opens_only_answers(self, protection: Protection) -> bool:
+        """Whether a job at a protection of the cut opens nothing of single rows but answers, of its test rows and of
+        predictions. Validation rows are then not scored in training, and a job keeps its last epoch.
+
+        Args:
+            protection: of the job.
+        """
+        return False
+
+    def covers_training(self, protection: Protection) -> bool:
+        """Whether noise of `DP.model` covers all that training shows to any party, at a protection of the cut.
+
+        Args:
+            protection: of the job.
+        """
+        return False
+
+    def declared_levels(self, party: str) -> Mapping[str, tuple[str, ...]]:
+        """Column of a party → the levels that the job declares; only for a `view` of ``"coded"``.
+
+        Args:
+            party: its name.
+        """
+        return {}
+
+    def encodes_blindly(self, protection: Protection) -> bool:
+        """Whether nothing of a coded column but its kind may depend on the party's rows.
+
+        Args:
+            protection: of the job.
+        """
+        return False
+
     def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
         """Sentences about settings that name a column which is not among the parties' `columns`."""
         return []

@@ -47,7 +47,7 @@ class PassiveRole(Role):
         done = 0 if self.site.keeper.load() is None else self.site.keeper.start or 0
         if not len(self.table.split.train):
             return  # a prediction: each row is counted as it is asked for
-        if self.protection.on_shares:  # final predictions alone are opened, once, or the model
+        if self.opens_only_answers:
             split, places = self.table.split, self.features.find_places
             self.opened.check_plan(self.numbers_per_answer, places(split.test))
             if self.protection.hands_out:
@@ -55,6 +55,11 @@ class PassiveRole(Role):
             return
         times = self.books.opening_times(self.plan.epochs) - self.books.opening_times(done)
         self.opened.check_plan(self.values_per_release * times)
+
+    @property
+    def opens_only_answers(self) -> bool:
+        """Whether a job opens nothing of single rows but answers: those of its test rows, once, or the model."""
+        return self.protection.on_shares
 
     @property
     def values_per_release(self) -> int:

@@ -36,6 +36,7 @@ class Plan:
         keep: which epoch's weights are kept: ``"best"`` on the validation rows, ``"last"``, or ``"auto"``: the best if
             there are at least `FEWEST_TO_CHOOSE` validation rows, else the last.
         valid_every: epochs between two validations; the last epoch always validates.
+        validates: whether validation rows are scored in training; otherwise no epoch validates.
         eval_rows: rows scored at a time outside training.
         device: where unencrypted tensors are, ``"cpu"`` or ``"cuda"``.
         number: how a numeric target is learned; None for classes.
@@ -49,6 +50,7 @@ class Plan:
     steps: int | None = None
     keep: Keep = "best"
     valid_every: int = 1
+    validates: bool = True
     eval_rows: int = 2048
     device: str = "cpu"
     number: LossOfNumber | None = None
@@ -57,7 +59,7 @@ class Plan:
 
     def validates_after(self, epoch: int) -> bool:
         """Whether the validation rows are scored after `epoch`, from 1."""
-        return epoch % self.valid_every == 0 or epoch == self.epochs
+        return self.validates and (epoch % self.valid_every == 0 or epoch == self.epochs)
 
     def chooses_best_epoch(self, valid: int) -> bool:
         """Return True if a run with `valid` validation rows keeps its best epoch, False if it keeps the last."""

@@ -76,7 +76,7 @@ def test_rounds_of_a_softmax(count: int) -> None:
 
 
 def test_rounds_of_a_quotient() -> None:
-    assert cost(lambda party, x, bit: party.divide(bit, x))[0] == 16
+    assert cost(lambda party, x, bit: party.divide(bit, x))[0] == 14
 
 
 def test_what_does_not_depend_on_each_other_shares_its_rounds() -> None:

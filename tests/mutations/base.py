@@ -89,7 +89,8 @@ def attempt(one: Break, folder: Path, *, limit: float = 300.0) -> Outcome:
     path = os.pathsep.join(str(folder / part) for part in ("", "psi", "crypto"))
     environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", "-rf", *one.tests]
-    command += ["-k", one.keywords] if one.keywords else []
+    # Python 3.11 can fail to parse a source for pytest's own tracebacks ("AST constructor recursion depth mismatch").
+    command += ["--tb=native", *(["-k", one.keywords] if one.keywords else [])]
     start = time.perf_counter()
     try:
         if one.file.startswith(_ENGINE) and not _compile_kernels(folder, environment):

@@ -135,6 +135,22 @@ def test_a_count_that_cannot_be_written_lets_nothing_leave(tmp_path: Path, monke
     assert counts(path) == [3, 0, 0]
 
 
+def test_what_is_counted_is_on_disk_when_the_call_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, synced = tmp_path / "results.jsonl", list[int]()
+
+    def flushed(handle: int) -> None:
+        if os.fstat(handle).st_ino == path.stat().st_ino:
+            synced.append(path.stat().st_size)
+
+    mine = opened(path)
+    monkeypatch.setattr("securevfl_net.durable._flush_to_disk", flushed)
+    for turn in range(2):
+        mine.count_opening(np.array([turn]), 1)
+        assert synced[-1] == path.stat().st_size
+    ResultBook(path, party="shop").add_metrics("bank")
+    assert synced[-1] == path.stat().st_size
+
+
 def test_no_calendar_renews_what_was_answered(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     opened(path, allowed=2).count_opening(np.array([0]), 2)

@@ -332,6 +332,8 @@ def test_the_stricter_policy_wins() -> None:
     assert none.combine_strictest(none).allowed_results == DEFAULT_RESULTS == 2
     assert (none.writes_bound, loose.writes_bound, strict.writes_bound) == (False, True, True)
     assert "numbers of a row <= 5" in strict.text()
+    assert "default" not in strict.text()
+    assert "numbers of a row <= 2 (default)" in sv.Policy().text()
     assert "numbers of a row without limit" in loose.text()
     for wrong in (0, "no limit", 2.5):
         with pytest.raises(InputError, match=r"max_results is"):

@@ -64,6 +64,7 @@ def test_a_party_counts_without_being_asked_to_and_refuses_by_default(tmp_path: 
     ]
     facts = dict(note.values)
     assert (facts["asker"], facts["numbers"], facts["numbers with earlier runs"], facts["allowed"]) == ("bank", 1, 2, 2)
+    assert facts["bound"] == "default"
     running = ResultBook(second.folder / BOOK).running("bank")
     assert facts["running"] == running > 100
     assert not list(second.folder.glob("bank.results.jsonl"))

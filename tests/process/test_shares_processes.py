@@ -252,11 +252,33 @@ def test_boosted_trees_grow_between_processes_of_which_one_is_killed(tmp_path: P
     _together(process, company.names, killed="shop2")
     states = {name: company.state_folder(name) for name in company.names}
     _is_resumed_under_fresh_keys(states, "shop2", tmp_path / "collected", "round of trees")
-    kept = [
-        read_tree(states[name] / "model" / f"{name}.model.safetensors")["parts"]["shares"]["trees"]
-        for name in company.names
-    ]
+    parts: list[Any] = [read_tree(states[name] / "model" / f"{name}.model.safetensors") for name in company.names]
+    kept = [part["parts"]["shares"]["trees"] for part in parts]
     assert [len(trees) for trees in kept] == [3, 3, 3]
     for three in zip(*kept, strict=True):
         sides = sum(one["sides"][0].numpy() for one in three)
         assert set(np.unique(sides)) <= {0, 1}
+
+
+def test_parties_that_sum_for_an_additive_model_go_on_to_the_same_shapes(tmp_path: Path) -> None:
+    protection = sv.Shares(computing=("bank", "shop1", "notary"), few_rows=True, useful="off")
+    job = sv.Job(algorithm=sv.Additive(), protection=protection, epochs=2, keep="last", seed=3)
+    policies = {"shop1": sv.Policy(few_rows=True, useful="off")}
+    company = create_company(tmp_path / "real", make_parties(passive=1, rows=120), job, policies=policies)
+    secrets = {name: PartySecret.from_seed(7, name) for name in company.people}
+    company.store_secrets(secrets)
+
+    def process(name: str, dies: int) -> BaseProcess:
+        arguments = (company, name, dies)
+        return multiprocessing.get_context("fork").Process(target=_take_part_in, args=arguments)
+
+    _together(process, company.names, killed="notary")
+    states = {name: company.state_folder(name) for name in company.names}
+    _is_resumed_under_fresh_keys(states, "notary", tmp_path / "collected")
+    alone = sv.simulate(job, company.people, secrets=secrets).model().parts
+    for name in ("bank", "shop1"):
+        kept = read_tree(states[name] / "model" / f"{name}.model.safetensors")["parts"]["shapes"]
+        assert np.array_equal(kept["values"].numpy(), alone[name]["parts"]["shapes"]["values"].numpy())
+    for name in company.names:
+        opened = [one for one in _entries(states[name], name, "shares/open sums") if one["way"] == "received"]
+        assert {one["peer"] for one in opened} == (set() if name == "notary" else set(company.names) - {name})

@@ -36,6 +36,7 @@ THREE = [
 ]
 ON_SHARES = {
     "all_labels",
+    "boosting",
     "logistic_regression",
     "random_match",
     "splitnn",

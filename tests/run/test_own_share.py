@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,8 @@ from support.helpers import make_parties
 from typer.testing import CliRunner
 
 import securevfl as sv
+from securevfl.agreement import read_party_file
+from securevfl.agreement.result_books import give_grant, open_book
 from securevfl.checks import read_own_share
 from securevfl.cli import app
 from securevfl.data import PartyTable
@@ -57,7 +60,8 @@ def test_the_sentence_names_who_how_often_how_much_and_what_adds_up() -> None:
         "add their numbers",
     ):
         assert words in text
-    assert "one column for each number" in text
+    assert "all of one column for each number, or of several columns that have few values" in text
+    assert "(1 so far; 1 of them by grants)" in describe_own_share(msgspec.structs.replace(OWN, granted=1))
     assert "Nothing bounds" in describe_own_share(msgspec.structs.replace(OWN, numbers=None))
     assert "too few rows" in describe_own_share(msgspec.structs.replace(OWN, known=0))
 
@@ -98,6 +102,30 @@ def test_a_command_shows_it_and_sends_nothing(tmp_path: Path) -> None:
     assert read_own_share(file).numbers is None  # these companies' policies say "unlimited"
     with pytest.raises(sv.InputError, match="give 1 or more"):
         read_own_share(file, numbers=0)
+
+
+def test_the_command_adds_grants_in_force_and_says_so(tmp_path: Path) -> None:
+    job = '[job]\nepochs = 1\naccept_leak = true\n[algorithm]\nname = "splitnn"\n[protection]\nname = "plain"\n'
+    people = make_parties(rows=160)
+    companies = Companies(tmp_path, people, job, None)
+    name = next(one for one in companies.names if people[one].label is None)
+    file = tmp_path / name / "party.toml"
+    text = file.read_text(encoding="utf-8")
+    assert text.count('max_results = "unlimited"') == 1
+    file.write_text(text.replace('max_results = "unlimited"', "max_results = 2"), encoding="utf-8")
+    assert (read_own_share(file).numbers, read_own_share(file).used) == (2, None)
+    own = read_party_file(file)
+    give_grant(own, "bank", results=3, reason="a second pilot", until=date(9999, 1, 1))
+    give_grant(own, "bank", results=4, reason="over", until=date(2001, 1, 1), now=0.0)
+    book = open_book(own)
+    book.add(book.begin_run(["c1", "c2"], "bank"), np.array([1]), 1)
+    for asker in ("bank", "any one partner"):
+        found = read_own_share(file, asker=asker)
+        assert (found.numbers, found.granted, found.used) == (5, 3, 1)
+    assert read_own_share(file, asker="bank", numbers=1).numbers == 1
+    shown = CliRunner().invoke(app, ["policy", "card", str(file), "--asker", "bank"])
+    words = " ".join(shown.stdout.split())
+    assert "with at most 5 numbers, ever (1 so far; 3 of them by grants)" in words
 
 
 def test_an_own_report_opens_with_it() -> None:

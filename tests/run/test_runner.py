@@ -8,13 +8,23 @@ from typing import Any
 
 import pytest
 
-from securevfl.errors import AlignmentError, InputError, Parked, PartyFailed, PeerEnded, SecureVFLError
+from securevfl.errors import (
+    AlignmentError,
+    InputError,
+    Parked,
+    PartyFailed,
+    PeerEnded,
+    PolicyError,
+    RangeError,
+    SecureVFLError,
+)
 from securevfl.party.attempts import Attempts
 from securevfl.party.reports import View
 from securevfl.run import runner as module
 from securevfl.run.events import RunEvents
 from securevfl.run.runner import PartyRunner
 from securevfl.run.timeouts import Timeouts
+from securevfl.shares.kept_targets import explain_wrong_targets
 from securevfl.transport import Channel, Kind, MemoryHub, Message, Scalar
 
 NAMES = ("bank", "shop", "web")
@@ -225,6 +235,34 @@ def test_an_error_ends_the_job_at_all_and_tells_no_values() -> None:
             assert isinstance(found[name], AlignmentError)
             assert "'shop' ended the job" in str(found[name])
             assert "p0042" not in str(found[name])
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (explain_wrong_targets("shop", 2, counted=True), "checked the targets that were dealt, and refuse them"),
+        (PolicyError("p0042", cause="useless"), "does not predict better with the passive parties' columns"),
+        (RangeError("p0042"), "a weight left the fixed-point range"),
+        (PolicyError("p0042"), "its policy forbids continuing"),
+        (PolicyError("p0042", cause="p0042"), "its policy forbids continuing"),
+    ],
+)
+def test_a_party_that_only_deals_learns_which_verdict_ended_the_job(error: SecureVFLError, words: str) -> None:
+    """Parties that compute on shares learn the verdicts; of the others, none takes part in them."""
+
+    async def work(name: str, view: View, channels: Mapping[str, Channel]) -> str:
+        if name == "shop":
+            raise error
+        await asyncio.Event().wait()
+        return "never"
+
+    async def main() -> None:
+        found = (await Everybody(work).results())["web"]
+        assert type(found) is type(error)
+        assert words in str(found)
+        assert "p0042" not in str(found)
 
     run(main)
 

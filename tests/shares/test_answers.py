@@ -134,6 +134,7 @@ def test_the_bit_is_that_of_floating_point_but_near_its_edge(classes: int) -> No
             network.weights["layer 0"] = engine.constant(encode_words(weights))  # noqa: B023
             judge = Usefulness(network)
             x = [engine.constant(encode_words(one)) for one in inputs]  # noqa: B023
+            await judge.add_to_means(x)
             await judge.add_rows(x, engine.constant(encode_words(y)))  # noqa: B023
             return int((await judge.decide()).mine[0])
 
@@ -156,6 +157,7 @@ def test_a_model_that_ignores_the_others_is_not_useful_and_one_that_follows_them
             network.weights["layer 0"] = engine.constant(words)
             found = Usefulness(network)
             x = [engine.constant(encode_words(one)) for one in inputs]
+            await found.add_to_means(x)
             for here in (slice(0, 200), slice(200, 300)):
                 await found.add_rows([one[here] for one in x], engine.constant(encode_words(labels[here])))
             return int((await found.decide()).mine[0])
@@ -165,6 +167,45 @@ def test_a_model_that_ignores_the_others_is_not_useful_and_one_that_follows_them
     assert judge(0.0) == 0
     assert judge(2.0) == 1
     assert judge(-2.0) == 0  # it moves the answers as far, and makes them worse
+
+
+def test_the_model_is_compared_with_means_of_all_rows_in_whatever_order_they_come() -> None:
+    """The first rows' columns lie far from the others': with means of those alone, others would gain much."""
+    generator = np.random.default_rng(8)
+    far = np.repeat([4.0, -1.0], [100, 300])[:, None]
+    inputs = [generator.normal(size=(400, 2)).clip(-5, 5), (far + generator.normal(size=(400, 2))).clip(-5, 5)]
+    labels = (generator.random((400, 1)) < 0.5).astype(float)
+
+    def judge(*order: slice) -> np.ndarray:
+        async def judged(engine: Clear) -> np.ndarray:
+            network = Network(NetworkShape((2, 2), (), (), 2), RULE, 8, engine, seed=1)
+            network.weights["layer 0"] = engine.constant(encode_words(np.full((5, 1), 0.5)))
+            found = Usefulness(network)
+            x, y = [engine.constant(encode_words(one)) for one in inputs], engine.constant(encode_words(labels))
+            for here in order:
+                await found.add_to_means([one[here] for one in x])
+            for here in order:
+                await found.add_rows([one[here] for one in x], y[here])
+            assert found._sums is not None
+            return found._sums.mine
+
+        return np.asarray(_clear(judged)).view(np.int64) / 2.0 ** np.array([16, 32])
+
+    first, rest = slice(0, 100), slice(100, 400)
+    np.testing.assert_allclose(judge(first, rest), judge(rest, first), rtol=0.01, atol=0.05)
+    np.testing.assert_allclose(judge(slice(0, 400)), judge(first, rest), rtol=0.01, atol=0.05)
+
+
+@pytest.mark.parametrize("rows", [1, 200, 1 << 20, 1 << 24])
+def test_means_of_any_number_of_rows_are_right(rows: int) -> None:
+    async def computed(engine: Clear) -> np.ndarray:
+        judge = Usefulness(Network(NetworkShape((2, 3), (), (), 2), RULE, 8, engine, seed=1))
+        judge._columns = [engine.constant(encode_words(np.array([[-8.0, 0.25, 8.0]])) * np.uint64(rows))]
+        judge._counted = rows
+        (found,) = await judge._compute_means()
+        return decode_words(found.mine, FRACTION)
+
+    np.testing.assert_allclose(_clear(computed), [[-8, 0.25, 8]], atol=2e-4)
 
 
 @pytest.mark.parametrize("classes", [2, 24, 1])
@@ -190,6 +231,7 @@ def test_a_model_that_hardly_moved_is_seldom_useful(classes: int) -> None:
             network.weights["layer 0"] = engine.constant(encode_words(weights))  # noqa: B023 - called at once
             judge = Usefulness(network)
             x = [engine.constant(encode_words(one)) for one in inputs]  # noqa: B023
+            await judge.add_to_means(x)
             await judge.add_rows(x, engine.constant(encode_words(y.astype(float))))  # noqa: B023
             return int((await judge.decide()).mine[0])
 
@@ -208,6 +250,7 @@ def test_three_parties_compute_the_bit_that_the_clear_does() -> None:
         for _ in range(5):
             await network.train_batch(x, y)
         judge = Usefulness(network)
+        await judge.add_to_means(x)
         await judge.add_rows(x, y)
         return (await judge.decide()).mine
 

@@ -130,6 +130,7 @@ def test_targets_that_are_no_classes_end_the_job_before_anything_is_opened(
     _dealing(_half, monkeypatch)
     with pytest.raises(sv.PolicyError, match=r"refuses to train on the targets that were dealt.*Nothing was") as caught:
         sv.simulate(_job(), people)
+    assert caught.value.cause == "targets"  # what parties that only deal are told
     assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.iter_entries())
 
 
@@ -269,22 +270,41 @@ def test_a_number_added_to_one_summand_of_one_step_is_noticed_by_all_before_anyt
     assert not any(e.what.startswith("shares/open") for e in entries)
 
 
-def test_a_party_lets_one_asker_have_so_many_sets_of_metrics_ever(people: Parties, tmp_path: Path) -> None:
+def test_a_party_lets_one_asker_have_so_many_sets_of_metrics_ever(
+    people: Parties, tmp_path: Path, between_organisations: None
+) -> None:
     """Two of this job; the book has 299 of earlier ones."""
     books = [ResultBook(tmp_path / f"{table.name}.results.jsonl", party=table.name) for table in people.passive]
     for _ in range(MOST_METRICS_EVER - 3):
         books[0].add_metrics("bank")
-    sv.simulate(_job(), people, results=tmp_path)
+    policies = {name: sv.Policy(few_rows=True, useful="off", max_results=10) for name in people}
+    job = _job(protection=sv.Shares(few_rows=True, useful="off"), policies=policies)
+    sv.simulate(job, people, results=tmp_path)
     assert [book.metric_sets("bank") for book in books] == [MOST_METRICS_EVER - 1, 2]
     with pytest.raises(sv.PolicyError, match=r"have 299 sets .* would open 2 more; it allows 300 in all") as caught:
-        sv.simulate(_job(), people, results=tmp_path)
+        sv.simulate(job, people, results=tmp_path)
     assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.iter_entries())
 
 
-def test_more_sets_of_metrics_than_a_job_may_open_are_refused_before_anything_is_sent(people: Parties) -> None:
+def test_more_sets_of_metrics_than_a_job_may_open_are_refused_before_anything_is_sent(
+    people: Parties, between_organisations: None
+) -> None:
+    policies = {name: sv.Policy(few_rows=True, useful="off") for name in people}
+    job = _job(protection=sv.Shares(few_rows=True, useful="off"), policies=policies, epochs=101)
     with pytest.raises(sv.PolicyError, match=r"would open 101 sets .* at most 100 are opened: set valid_every"):
-        sv.simulate(_job(epochs=101), people)
+        sv.simulate(job, people)
     assert partial(_job, epochs=101, valid_every=2)().plan.epochs == 101
+
+
+def test_a_simulation_warns_of_too_many_sets_of_metrics(
+    people: Parties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("securevfl.shares.least_rows.MOST_METRICS", 1)
+    for _ in range(MOST_METRICS_EVER):
+        ResultBook(tmp_path / f"{people.passive[0].name}.results.jsonl").add_metrics("bank")
+    notes = sv.simulate(_job(), people, results=tmp_path).record.runs[-1].notes
+    told = [note for note in notes if "between organisations it would be refused" in note]
+    assert ["would open 2 sets" in note or "have 300 sets" in note for note in told] == [True, True]
 
 
 @pytest.mark.parametrize(("fold", "fits"), [(0, True), (1, False), (2, False)])
@@ -325,6 +345,8 @@ def test_a_restart_counts_no_validation_row_again_at_a_party_that_only_deals(fou
     assert found.record.runs[-1].test["auc"] > 0.7
     for book in _books(four, tmp_path):
         assert set(book.count_people("bank").tolist()) == {1}, book.party
+        split = found.record.alignment  # metrics count one number of each validation row, an answer one of a test row
+        assert len(book.count_people("bank")) == split.valid + split.test
 
 
 def test_a_party_that_only_deals_counts_sets_of_metrics_too(four: Parties, tmp_path: Path) -> None:

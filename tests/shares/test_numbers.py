@@ -4,8 +4,10 @@ rounding, and open its mean once an epoch and nothing else."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,6 +77,47 @@ def test_three_parties_compute_what_the_clear_does_bit_by_bit(name: str) -> None
     results = run_three(party, seed=bytes(range(32))).results
     for what, words in _clear(SHAPES[name], 4).items():
         np.testing.assert_array_equal(sum(one[what] for one in results), words, err_msg=what)
+
+
+def _run_clear(coroutine: Coroutine[Any, Any, np.ndarray]) -> np.ndarray:
+    with pytest.raises(StopIteration) as ended:
+        coroutine.send(None)
+    found: np.ndarray = ended.value.value
+    return found
+
+
+@pytest.mark.parametrize("rows", [8, 1000, 1 << 18, (1 << 18) + 1, 1 << 20, 1 << 24])
+@pytest.mark.parametrize("mean", [0.5, 1.0, 3143.9])
+def test_no_mean_loss_of_any_number_of_rows_wraps(rows: int, mean: float) -> None:
+    """3,144 is the largest loss of a row: three times 24 + 1,024, less 4.5."""
+    scores = SharedMetrics(Network(SHAPES["linear"], RULE, 8, engine := Clear(bytes(32)), seed=1))
+    scores._sums, scores._rows = engine.constant(np.array([round(mean * rows * 65536)], np.uint64)), rows
+
+    async def opened() -> np.ndarray:
+        return (await scores.compute_rounded()).mine
+
+    (found,) = decode_words(_run_clear(opened()), METRIC_BITS)
+    assert found == pytest.approx(mean, rel=1e-3, abs=2**-METRIC_BITS)
+
+
+@pytest.mark.parametrize("weight", [0.5, 15.0, 2.0**20])
+@pytest.mark.parametrize("target", [-1024.0, 0.0, 1024.0])
+def test_a_loss_is_of_the_answer_however_large_the_prediction(weight: float, target: float) -> None:
+    engine, rows = Clear(bytes(32)), 400
+    network = Network(SHAPES["linear"], RULE, 8, engine, seed=1)
+    network.weights["layer 0"] = engine.constant(encode_words(np.full((6, 1), weight)))
+    inputs = [engine.constant(encode_words(np.full((rows, width), 8.0))) for width in network.shape.inputs]
+    targets = engine.constant(encode_words(np.full((rows, 1), target)))
+
+    async def opened() -> np.ndarray:
+        scores = SharedMetrics(network)
+        await scores.add_rows(inputs, targets)
+        return (await scores.compute_rounded()).mine
+
+    (found,) = decode_words(_run_clear(opened()), METRIC_BITS)
+    answered = min(41 * weight, 24.0)
+    wanted = float(functional.huber_loss(torch.tensor(answered), torch.tensor(target), delta=ERROR_BOUND))
+    assert found == pytest.approx(wanted, rel=1e-3, abs=2**-8)
 
 
 @pytest.mark.parametrize("name", SHAPES)

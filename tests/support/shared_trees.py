@@ -159,11 +159,17 @@ def follow(
     g, h = gradients.T
     rows = np.ones((1, len(g)), bool)
     found = Followed(np.zeros(len(g)))
+    within = [(-np.inf, np.inf)]
+    ways = np.repeat(table.layout.directions, table.layout.candidates)
+
+    def leaf(here: np.ndarray) -> float:
+        return float(-rule.rate * g[here].sum() / (h[here].sum() + rule.l2))
+
     for chosen, sides in zip(tree.chosen, tree.sides, strict=True):
         words, marks = opened(chosen), opened(sides)
         assert set(np.unique(words)) <= {0.0, 1.0}
         assert (words.sum(1) <= 1).all()
-        children = []
+        children, bounds = [], []
         for node, here in enumerate(rows):
             gains, lefts = _gains(table, here, g, h, rule, allowed)
             best = float(gains.max(initial=-np.inf))
@@ -181,9 +187,14 @@ def follow(
             by_cell = sum(marks[node][start + b] for start, b in zip(table.layout.starts, table.bins, strict=True))
             np.testing.assert_array_equal(by_cell, goes, "cells that go left are not those of the chosen split")
             children += [here & goes, here & ~goes]
-        rows = np.stack(children)
-    for leaf in rows:
-        found.added[leaf] = -rule.rate * g[leaf].sum() / (h[leaf].sum() + rule.l2)
+            low, high = within[node]
+            middle = float(np.clip((leaf(here & goes) + leaf(here & ~goes)) / 2, low, high))
+            way = 0 if stopped else ways[place]
+            bounds += [(middle if way < 0 else low, middle if way > 0 else high)]
+            bounds += [(middle if way > 0 else low, middle if way < 0 else high)]
+        rows, within = np.stack(children), bounds
+    for here, (low, high) in zip(rows, within, strict=True):
+        found.added[here] = np.clip(leaf(here), low, high)
     found.nodes = rows
     return found
 

@@ -14,6 +14,8 @@ from securevfl_crypto.replicated.opening import (
     compare_digests,
     is_zero_everywhere,
     open_share,
+    open_shares,
+    toss_coins,
 )
 from securevfl_crypto.replicated.party import Party
 from securevfl_crypto.replicated.product import Product, Result, product_summand
@@ -103,6 +105,24 @@ class Computing(Functions, Party):
         self.begin_operation()
         return await open_share(self, name, x, to)
 
+    async def open_each(self, every: Sequence[tuple[str, Share, int]]) -> dict[str, U64]:
+        """Open several values in one round, each to one party.
+
+        Args:
+            every: name, value and receiver, in the same order at all three parties.
+
+        Returns:
+            Name → the words of the values that this party receives.
+
+        Raises:
+            UndeclaredOpening: one of them exceeds what was declared; nothing was sent.
+            DisagreementError: the two parties with a missing summand have different ones.
+        """
+        for name, x, to in every:
+            self._openings.count_opening(name, x, (to,))
+        self.begin_operation()
+        return await open_shares(self, every)
+
     async def is_zero(self, name: str, x: Share) -> bool:
         """Tell all three parties whether every word of x is zero, and nothing else of x; two rounds.
 
@@ -120,6 +140,15 @@ class Computing(Functions, Party):
         hidden = await self.multiply(x, odd)
         self.begin_operation()
         return await is_zero_everywhere(self, name, hidden)
+
+    async def toss_coins(self, count: int) -> U64:
+        """Draw public random words (count,) that no party alone could foresee or choose, one round.
+
+        Raises:
+            DisagreementError: two parties send different ones.
+        """
+        self.begin_operation()
+        return await toss_coins(self, count)
 
     def begin_stage(self, *names: str) -> None:
         """Begin a stage, such as an epoch, in which these openings are allowed, each `Opening.each` times.

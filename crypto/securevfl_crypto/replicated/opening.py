@@ -12,7 +12,7 @@ from securevfl_crypto.errors import DisagreementError, MalformedError, Undeclare
 from securevfl_crypto.replicated.party import Party
 from securevfl_crypto.replicated.share import PARTIES, U64, Share
 
-__all__ = ["Opening", "Openings", "compare_digests", "is_zero_everywhere", "open_share"]
+__all__ = ["Opening", "Openings", "compare_digests", "is_zero_everywhere", "open_share", "open_shares", "toss_coins"]
 
 _DIGEST = 32
 _ONE_WORD = np.zeros(1, np.uint64)
@@ -132,15 +132,22 @@ def _hash_arrays(label: str, arrays: Sequence[U64]) -> np.ndarray:
 
 async def open_share(party: Party, name: str, x: Share, to: Sequence[int]) -> U64 | None:
     """Open x at each receiver i, which lacks summand i + 2: the next party sends it, the previous one its digest."""
-    label = f"open {name}"
     receivers = sorted(set(to))
     for receiver in receivers:
-        if party.index == (receiver + 1) % PARTIES:
-            await party.send(receiver, label, [np.asarray(x.next, order="C")])
-        elif party.index == (receiver + 2) % PARTIES:
-            await party.send(receiver, label, [_hash_arrays(label, [x.mine])])
-    if party.index not in receivers:
-        return None
+        await _send_summand(party, name, x, receiver)
+    return await _read_summand(party, name, x) if party.index in receivers else None
+
+
+async def _send_summand(party: Party, name: str, x: Share, receiver: int) -> None:
+    label = f"open {name}"
+    if party.index == (receiver + 1) % PARTIES:
+        await party.send(receiver, label, [np.asarray(x.next, order="C")])
+    elif party.index == (receiver + 2) % PARTIES:
+        await party.send(receiver, label, [_hash_arrays(label, [x.mine])])
+
+
+async def _read_summand(party: Party, name: str, x: Share) -> U64:
+    label = f"open {name}"
     (missing,) = await party.receive(party.next_party, label, [(np.uint64, x.shape)])
     (digest,) = await party.receive(party.previous_party, label, [(np.uint8, (_DIGEST,))])
     # Two parties have each summand, so one party alone cannot change an opened value unnoticed.
@@ -150,6 +157,35 @@ async def open_share(party: Party, name: str, x: Share, to: Sequence[int]) -> U6
             "opened: restart all three from one checkpoint"
         )
     return np.asarray(x.mine + x.next + missing)
+
+
+async def open_shares(party: Party, every: Sequence[tuple[str, Share, int]]) -> dict[str, U64]:
+    """Open several values, each to one receiver, in one round: every party sends all that it has to send, then reads.
+
+    Args:
+        party: this one.
+        every: name, value and receiver, in the same order at all three.
+    """
+    for name, x, receiver in every:
+        await _send_summand(party, name, x, receiver)
+    return {name: await _read_summand(party, name, x) for name, x, receiver in every if receiver == party.index}
+
+
+async def toss_coins(party: Party, count: int) -> U64:
+    """Public random words that nobody could foresee, (count,), one round: each party lacks the summand that the two
+    others draw, and compares what both send."""
+    drawn = {key: party.streams.draw_words(key, (count,)) for key in (party.index, party.next_party)}
+    for other, key in ((party.previous_party, party.next_party), (party.next_party, party.index)):
+        await party.send(other, "coins", [drawn[key]])
+    (missing,), (again,) = [
+        await party.receive(source, "coins", [(np.uint64, (count,))])
+        for source in (party.next_party, party.previous_party)
+    ]
+    if not np.array_equal(missing, again):
+        raise DisagreementError(
+            f"parties {party.next_party} and {party.previous_party} send different coins: restart all three"
+        )
+    return np.asarray(drawn[party.index] + drawn[party.next_party] + missing)
 
 
 async def compare_digests(party: Party, label: str, shares: Sequence[Share]) -> None:

@@ -120,6 +120,8 @@ def product_summand(job: Product, index: int) -> U64:
         other = right.mine + right.next if index == 1 else right.mine
         if job.how == "times":
             found = left.mine * right.next + left.next * other
+        elif job.shape == (1, 1):  # two inner products cost less than copying what they read
+            found = matmul(left.mine, right.next) + matmul(left.next, other)
         else:
             found = matmul(np.concatenate([left.mine, left.next], -1), np.concatenate([right.next, other], -2))
     for more in (None if job.add is None else job.add.mine, job.own):

@@ -112,10 +112,20 @@ class Clear(Functions):
         self._openings.count_opening(name, x, to)
         return x.mine
 
+    async def open_each(self, every: Sequence[tuple[str, Share, int]]) -> dict[str, U64]:
+        """Return all of them, if they were declared."""
+        for name, x, to in every:
+            self._openings.count_opening(name, x, (to,))
+        return {name: x.mine for name, x, _ in every}
+
     async def is_zero(self, name: str, x: Share) -> bool:
         """Return whether x is zero, if that was declared."""
         self._openings.count_check(name)
         return not x.mine.any()
+
+    async def toss_coins(self, count: int) -> U64:
+        """Fresh random words: those of the three differ."""
+        return np.frombuffer(os.urandom(8 * count), np.uint64)
 
     async def confirm(self, label: str, *shares: Share) -> None:
         """Do nothing: there is only one party."""

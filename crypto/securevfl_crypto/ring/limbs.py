@@ -43,10 +43,12 @@ def _split_limbs(words: np.ndarray) -> list[np.ndarray]:
 
 
 def word_sums(z: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """(cells, n) times the transpose of (k, n) modulo 2^32, uint32, through float64 BLAS.
+    """(cells, n) times the transpose of (k, n) modulo 2^32, uint32: numpy's own for few columns, else float64 BLAS.
 
     Exact: a product of two limbs of 16 bits is below 2^32, so that a sum over a piece of 4,096 rows is below 2^44.
     """
+    if len(v) <= _FEW:
+        return np.asarray(z @ v.T)
     out = np.zeros((len(z), len(v)), np.uint32)
     for start in range(0, z.shape[1], _ROWS):
         left, right = (_split_half_words(part[:, start : start + _ROWS]) for part in (z, v))
@@ -77,5 +79,7 @@ def octet_product(factors: np.ndarray, panels: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(out.transpose(1, 0, 2)).reshape(len(factors), count * width)
 
 
+_FEW = 6
+"""Columns up to which cutting words takes longer than numpy's integers."""
 _ROWS = 4096
 _CELLS = 1024

@@ -89,7 +89,7 @@ class BoostingSettings(Algorithm):
         if type(protection) is not Paillier and not isinstance(protection, Plain):
             raise InputError(
                 f"{self.title} adds up single rows under encryption, which is built for Paillier alone: use protection "
-                f"'shares', 'paillier' or 'plain' in the place of {protection.name!r}"
+                f"'paillier' or 'plain' in the place of {protection.name!r}"
             )
         if isinstance(protection, Plain) and protection.fixed_point:
             raise InputError(f"{self.title} computes in the same integers either way: leave fixed_point out")

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
+from securevfl.algorithms.scorecard.binned_roles import (
+    BinnedActive,
+    BinnedPassive,
+    SharedCardActive,
+    SharedCardPassive,
+)
 from securevfl.algorithms.scorecard.counting import COUNTS, KEY, LABELS, POSITIVES, SIZES
 from securevfl.algorithms.scorecard.roles import (
     SHARE,
@@ -17,11 +24,12 @@ from securevfl.algorithms.scorecard.settings import ScorecardSettings
 from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
+from securevfl.training.binned import BINS, LAYOUT
 from securevfl.training.fits import Fits
 from securevfl.training.plan import Plan
 from securevfl.training.program import Program
 from securevfl.training.setting import Setting
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
 __all__ = ["Scorecard"]
 
@@ -35,22 +43,40 @@ _TOLD = (
     "many bins as rows train"
 )
 
+_PART = "shares/open part"
+"""The step in which a model on shares is handed out."""
+
+_POINTS: dict[PartyRole, str] = {
+    PASSIVE: (
+        "the points of its own bins, coefficient times weight of evidence: they tell about what counts by bin tell, so "
+        "that they rank its rows by the label as far as its own columns tell, and each column is about as many "
+        "equations in the labels as it has bins"
+    ),
+    ACTIVE: (
+        "the points of its own bins and the bias: each final prediction then gives it the sum of the other parties' "
+        "points of the row"
+    ),
+}
+"""What each receiver of its points learns."""
+
 
 class Scorecard(ScorecardSettings):
     """A logistic scorecard, as banks use it: a table of points for the bins of each party's columns.
 
     Each column is cut into bins, each bin is encoded by its weight of evidence, and a logistic regression over all
-    parties' columns gives the points. Counts by bin are always computed on encrypted labels; the protection applies to
-    the regression's cut. No protection sends labels or rows' bins in the clear.
+    parties' columns gives the points. Counts by bin are computed on encrypted labels, and the protection applies to the
+    regression's cut; or on shares, where nobody sees counts, weights of evidence or coefficients. No protection sends
+    labels or rows' bins in the clear.
 
     Attributes:
         bins: the most bins of a column, by quantiles of the training rows.
         least: the fewest training rows of a bin; the active party sends no counts of smaller ones.
-        monotone: whether neighbouring bins are merged until the share of the second class only rises or only falls.
+        monotone: whether neighbouring bins are merged until the share of the second class only rises or only falls; not
+            on shares, where nobody sees it.
         base_points: the score at `base_odds`.
         base_odds: odds of the first class to the second that have `base_points`.
         pdo: points that double the odds.
-        key_bits: bits of the Paillier key for the labels.
+        key_bits: bits of the Paillier key for the labels; not used on shares.
         hidden: not used.
         top: not used.
         bottom: not used.
@@ -59,16 +85,19 @@ class Scorecard(ScorecardSettings):
     name: ClassVar[str] = "scorecard"
     label: ClassVar[str] = "scorecard"
     most_classes: ClassVar[int | None] = 2
-    fits: ClassVar[Fits] = Fits(counts=True)
+    fits: ClassVar[Fits] = Fits(counts=True, shares="scorecard")
 
     def check_protection(self, protection: Protection) -> None:
         """See `Algorithm.check_protection`.
 
         Raises:
-            InputError: the job asks for noise that exact counts by bin would undo, or the key is shorter than the
-                protection's.
+            InputError: the job asks for noise that exact counts by bin would undo, the key is shorter than the
+                protection's, or bins would be merged by what nobody sees on shares.
         """
         super().check_protection(protection)
+        if protection.on_shares:
+            self._check_on_shares(protection)
+            return
         if protection.key_bits > self.key_bits:
             raise InputError(
                 f"scorecard.key_bits is {self.key_bits}, and {protection.title} asks for Paillier keys of at least "
@@ -87,10 +116,30 @@ class Scorecard(ScorecardSettings):
                 "dp=sv.DP(labels=sv.RandomisedResponse(…)), which draws the labels before they are counted, or none"
             )
 
+    def _check_on_shares(self, protection: Protection) -> None:
+        if self.monotone:
+            raise InputError(
+                "scorecard.monotone merges bins by their shares of the second class, and on shares nobody sees them: "
+                "leave monotone out and take fewer bins or a larger least, or name a protection of the cut"
+            )
+        if protection.dp is not None and protection.dp.model is not None:
+            raise InputError(
+                "dp.model on shares adds noise to the steps of the regression, and the weights of evidence of a "
+                "scorecard come from exact counts of labels, which it would not cover: use logistic_regression, or "
+                "draw labels by dp=sv.DP(labels=sv.RandomisedResponse(…)) before they are counted"
+            )
+
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         cut = super().exchanges(protection, passive)
         if not passive:
             return cut
+        if protection.on_shares:
+            return (
+                Exchange(BINS, Kind.CONTROL, PASSIVE, ACTIVE, "numbers of bins of its columns"),
+                Exchange(LAYOUT, Kind.CONTROL, ACTIVE, PASSIVE, "numbers of bins of all columns"),
+                Exchange(LAYOUT, Kind.CONTROL, ACTIVE, COORDINATOR, "numbers of bins of all columns", optional=True),
+                *(_describe_points(one) if one.step == _PART else one for one in cut),
+            )
         ciphers, bits = frozenset({"paillier"}), self.key_bits
         bins = Sight(of="features", severity="note", through="counts by bin")
         evidence = Sight(of="labels", severity="leak", through="counts by its bins")
@@ -142,21 +191,30 @@ class Scorecard(ScorecardSettings):
         )
 
     def notes(self, protection: Protection) -> list[str]:
+        if protection.on_shares:
+            return super().notes(protection)
         return [
             *super().notes(protection),
             "counts by bin are exact, of sealed labels; a passive party that does not follow the protocol could choose "
             "bins that differ in one row and learn that row's label",
         ]
 
-    def active(self, setting: Setting) -> CardActive:
-        return CardActive(self, setting)
+    def active(self, setting: Setting) -> BinnedActive:
+        return (SharedCardActive if setting.protection.on_shares else CardActive)(self, setting)
 
-    def passive(self, setting: Setting) -> CardPassive:
-        return CardPassive(self, setting)
+    def passive(self, setting: Setting) -> BinnedPassive:
+        return (SharedCardPassive if setting.protection.on_shares else CardPassive)(self, setting)
 
     def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         """See `Algorithm.program`."""
         setting = next(iter(settings.values()))
         if site.role == PASSIVE:
-            return CardPassiveProgram(self.passive(setting))
-        return CardActiveProgram(self.active(setting))
+            return CardPassiveProgram(CardPassive(self, setting))
+        return CardActiveProgram(CardActive(self, setting))
+
+
+def _describe_points(exchange: Exchange) -> Exchange:
+    """The message with a party's part of the model, which is its points."""
+    told = _POINTS.get(exchange.receiver, "") if exchange.reveals else ""
+    sights = tuple(replace(one, through="the points of its bins") for one in exchange.sights)
+    return replace(exchange, words="shares of the receiver's own points", reveals=told, sights=sights)

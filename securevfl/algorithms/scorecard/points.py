@@ -16,7 +16,7 @@ import numpy as np
 from securevfl.algorithms.scorecard.binning import Evidence
 from securevfl.training.state import State
 
-__all__ = ["factor_and_offset", "party_card", "summarise_columns"]
+__all__ = ["factor_and_offset", "opened_card", "party_card", "summarise_columns"]
 
 
 def factor_and_offset(base: float, odds: float, pdo: float) -> tuple[float, float]:
@@ -47,8 +47,7 @@ def party_card(
     """
     columns = []
     for name, cut, unit, one, weight in zip(names, cuts, units, found, weights.tolist(), strict=True):
-        own = bool(np.isfinite(unit).all())
-        ends = _format_ends(unit if own else cut)
+        own, ends = _ends_to_show(cut, unit)
         bins = [
             {
                 "above": low,
@@ -69,6 +68,45 @@ def party_card(
             }
         )
     return {"points to begin with": round(start, 3), "columns": columns}
+
+
+def opened_card(
+    names: Sequence[str],
+    cuts: Sequence[np.ndarray],
+    units: Sequence[np.ndarray],
+    rows: Sequence[np.ndarray],
+    values: np.ndarray,
+    factor: float,
+    start: float,
+) -> State:
+    """One party's part of a card that was opened as points alone: weights of evidence and coefficients stay secret.
+
+    Args:
+        names: of its encoded columns.
+        cuts: of each column, as the model compares them.
+        units: the same in the column's original units, NaN if they cannot be computed.
+        rows: training rows of each bin of each column.
+        values: coefficient times weight of evidence of all bins, column by column.
+        factor: of points.
+        start: points that each row begins with, at the active party.
+    """
+    columns = []
+    ends_of = np.cumsum([len(one) for one in rows])
+    parts = np.split(values, ends_of[:-1]) if len(rows) else []
+    for name, cut, unit, counts, part in zip(names, cuts, units, rows, parts, strict=True):
+        own, ends = _ends_to_show(cut, unit)
+        bins = [
+            {"above": low, "up to": high, "rows": int(count), "points": round(-factor * float(value), 3)}
+            for low, high, count, value in zip([None, *ends], [*ends, None], counts, part, strict=True)
+        ]
+        columns.append({"column": name, "units": "own" if own else "prepared", "bins": bins})
+    return {"points to begin with": round(start, 3), "columns": columns}
+
+
+def _ends_to_show(cut: np.ndarray, unit: np.ndarray) -> tuple[bool, list[float]]:
+    """Whether the ends of a column's bins are in its own units, and the ends."""
+    own = bool(np.isfinite(unit).all())
+    return own, _format_ends(unit if own else cut)
 
 
 def _format_ends(ends: np.ndarray) -> list[float]:

@@ -129,6 +129,15 @@ class Protection(Config):
         """
         return outputs
 
+    def sum_exchanges(self, passive: int) -> tuple[Exchange, ...]:
+        """The messages of an algorithm whose training needs sums over the rows that train, each opened to the owner of
+        a column; none where the protection makes no such sums.
+
+        Args:
+            passive: number of passive parties.
+        """
+        return ()
+
     def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
         """Names of the parties that train on shares; empty where each trains its own half, at a cut.
 

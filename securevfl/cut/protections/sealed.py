@@ -10,7 +10,7 @@ import securevfl_crypto as crypto
 from msgspec import Meta
 
 from securevfl.cut.declared_exchanges import Ciphers, sealed_exchanges
-from securevfl.cut.protections.base import Protection, find_protection, protections, with_dp
+from securevfl.cut.protections.base import Protection, find_protection, protections
 from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.errors import ProtectionInactive
 from securevfl.party_context import PartyContext
@@ -42,7 +42,8 @@ class Sealed(Protection):
 
     @property
     def title(self) -> str:
-        return with_dp(self.label, self.dp)
+        # A party's own model is trained without a cut: under a seal, noise on a model is noise on the common one.
+        return self.label + (f" + {self.dp.title_for('the model')}" if self.dp else "")
 
     @property
     def ciphers(self) -> frozenset[str]:

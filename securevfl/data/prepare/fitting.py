@@ -18,7 +18,7 @@ from securevfl.data.prepare.rules import ColumnRules, Preparation
 from securevfl.data.prepare.scaling import Linear, fit_scaling
 from securevfl.data.storage import release_memory
 
-__all__ = ["SAMPLED", "Fitted", "PreparedLine", "fit_columns"]
+__all__ = ["SAMPLED", "Declared", "Fitted", "PreparedLine", "fit_columns"]
 
 SAMPLED = 1 << 20
 """Maximum training rows for fitting numbers; of more, a random sample. By the inequality of Dvoretzky, Kiefer,
@@ -49,18 +49,33 @@ class PreparedLine:
     width: int
 
 
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What of an encoding for trees is declared and not fitted.
+
+    Attributes:
+        levels: column → its levels.
+        blind: whether nothing but the kinds of columns may depend on rows.
+    """
+
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    blind: bool = False
+
+
 @dataclass
 class Fitted:
     """The result of fitting.
 
     Attributes:
         coded: whether it is encoded for trees.
+        blind: whether nothing but the kinds of columns may depend on rows.
         columns: the columns that are used.
         lines: how each column was prepared, including dropped ones.
         problems: one sentence per column that cannot be used.
     """
 
     coded: bool = False
+    blind: bool = False
     columns: dict[str, PreparedColumn] = field(default_factory=dict)
     lines: list[PreparedLine] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -83,6 +98,7 @@ def fit_columns(
     salt: bytes = b"",
     *,
     coded: bool = False,
+    declared: Declared = Declared(),
 ) -> Fitted:
     """Fit prepared columns on `rows`.
 
@@ -93,8 +109,9 @@ def fit_columns(
         preparation: the party's rules.
         salt: the party's secret key for hashed categories.
         coded: whether to encode for trees (see `securevfl.data.prepare.coded`) and not for a network.
+        declared: what of an encoding for trees is not fitted.
     """
-    found = Fitted(coded=coded)
+    found = Fitted(coded=coded, blind=declared.blind)
     sampled = rows
     if len(rows) > SAMPLED:
         sampled = np.sort(np.random.default_rng(0).choice(rows, SAMPLED, replace=False))
@@ -104,7 +121,11 @@ def fit_columns(
         rules = preparation.column_rules(name)
         if name in categorical and rules.kind == "auto":
             rules = rules.replace(kind="category")
-        if name in texts:
+        if coded and name in declared.levels:
+            levels = CodedLevels(declared.levels[name])
+            how = f"{len(levels.levels)} declared codes"
+            found.record_used(name, "categories", 0.0, how, PreparedColumn(PreparedCategory(levels)))
+        elif name in texts:
             _fit_text(found, name, values, texts[name], sampled, rules, salt, readers[name])
         elif rules.kind == "category":
             _fit_category(found, name, *_count_texts(values, rows), rules, salt)
@@ -200,6 +221,9 @@ def _fit_category(
     if missing and rules.missing == "refuse":
         found.problems.append(f"column {name!r} {_explain_refusal(missing)}")
         return
+    if found.blind:
+        found.problems.append(f"column {name!r} has categories, whose levels would be read from its rows: declare them")
+        return
     levels: Levels | CodedLevels | None
     if found.coded:
         levels, how = fit_codes(words, rows, rules.rare_below(int(rows.sum())))
@@ -220,7 +244,10 @@ def _fit_numbers(found: Fitted, name: str, reader: Reader, numbers: np.ndarray, 
     gaps = np.isnan(numbers)
     there = numbers[~gaps] if gaps.any() else numbers
     missing = 1.0 - len(there) / len(numbers)
-    if not len(there):
+    if found.blind and not np.isinf(there).any():
+        blind = CodedDate(reader, 0.0, ()) if reader.kind == "date" else CodedNumber(reader)
+        found.record_used(name, holds, missing, "as they are", PreparedColumn(blind))
+    elif not len(there):
         found.record_dropped(name, holds, missing, "no training row has a value")
     elif np.isinf(there).any():
         found.problems.append(f"column {name!r} contains infinite numbers: correct them, or leave them empty")

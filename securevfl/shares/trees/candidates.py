@@ -9,6 +9,7 @@ import numpy as np
 from securevfl_crypto.replicated import Share
 from securevfl_crypto.replicated.share import U64
 
+from securevfl.errors import InputError
 from securevfl.shares.trees.layout import CellLayout
 
 __all__ = ["Candidates", "list_candidates", "mark_sides"]
@@ -86,11 +87,16 @@ def list_candidates(layout: CellLayout, allowed: np.ndarray | None = None) -> Ca
     Args:
         layout: columns and their bins.
         allowed: which columns may be used, bool (columns,), public; None for all.
+
+    Raises:
+        InputError: it is of another number of columns.
     """
     whole = _list_all(layout)
     if allowed is None:
         return whole
-    kept = np.flatnonzero(np.asarray(allowed, bool)[whole.columns])
+    if allowed.shape != (len(layout.bins),):
+        raise InputError(f"a mask of shape {allowed.shape} says which of {len(layout.bins)} columns a tree may split")
+    kept = np.flatnonzero(allowed.astype(bool)[whole.columns])
     parts = (whole.columns, whole.firsts, whole.ends, whole.spare, whole.places)
     return Candidates(layout, *(part[kept] for part in parts))
 

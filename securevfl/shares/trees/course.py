@@ -12,11 +12,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from securevfl_crypto.errors import CryptoError
-from securevfl_crypto.replicated import Computing, DealtOwned, NarrowShare, Share, Task, deal_narrow
+from securevfl_crypto.replicated import DealtOwned, NarrowShare, Share, Task, deal_narrow
 
 from securevfl.errors import ProtocolError
 from securevfl.privacy import fan_out, gather
 from securevfl.shares.course import SharedCourse, Words
+from securevfl.shares.engine import Engine
 from securevfl.shares.network_ranges import ERROR_BOUND
 from securevfl.shares.trees.forest import ScoredRows, SharedForest
 from securevfl.shares.trees.gradients import Loss, compute_gradients, weigh_rows
@@ -147,7 +148,7 @@ class TreeCourse(SharedCourse):
             first = await self._share_scores(self.network.engine, size, dealt) if self.terms.own_start else None
             yield ScoredRows(cells, first), targets
 
-    async def _share_scores(self, engine: Computing, rows: int, dealt: Sequence[np.ndarray] | None) -> Share:
+    async def _share_scores(self, engine: Engine, rows: int, dealt: Sequence[np.ndarray] | None) -> Share:
         """Take the scores at which rows begin, (n, outputs), which the active party deals modulo 2^32.
 
         Whatever it deals, lifted it is below 2^32 in size, so that nothing wraps later.

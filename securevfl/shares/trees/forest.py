@@ -16,7 +16,7 @@ from securevfl_crypto.ring import FRACTION
 
 from securevfl.errors import InputError
 from securevfl.shares.dp_steps import StepNoise
-from securevfl.shares.engine import ONE, Engine, compute_products, find_outside, scaling_job
+from securevfl.shares.engine import ONE, Engine, compute_products, find_outside
 from securevfl.shares.packed_shares import pack_share, unpack_share
 from securevfl.shares.trees.growing import SharedTree
 from securevfl.shares.trees.layout import CellLayout
@@ -30,7 +30,6 @@ LARGEST_LEAF = 1024.0
 
 _AT_ONCE = 1 << 22
 """Words of a step of scoring: rows times leaves of the trees that are scored together."""
-_DIVISOR_BITS = 20
 
 
 @dataclass(frozen=True)
@@ -175,22 +174,19 @@ class SharedForest:
             inputs.trees += len(trees)
         return inputs.scores
 
-    async def average_others(self, inputs: ScoredRows) -> list[Share]:
-        """For each tree, the share of these rows that the split of each node sends left, (nodes,) with 16 fractional
-        bits, where a passive party's column splits the node; else 0."""
-        found = []
-        rows = inputs.cells.rows
+    async def sum_others(self, inputs: ScoredRows) -> tuple[int, list[Share]]:
+        """How many rows these are, and for each tree how many of them the split of each node sends left, (nodes,) with
+        16 fractional bits, where a passive party's column splits the node; else 0."""
+        rows, found = inputs.cells.rows, []
         for trees in self._split_trees(0, rows):
             left = await score_sides(self.engine, inputs.cells, self._mask_sides(trees, others=True))
-            factor = round(2.0 ** (_DIVISOR_BITS + FRACTION) / rows)
-            job = scaling_job(self.engine, left.sum(axis=0), factor, _DIVISOR_BITS)
-            (mean,) = await compute_products(self.engine, [job])
-            found += [mean[k * self.shape.nodes : (k + 1) * self.shape.nodes] for k in range(len(trees))]
-        return found
+            total = left.sum(axis=0) * ONE
+            found += [total[k * self.shape.nodes : (k + 1) * self.shape.nodes] for k in range(len(trees))]
+        return rows, found
 
     async def forward_averaged(self, inputs: ScoredRows, averages: Sequence[Share]) -> tuple[Share, Share]:
         """Outputs as they are, and with the passive parties' cells at their mean: a node that splits one of their
-        columns then sends every row to both sides, by the shares of `average_others`; (n, outputs) each."""
+        columns then sends every row to both sides, by the means of `sum_others`; (n, outputs) each."""
         outputs, rows = await self.forward(inputs), inputs.cells.rows
         without, done = self._first_scores(inputs), 0
         for trees in self._split_trees(0, rows):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from securevfl_crypto.replicated import Product, Share, Task, stack
+from securevfl_crypto.replicated import Product, Share, Task, concatenate, stack
 from securevfl_crypto.replicated.share import U64
 from securevfl_crypto.ring import FRACTION
 
@@ -18,7 +18,7 @@ from securevfl.errors import InputError
 from securevfl.shares.engine import Engine, compute_products, scaling_job
 from securevfl.shares.trees.candidates import Candidates, list_candidates, mark_sides
 from securevfl.shares.trees.cells import Cells, share_summand
-from securevfl.shares.trees.leaves import compute_leaves
+from securevfl.shares.trees.leaves import bound_leaves, compute_leaves
 from securevfl.shares.trees.rule import TreeRule
 from securevfl.shares.trees.splits import NodeSums, choose_splits, scale_task
 
@@ -92,7 +92,7 @@ class _Growth:
         members: g, h, |g| and 1 of each row in its node, 0 in all others, (4, nodes, n); after the last split 1 alone.
         goes_left: whether each row goes left at each node of the level above, (nodes, n).
         sums: of g and h by cell of the level above, (2, nodes, cells).
-        totals: of g and h of each leaf, (2, leaves).
+        totals: of each level below the root, sums of g and h of each node, (2, nodes).
     """
 
     def __init__(self, engine: Engine, cells: Cells, candidates: Candidates, rule: TreeRule, gradients: Share) -> None:
@@ -102,7 +102,7 @@ class _Growth:
         ones = engine.constant(np.ones(first[0].shape, np.uint64))
         self.members = stack([*first, ones])
         self.sums: Share | None = None
-        self.totals = self.members[:2].sum(2)
+        self.totals: list[Share] = []
         self.goes_left = ones
         self.sides: list[Share] = []
         self.chosen: list[Share] = []
@@ -111,6 +111,8 @@ class _Growth:
         """Split all nodes of a level."""
         engine, rule, cells = self.engine, self.rule, self.cells
         totals = self.members[:3].sum(2)
+        if self.sides:
+            self.totals.append(totals[:2])
         bits = await self._sum_cells(totals)
         if self.sums is None:
             raise ValueError("a level without sums")
@@ -129,7 +131,7 @@ class _Growth:
             jobs.append(Product(chosen[:, None, :], pairs))
         self.goes_left, *found = await compute_products(engine, jobs)
         if is_last:
-            self.totals = _interleave([found[0][:, 0].T[..., None]], totals[:2, :, None])[..., 0]
+            self.totals.append(_interleave([found[0][:, 0].T[..., None]], totals[:2, :, None])[..., 0])
             self.members = self.members[3:]
             return
         self.members = _interleave(await compute_products(engine, self._member_jobs()), self.members)
@@ -156,14 +158,28 @@ class _Growth:
 
     async def set_leaves(self) -> tuple[Share, Share]:
         """Compute leaves, (K, leaves), and what they add to the scores, (K, n)."""
-        engine, rule = self.engine, self.rule
-        values = await compute_leaves(engine, self.totals, rule)
-        rated = scaling_job(engine, values, round(rule.rate * (1 << FRACTION)), FRACTION)
-        leaves, *lefts = await compute_products(engine, [rated, *self._member_jobs()])
+        engine, rate = self.engine, round(self.rule.rate * (1 << FRACTION))
+        is_bounded = bool(self.candidates.directions.any())
+        sums = self.totals if is_bounded else self.totals[-1:]
+        values = await compute_leaves(engine, concatenate(sums, 1), self.rule)
+        parts = _split_levels(values, [part.shape[1] for part in sums])
+        jobs = [scaling_job(engine, parts[-1], rate, FRACTION)]
+        if is_bounded:
+            jobs += [scaling_job(engine, one.reshape(-1, 2).sum(1), rate, FRACTION + 1) for one in parts]
+        done = await compute_products(engine, [*jobs, *self._member_jobs()])
+        leaves, middles, lefts = done[0], done[1 : len(jobs)], done[len(jobs) :]
+        if is_bounded:
+            every = list_candidates(self.cells.layout).directions
+            leaves = await bound_leaves(engine, leaves, middles, self.chosen, every)
         leaves = leaves.reshape(self.trees, 1, -1)
         rows = _interleave(lefts, self.members).reshape(self.trees, leaves.shape[2], -1)
         (added,) = await compute_products(engine, [Product(leaves, rows)])
         return leaves[:, 0], added[:, 0]
+
+
+def _split_levels(values: Share, sizes: Sequence[int]) -> list[Share]:
+    ends = np.cumsum(sizes)
+    return [values[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
 
 def _interleave(lefts: Sequence[Share], parent: Share) -> Share:

@@ -50,7 +50,7 @@ def plan_stages(count: int, widest: int) -> tuple[int, ...]:
             if not 2 <= left <= widest:
                 continue
             plan = (*sizes, left)
-            rounds = sum(_COMPARED + (size - 1).bit_length() for size in plan) + stages - 1
+            rounds = sum(_COMPARED + (size - 1).bit_length() for size in plan) + stages - 2
             found = (rounds, compared + left * (left - 1) // 2, plan)
             best = found if best is None else min(best, found)
         if best is not None:
@@ -71,34 +71,46 @@ async def find_largest(engine: Engine, numerators: Share, denominators: Share, p
         (N, c) words, 1 for the largest fraction of a row and 0 for the others.
     """
     nodes, count = numerators.shape
+    if count == 1:
+        return engine.constant(np.ones((nodes, 1), np.uint64))
     wins: list[Share] = []
-    for stage, size in enumerate(plan):
-        last = stage == len(plan) - 1
-        won, riders = await _compare_groups(engine, [numerators, denominators], size, keep=not last)
+    fractions = [numerators, denominators]
+    for size in plan[:-1]:
+        filled = _fill_groups(engine, fractions, size)
+        won, riders = await _multiply_all(engine, await _compare_pairs(engine, *filled), filled)
+        fractions = [one.sum(-1) for one in riders]
         wins.append(won)
-        if not last:
-            numerators, denominators = riders
-    chosen = wins[-1].reshape(nodes, -1)
-    for won in reversed(wins[:-1]):
+    factors = await _compare_pairs(engine, *_fill_groups(engine, fractions, plan[-1]))
+    # The winners of the stage before ride along, which saves the round that would multiply them afterwards.
+    riders = [_fill_up(engine, wins.pop(), plan[-1])[:, None]] if wins else []
+    chosen, riders = await _multiply_all(engine, factors, riders)
+    chosen = (riders[0] if riders else chosen).reshape(nodes, -1)
+    for won in reversed(wins):
         above = chosen[:, : won.shape[1], None]
         (chosen,) = await compute_products(engine, [Product(above.broadcast_to(won.shape), won, "times")])
         chosen = chosen.reshape(nodes, -1)
     return chosen[:, :count]
 
 
-async def _compare_groups(
-    engine: Engine, fractions: Sequence[Share], size: int, *, keep: bool
-) -> tuple[Share, list[Share]]:
-    """One stage: bits of the winners, (N, groups, size), and, if they are kept, the winners' fractions (N, groups)."""
+def _fill_up(engine: Engine, x: Share, count: int, filler: int = 0) -> Share:
+    """x with its axis 1 filled up to `count`."""
+    shape = (x.shape[0], count - x.shape[1], *x.shape[2:])
+    return concatenate([x, engine.constant(np.full(shape, filler % (1 << 64), np.uint64))], 1)
+
+
+def _fill_groups(engine: Engine, fractions: Sequence[Share], size: int) -> list[Share]:
+    """Numerators and denominators in groups, (N, groups, size)."""
     nodes, count = fractions[0].shape
     groups = -(-count // size)
-    filled = []
-    for words, filler in zip(fractions, (-_LEAST, 1), strict=True):
-        padding = engine.constant(np.full((nodes, groups * size - count), filler % (1 << 64), np.uint64))
-        filled.append(concatenate([words, padding], 1).reshape(nodes, groups, size))
-    if size == 1:
-        return engine.constant(np.ones((nodes, groups, 1), np.uint64)), [one[..., 0] for one in filled]
-    a, d = filled
+    return [
+        _fill_up(engine, words, groups * size, filler).reshape(nodes, groups, size)
+        for words, filler in zip(fractions, (-_LEAST, 1), strict=True)
+    ]
+
+
+async def _compare_pairs(engine: Engine, a: Share, d: Share) -> list[Share]:
+    """Compare all pairs of each group: size − 1 factors (N, groups, size), whose product is 1 for the winner."""
+    size = a.shape[-1]
     left, right = np.triu_indices(size, 1)
     z = multiply_summand(engine, a[..., left], d[..., right]) - multiply_summand(engine, a[..., right], d[..., left])
     bits = (await engine.run_masked([Task(z, curve=bits_of((0,)))]))[0][0][0]
@@ -111,14 +123,14 @@ async def _compare_groups(
         # The bit says that the earlier of the two wins; of the later one, its complement counts.
         one = engine.constant(np.broadcast_to(later.astype(np.uint64), won.shape).copy())
         factors.append(one + won * np.where(later, -1, 1))
-    bit, riders = await _multiply_all(engine, factors, filled if keep else [])
-    return bit, [one.sum(-1) for one in riders]
+    return factors
 
 
 async def _multiply_all(engine: Engine, factors: list[Share], riders: list[Share]) -> tuple[Share, list[Share]]:
     """The product of all factors, and its products with each rider, in ⌈log₂ (factors + 1)⌉ rounds.
 
-    All riders are the last leaf of one tree of products; `path` is the product of the factors that they have met.
+    All riders are the last leaf of one tree of products; `path` is the product of the factors that they have met. A
+    rider may have more axes than the factors.
     """
     path = None if riders else factors.pop()
     while factors:
@@ -127,7 +139,7 @@ async def _multiply_all(engine: Engine, factors: list[Share], riders: list[Share
         pairs = len(jobs)
         if partner is not None:
             met = riders if path is None else [*riders, path]
-            jobs += [Product(partner, one, "times") for one in met]
+            jobs += [Product(_with_axes(partner, one.ndim), one, "times") for one in met]
         done = await compute_products(engine, jobs)
         factors = done[:pairs]
         if partner is not None:
@@ -135,3 +147,7 @@ async def _multiply_all(engine: Engine, factors: list[Share], riders: list[Share
     if path is None:
         raise ValueError("a product of no factors")
     return path, riders
+
+
+def _with_axes(x: Share, ndim: int) -> Share:
+    return x.reshape(*x.shape, *(1,) * (ndim - x.ndim))

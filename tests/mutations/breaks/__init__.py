@@ -2,6 +2,8 @@
 
 from mutations.base import Break
 from mutations.breaks import (
+    additive_two,
+    asked,
     crypto,
     cut,
     engine,
@@ -16,6 +18,7 @@ from mutations.breaks import (
     ring,
     session,
     shares,
+    shares_additive,
     shares_noise,
     shares_trees,
     sums,
@@ -24,6 +27,7 @@ from mutations.breaks import (
 __all__ = ["BREAKS"]
 
 BREAKS: tuple[Break, ...] = (
+    *additive_two.BREAKS,
     *psi.BREAKS,
     *noise.BREAKS,
     *links.BREAKS,
@@ -31,6 +35,7 @@ BREAKS: tuple[Break, ...] = (
     *engine.BREAKS,
     *ring.BREAKS,
     *shares.BREAKS,
+    *shares_additive.BREAKS,
     *shares_noise.BREAKS,
     *shares_trees.BREAKS,
     *cut.BREAKS,
@@ -41,4 +46,5 @@ BREAKS: tuple[Break, ...] = (
     *session.BREAKS,
     *sums.BREAKS,
     *results.BREAKS,
+    *asked.BREAKS,
 )

@@ -25,9 +25,8 @@ BREAKS = (
         old="role.site, replace(role.site, passive=(), links={})",
         new="role.site, role.site",
         tests=(
-            "tests/algorithms/test_other_rows.py",
+            "tests/run/test_partial_scoring.py::test_an_algorithm_that_speaks_while_it_scores_alone_is_caught",
             "tests/algorithms/test_check_algorithm.py",
-            "tests/run/test_partial_scoring.py",
         ),
     ),
     Break(

@@ -106,7 +106,7 @@ BREAKS = (
         file="securevfl/shares/protection.py",
         old='        return self.metrics == "rounded"\n',
         new="        return True\n",
-        tests=(_NONE + "test_the_range_bit_and_the_predictions_are_all_that_is_opened",),
+        tests=(_NONE + "test_the_predictions_are_all_that_is_opened",),
     ),
     Break(
         name="a bound on ε that overlooks metrics without noise",

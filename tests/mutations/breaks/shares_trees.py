@@ -80,6 +80,20 @@ BREAKS = (
         tests=(_TESTS + "::test_a_split_follows_the_direction_of_its_column",),
     ),
     Break(
+        name="leaves that no split above them bounds",
+        file=_TREES + "leaves.py",
+        old="    return await _clip(engine, leaves, low, high)\n",
+        new="    return leaves\n",
+        tests=(_TESTS + "::test_scores_only_rise_or_fall_with_a_column_that_has_a_direction",),
+    ),
+    Break(
+        name="bounds of a split that forget those above it",
+        file=_TREES + "leaves.py",
+        old="await _clip(engine, middle, low, high) if level else middle\n",
+        new="middle\n",
+        tests=(_TESTS + "::test_scores_only_rise_or_fall_with_a_column_that_has_a_direction",),
+    ),
+    Break(
         name="half of the least gain",
         file=_SPLITS,
         old="rule.min_gain * 2.0 ** (exponent",
@@ -128,8 +142,8 @@ BREAKS = (
     Break(
         name="leaves that share their parents' sums",
         file=_GROWING,
-        old="[found[0][:, 0].T[..., None]], totals[:2, :, None])",
-        new="[found[0][:, 0].T[..., None]], found[0][:, 0].T[..., None] * 2)",
+        old="_interleave([found[0][:, 0].T[..., None]], totals[:2, :, None])",
+        new="_interleave([found[0][:, 0].T[..., None]], found[0][:, 0].T[..., None] * 2)",
         tests=(_TESTS,),
     ),
     Break(
@@ -177,7 +191,7 @@ BREAKS = (
     Break(
         name="leaves without the rate",
         file=_GROWING,
-        old="round(rule.rate * (1 << FRACTION))",
+        old="round(self.rule.rate * (1 << FRACTION))",
         new="(1 << FRACTION)",
         tests=(_TESTS,),
     ),

@@ -17,6 +17,7 @@ import securevfl as sv
 from securevfl.data import Parties
 from securevfl.run import Result
 from securevfl.shares.packed_shares import unpack_share
+from securevfl.shares.trees import growing
 from securevfl.shares.trees.course import TreeCourse
 from securevfl.transport import Kind
 
@@ -92,7 +93,10 @@ def test_a_number_and_three_classes_are_learned(people: Parties) -> None:
     assert set(run.epochs[-1].valid) == {"accuracy", "log_loss"}
     assert run.test["accuracy"] > run.constant["accuracy"]
     bank = people.active
-    every = {name: dict(zip(table.ids, sum(table.columns.values()), strict=True)) for name, table in people.items()}
+    every: dict[str, dict[str, float]] = {}
+    for name, table in people.items():
+        columns = [np.asarray(column, float) for column in table.columns.values()]
+        every[name] = dict(zip(table.ids, np.sum(columns, axis=0), strict=True))
     amounts = [1000 + 50 * sum(every[name].get(one, 0.0) for name in people) for one in bank.ids]
     numbers = Parties.of(replace(bank, label=np.array(amounts), label_name="amount", classes=()), *people.passive)
     number = sv.simulate(_job(epochs=8).replace(task="regression"), numbers).record.runs[-1]
@@ -201,16 +205,14 @@ def test_a_coordinator_computes_and_a_fourth_party_only_deals() -> None:
 
 def test_rows_and_columns_of_a_round_follow_the_job(people: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int]] = []
-    from securevfl.shares.trees import course
-
-    grow = course.grow_trees
+    grow = growing.grow_trees
 
     async def watched(engine: Any, cells: Any, gradients: Share, rule: Any, *, allowed: Any) -> Any:
         zero = int((gradients.mine == 0).all(axis=(1, 2)).sum())
         seen.append((zero, int(allowed.sum())))
         return await grow(engine, cells, gradients, rule, allowed=allowed)
 
-    monkeypatch.setattr(course, "grow_trees", watched)
+    monkeypatch.setattr("securevfl.shares.trees.course.grow_trees", watched)
     sv.simulate(_job(rows=0.5, columns=0.5, epochs=2), people)
     columns = sum(len(table.columns) for table in people.values())
     assert len(seen) == 2 * 3

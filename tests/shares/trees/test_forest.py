@@ -66,7 +66,8 @@ async def _scored(engine: Engine, classes: int = 2) -> np.ndarray:
     every, forest.trees = forest.trees, forest.trees[: forest.shape.outputs]
     await forest.forward(rows)  # some rounds first, then the others
     forest.trees = every
-    averages = await forest.average_others(rows)
+    counted, sums = await forest.sum_others(rows)
+    averages = [await engine.truncate(one * round(2**20 / counted), 20) for one in sums]
     outputs, without = await forest.forward_averaged(rows, averages)
     return np.concatenate([outputs.mine, without.mine])
 
@@ -131,8 +132,9 @@ def test_the_bit_says_whether_passive_columns_help(informative: bool, useful: in
     labels = (draw.random(ROWS) < 1 / (1 + np.exp(-chosen))).astype(float)[:, None]
 
     async def decided(engine: Engine) -> np.ndarray:
-        judge = Usefulness(_make_forest(engine))
-        await judge.add_rows(ScoredRows(_cells(engine, _codes())), engine.constant(encode_words(labels)))
+        judge, rows = Usefulness(_make_forest(engine)), ScoredRows(_cells(engine, _codes()))
+        await judge.add_to_means(rows)
+        await judge.add_rows(rows, engine.constant(encode_words(labels)))
         return (await judge.decide()).mine
 
     with pytest.raises(StopIteration) as done:

@@ -48,7 +48,8 @@ async def _select(
 
 @pytest.mark.parametrize("kind", ["any", "ties", "zeros", "negative", "one unit apart", "extremes"])
 @pytest.mark.parametrize(
-    ("count", "plan"), [(1, (1,)), (2, (2,)), (7, (8,)), (12, (12,)), (28, (28,)), (13, (2, 4, 2)), (100, (8, 13))]
+    ("count", "plan"),
+    [(1, (1,)), (2, (2,)), (7, (8,)), (12, (12,)), (28, (28,)), (13, (2, 4, 2)), (90, (3, 8, 4)), (100, (8, 13))],
 )
 def test_the_first_largest_fraction_wins(kind: str, count: int, plan: tuple[int, ...]) -> None:
     numerators, denominators = _draw(kind, 12, count)
@@ -62,7 +63,9 @@ def test_the_first_largest_fraction_wins(kind: str, count: int, plan: tuple[int,
     assert found.argmax(1).tolist() == _best(numerators, denominators)
 
 
-@pytest.mark.parametrize(("count", "plan", "rounds"), [(2, (2,), 4), (12, (12,), 8), (24, (8, 3), 7 + 5 + 1)])
+@pytest.mark.parametrize(
+    ("count", "plan", "rounds"), [(2, (2,), 4), (12, (12,), 8), (24, (8, 3), 7 + 6), (90, (8, 4, 3), 7 + 6 + 6 + 1)]
+)
 def test_three_parties_select_what_the_clear_does(count: int, plan: tuple[int, ...], rounds: int) -> None:
     numerators, denominators = _draw("ties", 8, count)
 

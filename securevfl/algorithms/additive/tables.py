@@ -1,0 +1,122 @@
+"""What an owner reads of its own shapes: tables with the noise's band, importance, points, and a row's reasons.
+
+Everything here is post-processing of the party's own part of the model; nobody else has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl.algorithms.additive.columns import BinnedColumn, bin_offsets, code_rows
+from securevfl.training.state import State
+
+__all__ = ["POINTS", "Reason", "find_reasons", "shape_notes", "shape_tables"]
+
+POINTS = 1000.0
+"""Points of a probability of one: the points of a row's bins add up to its probability in thousandths."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One column's term in the score of a row.
+
+    Attributes:
+        column: its name.
+        bin: the row's bin, in words.
+        term: what the column adds, less its mean over the training rows: in units of the probability, or of the
+            target's range.
+    """
+
+    column: str
+    bin: str
+    term: float
+
+
+def find_reasons(
+    columns: Sequence[BinnedColumn], values: np.ndarray, row: np.ndarray, *, most: int, output: int = 0
+) -> list[Reason]:
+    """The columns that lower a row's score most, the lowest term first; none that raises it.
+
+    Args:
+        columns: of one party.
+        values: of its bins, (all bins, outputs).
+        row: its columns of the row, float64 (columns without the intercept,).
+        most: how many.
+        output: of which class, where there are several.
+    """
+    places, offsets, found = code_rows(columns, row[None])[0], bin_offsets(columns), []
+    for j, column in enumerate(columns):
+        if column.is_intercept:
+            continue
+        shape = values[offsets[j] : offsets[j + 1], output]
+        place = int(places[j] - offsets[j])
+        found.append(Reason(column.name, _bin_text(column, place), float(shape[place] - shape @ column.masses)))
+    return sorted((one for one in found if one.term < 0), key=lambda one: one.term)[:most]
+
+
+def shape_tables(columns: Sequence[BinnedColumn], values: np.ndarray, variance: np.ndarray) -> list[State]:
+    """Each column's shape as plain values, the one with the largest spread first, without the intercept.
+
+    Args:
+        columns: of one party.
+        values: of its bins, float64 (all bins, outputs).
+        variance: of each bin's value, from the noise alone, (all bins,).
+    """
+    offsets, found = bin_offsets(columns), []
+    for j, column in enumerate(columns):
+        if column.is_intercept:
+            continue
+        part = slice(int(offsets[j]), int(offsets[j + 1]))
+        shape, noise = values[part], np.sqrt(variance[part])
+        centred = shape - column.masses @ shape
+        spread = float(np.sqrt((column.masses[:, None] * centred**2).sum()))
+        bins = [
+            {
+                "bin": _bin_text(column, place),
+                "up to": _end(column, place),
+                "share": round(float(column.masses[place]), 6),
+                "values": [round(float(value), 6) for value in centred[place]],
+                "deviation": round(float(noise[place]), 6),
+                "points": round(POINTS * float(centred[place, 0]), 1) + 0.0,
+            }
+            for place in range(column.bins)
+        ]
+        found.append(
+            {
+                "column": column.name,
+                "importance": round(spread, 6),
+                "noise": round(float(np.sqrt(column.masses @ variance[part])), 6),
+                "bins": bins,
+            }
+        )
+    return sorted(found, key=lambda one: -float(str(one["importance"])))
+
+
+def shape_notes(party: str, tables: Sequence[State]) -> list[str]:
+    """Sentences for the report: the columns whose shapes have the largest spread, beside that of the noise."""
+    told = [
+        f"{one['column']} {one['importance']:.4f}" + (f" (noise alone {one['noise']:.4f})" if one["noise"] else "")
+        for one in tables[:5]
+    ]
+    return [f"{party}'s columns of the largest importance: {', '.join(told)}"] if told else []
+
+
+def _end(column: BinnedColumn, place: int) -> float | None:
+    return None if column.is_category or place >= len(column.edges) else float(column.edges[place])
+
+
+def _bin_text(column: BinnedColumn, place: int) -> str:
+    if place == column.bins - 1:
+        return "missing"
+    if column.is_category:
+        return column.levels[place] if place < len(column.levels) else "other levels"
+    low = column.edges[place - 1] if place else None
+    high = column.edges[place] if place < len(column.edges) else None
+    if low is None and high is None:
+        return "any value"
+    if low is None:
+        return f"up to {high:.6g}"
+    return f"above {low:.6g}" if high is None else f"{low:.6g} to {high:.6g}"
