@@ -93,6 +93,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.shares_latency", quick=("--quick",)),
     Benchmark("benchmarks.shares_noise", quick=("--quick",)),
     Benchmark("benchmarks.shares_deviation"),
+    Benchmark("benchmarks.additive_two", quick=("--only", "cost")),
     Benchmark("benchmarks.preparation", quick=("--quick",)),
     Benchmark("benchmarks.best_members", quick=("--quick",)),
     Benchmark("benchmarks.fedda_images", ("mnist",), ("mnist", "--seeds", "1", "--aligned", "250", "--steps", "20")),

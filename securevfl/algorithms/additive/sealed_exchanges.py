@@ -15,13 +15,13 @@ from securevfl.privacy.gaussian_dp import mu_for
 from securevfl.privacy.severity import Permitted, auc_of_mu
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, PartyRole, Sight
 
-__all__ = ["sealed_exchanges"]
+__all__ = ["two_party_exchanges"]
 
 _PREDICTED = "final predictions alone"
 """Key in ``measured.json``: an active party that knows its own part learns as much from any prediction."""
 
 
-def sealed_exchanges(protection: Protection) -> tuple[Exchange, ...]:
+def two_party_exchanges(protection: Protection) -> tuple[Exchange, ...]:
     """Return the messages of training and predictions between two parties, without those that tell sizes.
 
     Args:

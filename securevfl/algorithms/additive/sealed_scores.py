@@ -108,5 +108,5 @@ class SealedScores:
 def round_terms(terms: np.ndarray) -> np.ndarray:
     """Sums of shapes as they are sent, int64 in units of 2⁻⁸."""
     scaled = np.rint(np.asarray(terms) * (1 << TERM_BITS))
-    found: np.ndarray = np.clip(scaled, -_BOUND, _BOUND).astype(np.int64)
-    return found
+    units: np.ndarray = np.clip(scaled, -_BOUND, _BOUND).astype(np.int64)
+    return units

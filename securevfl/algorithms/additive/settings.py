@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from securevfl.algorithms.additive.channel import PART, RESIDUAL
 from securevfl.algorithms.additive.named import named_mistakes, own_entries, split_name
-from securevfl.algorithms.additive.sealed_exchanges import sealed_exchanges
+from securevfl.algorithms.additive.sealed_exchanges import two_party_exchanges
 from securevfl.algorithms.additive.steps import StepRule
 from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, cap_slack, slack_units, split_caps
 from securevfl.cut import BFV, Plain, Protection
@@ -184,7 +184,7 @@ class AdditiveSettings(Algorithm):
         if protection.on_shares:
             return (*public, *protection.sum_exchanges(passive))
         if protection.is_sealed:
-            return (*public, *sealed_exchanges(protection))
+            return (*public, *two_party_exchanges(protection))
         return (
             *public,
             Exchange(

@@ -136,7 +136,7 @@ class AdditiveSharesPassive(SharesPassive):
 class AdditiveSharesCoordinator(SharesCoordinator):
     """The coordinator's program."""
 
-    async def _make_network(self) -> None:
+    async def _set_up(self) -> None:
         sharing, site = self.sharing, self.sharing.site
         sizes = await receive_plan(
             site.links[site.active], len(site.passive) + 1, numeric=sharing.plan.number is not None
