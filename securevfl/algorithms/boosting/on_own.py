@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from securevfl.algorithms.boosting.active import BoostingActive
 from securevfl.algorithms.boosting.configuration import Boosting
+from securevfl.algorithms.boosting.directions import column_directions
 from securevfl.algorithms.boosting.growing import TreeLimits
 from securevfl.algorithms.boosting.on_shares import SharedBoostingActive
 from securevfl.algorithms.boosting.own_model import OwnModel, OwnTerms
@@ -80,7 +81,9 @@ class BoostedResidual(Boosting):
             rate=self.own_lr,
             bins=self.bins,
             limits=TreeLimits(depth=self.own_depth, leaves=0),
+            l1=self.l1,
             l2=self.l2,
+            min_gain=self.min_gain,
             min_hessian=self.min_hessian,
         )
 
@@ -90,6 +93,8 @@ class BoostedResidual(Boosting):
 
 class _Books(Bookkeeping):
     """The own model also learns from rows that are not aligned."""
+
+    repeats_begin_epoch = True  # `remember` keeps what `begin_epoch` computes
 
     def rows_to_learn_from(self) -> np.ndarray:
         table = self.role.table
@@ -108,7 +113,9 @@ class _OwnStart(BoostingActive):
 
     def build(self) -> None:
         super().build()
-        self.own = OwnModel(self.build_objective(), self.task.outputs, self.width, self.table.codes)
+        config, table = self.config, self.table
+        directions = column_directions(self.site.name, table.encoded, table.codes, config.rising, config.falling)
+        self.own = OwnModel(self.task.outputs, table.codes, directions)
         self.parts["own"] = self.own
         self._offsets: np.ndarray | None = None
         self._told = ""
@@ -120,13 +127,16 @@ class _OwnStart(BoostingActive):
         train, others = self.table.split.train, self.table.rows_only_at(self.site.active)
         rows = np.concatenate([train, others])
         y = self.training_targets(rows)
-        known = np.concatenate([np.ones(len(train), bool), np.isfinite(y[len(train) :]) & (y[len(train) :] >= 0)])
-        if self.task.is_numeric:
-            known[len(train) :] = np.isfinite(y[len(train) :])
+        known = np.isfinite(y) if self.task.is_numeric else y >= 0
+        known[: len(train)] = True
         generator = np.random.default_rng(self.seed("folds"))
-        rows, y = rows[known], y[known]
         self._offsets, self._told = await self.own.fit(
-            self.columns_of(rows), y, len(train), self.config.own_terms, generator
+            self.build_objective(),  # of the task as it is: a protection may clip it after `build`
+            self.columns_of(rows[known]),
+            y[known],
+            len(train),
+            self.config.own_terms,
+            generator,
         )
 
     def own_scores(self, rows: np.ndarray, *, train: bool) -> np.ndarray:

@@ -18,6 +18,7 @@ from securevfl.algorithms.boosting.growing import Chosen, Owned, TreeLimits, gro
 from securevfl.algorithms.boosting.histograms import plain_sums, to_fixed_point
 from securevfl.algorithms.boosting.splits import SplitRule
 from securevfl.algorithms.boosting.trees import Tree, read_trees, write_trees
+from securevfl.errors import InputError
 from securevfl.training.objectives import Objective
 from securevfl.training.state import State, as_dict, as_tensor
 
@@ -37,7 +38,9 @@ class OwnTerms:
         rate: shrinkage of each tree.
         bins: most bins of a column.
         limits: how far a tree grows.
-        l2: penalty of a leaf's square.
+        l1: penalty of a leaf's magnitude.
+        l2: penalty of its square.
+        min_gain: least gain of a split.
         min_hessian: least sum of second derivatives on either side of a split.
     """
 
@@ -46,7 +49,9 @@ class OwnTerms:
     rate: float
     bins: int
     limits: TreeLimits
+    l1: float
     l2: float
+    min_gain: float
     min_hessian: float
 
 
@@ -83,27 +88,33 @@ class OwnModel:
     """Boosted trees of one party's columns, as a part of a role.
 
     Args:
-        objective: the loss.
         outputs: width of a raw score.
-        columns: number of columns.
-        levels: as `Bins.levels`.
+        levels: of each column, as `Bins.levels`.
+        directions: of each column, 1 if scores may only rise with it, −1 if they may only fall, 0 otherwise.
 
     Attributes:
         trees: all trees, round by round.
         start: initial raw score of every row, (outputs,); None before it is fitted.
     """
 
-    def __init__(self, objective: Objective, outputs: int, columns: int, levels: Sequence[int]) -> None:
-        self._objective, self._outputs, self._columns, self._levels = objective, outputs, columns, levels
+    def __init__(self, outputs: int, levels: Sequence[int], directions: np.ndarray) -> None:
+        self._outputs, self._levels, self._directions = outputs, levels, directions
         self.trees: list[Tree] = []
         self.start: np.ndarray | None = None
 
     async def fit(
-        self, x: np.ndarray, y: np.ndarray, common: int, terms: OwnTerms, generator: np.random.Generator
+        self,
+        objective: Objective,
+        x: np.ndarray,
+        y: np.ndarray,
+        common: int,
+        terms: OwnTerms,
+        generator: np.random.Generator,
     ) -> tuple[np.ndarray, str]:
         """Fit the model on all rows, with as many trees as are best for rows that it did not see.
 
         Args:
+            objective: the loss.
             x: own columns, float64 (n, columns); NaN where missing.
             y: targets, (n,).
             common: how many rows, the first ones, are common.
@@ -112,39 +123,53 @@ class OwnModel:
 
         Returns:
             Out-of-fold raw scores of the common rows, (common, outputs), and a sentence for the report.
+
+        Raises:
+            InputError: too few rows to train a model without one of them.
         """
         folds = min(terms.folds, common)
-        fold = generator.permutation(np.arange(common) % max(folds, 1))
+        if common == 0 or len(x) - -(-common // folds) < 1:
+            raise InputError(
+                f"the own model has {common} common and {len(x) - common} other rows with a label, and needs a common "
+                "one and another: align more rows, or give the active party's other rows"
+            )
+        fold = generator.permutation(np.arange(common) % folds)
         found = np.empty((terms.trees, common, self._outputs))
         for number in range(folds):
             out = np.flatnonzero(fold == number)
             kept = np.concatenate([np.flatnonzero(fold != number), np.arange(common, len(x))])
-            other = OwnModel(self._objective, self._outputs, self._columns, self._levels)
-            await other._grow(x[kept], y[kept], terms, terms.trees)
+            other = OwnModel(self._outputs, self._levels, self._directions)
+            await other._grow(objective, x[kept], y[kept], terms, terms.trees)
             found[:, out] = other._scores_by_round(x[out])
-        losses = [float(self._objective.compute_losses(one, y[:common]).mean()) for one in found]
+        losses = [float(objective.compute_losses(one, y[:common]).mean()) for one in found]
         best = int(np.argmin(losses))
-        await self._grow(x, y, terms, best + 1)
+        await self._grow(objective, x, y, terms, best + 1)
         return found[best], (
             f"the own model has {best + 1} of {terms.trees} rounds of trees over {common:,} common and "
             f"{len(x) - common:,} other rows; its loss on common rows is {losses[best]:.4g} out of fold"
         )
 
-    async def _grow(self, x: np.ndarray, y: np.ndarray, terms: OwnTerms, rounds: int) -> None:
+    async def _grow(self, objective: Objective, x: np.ndarray, y: np.ndarray, terms: OwnTerms, rounds: int) -> None:
         bins = fit_bins(x, terms.bins, self._levels)
         codes = bins.encode_rows(x).astype(np.int16)
-        self.start = self._objective.initial_score(y, np.ones(len(y)))
+        self.start = objective.initial_score(y, np.ones(len(y)))
         scores = np.tile(self.start, (len(x), 1))
         for _ in range(rounds):
-            g, h = self._objective.compute_derivatives(scores, y)
+            g, h = objective.compute_derivatives(scores, y)
             for k in range(self._outputs):
                 (whole_g, unit_g), (whole_h, unit_h) = to_fixed_point(g[:, k], _BITS), to_fixed_point(h[:, k], _BITS)
                 rule = SplitRule(
-                    l1=0.0, l2=terms.l2, min_gain=0.0, min_hessian=terms.min_hessian, scales=(unit_g, unit_h)
+                    l1=terms.l1,
+                    l2=terms.l2,
+                    min_gain=terms.min_gain,
+                    min_hessian=terms.min_hessian,
+                    scales=(unit_g, unit_h),
                 )
                 values = np.stack([whole_g, whole_h], axis=1)
                 sources = _OwnSums(bins, codes, values)
-                grown = await grow_tree(values, (g[:, k], h[:, k]), rule, terms.limits, sources, output=k)
+                grown = await grow_tree(
+                    values, (g[:, k], h[:, k]), rule, terms.limits, sources, output=k, directions=self._directions
+                )
                 grown.tree.value = [terms.rate * value for value in grown.tree.value]
                 self.trees.append(grown.tree)
                 scores[:, k] += np.asarray(grown.tree.value)[grown.leaf]
@@ -181,7 +206,7 @@ class OwnModel:
         """See `Part.restore`."""
         kept = as_dict(state)
         self.start = None if kept["start"] is None else as_tensor(kept["start"]).numpy().copy()
-        self.trees = read_trees(as_dict(kept["trees"]), owners=0, outputs=self._outputs, columns=self._columns)
+        self.trees = read_trees(as_dict(kept["trees"]), owners=0, outputs=self._outputs, columns=len(self._directions))
 
     def get_state(self) -> State:
         """See `Part.get_state`."""

@@ -13,7 +13,7 @@ from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Link, fan_out
 from securevfl.shares.coordinator import SharesCoordinator
 from securevfl.shares.course import Words
-from securevfl.shares.dealt_rows import RowDealer, count_rows
+from securevfl.shares.dealt_rows import RowDealer, count_rows, rows_to_learn
 from securevfl.shares.engine import ONE
 from securevfl.shares.programs import SharesActive, SharesPassive
 from securevfl.shares.shared_model import SharedModel
@@ -38,8 +38,8 @@ MOST_TREES = 12
 """Most classes: each round grows a tree of each."""
 _MOST_COLUMNS = 1 << 16
 _BINS, _OWN = "bins", "own"
-MOST_FIRST = 16.0
-"""Largest size of a score at which a row begins."""
+MOST_FIRST, MOST_FIRST_NUMBER = 16.0, 256.0
+"""Largest size of a score at which a row begins: of classes, and of a scaled number."""
 
 
 class _DealtCells(RowDealer):
@@ -129,9 +129,11 @@ class TreesActive(SharesActive):
             return super()._words_to_score(parts)
         role, training = self._own_role(), self.learned  # the very array: other rows with its numbers are scored
 
+        most = MOST_FIRST_NUMBER if self.role.task.is_numeric else MOST_FIRST
+
         def encode(number: int) -> list[np.ndarray]:
             rows = parts[number]
-            scores = np.clip(role.own_scores(rows, train=rows is training), -MOST_FIRST, MOST_FIRST)
+            scores = np.clip(role.own_scores(rows, train=rows is training), -most, most)
             return [self.fed.encode_rows(rows), np.rint(scores * ONE).astype(np.int64).astype(np.uint32)]
 
         return encode
@@ -150,7 +152,7 @@ class TreesActive(SharesActive):
         role = self.role
         if role.task.classes != 2:
             return
-        labels = self.labels_of(role.books.rows_to_learn_from())
+        labels = self.labels_of(rows_to_learn(role))
         rate = float((labels == 1).mean()) if len(labels) else 0.5
         rarer = min(rate, 1 - rate)
         if 0 < rarer < LEAST_RATE:
