@@ -29,7 +29,7 @@ from securevfl.shares.trees.start import compute_start
 from securevfl.shares.wire import read_narrow, send_narrow
 from securevfl.training.tree_terms import TreeTerms, draw_columns, draw_rows
 
-__all__ = ["TreeCourse", "make_rule"]
+__all__ = ["TreeCourse", "lift_words", "make_rule"]
 
 _NOTHING = Share(np.empty(0, np.uint64), np.empty(0, np.uint64))
 
@@ -56,6 +56,18 @@ def make_rule(terms: TreeTerms, rows: int, classes: int) -> TreeRule:
         rows=rows,
         largest=largest,
     )
+
+
+async def lift_words(engine: Engine, words: NarrowShare) -> Share:
+    """Lift signed words from modulo 2^32 to modulo 2^64: exactly up to 2^30 in size. Beyond, 2^32 may be missing or too
+    much, and what is lifted still lies below 2^32 in size.
+
+    Args:
+        engine: of this computing party.
+        words: of any shape.
+    """
+    ((found,),) = await engine.run_masked([Task(words.mine.astype(np.uint64) << np.uint64(32), 32)])
+    return found
 
 
 @dataclass
@@ -169,8 +181,7 @@ class TreeCourse(SharedCourse):
             (mine,) = await read_narrow(link, [shape], index=index, owner=None)  # type: ignore[assignment]
         share = mine.share()
         await engine.confirm("first scores", share.as_words())
-        ((found,),) = await engine.run_masked([Task(share.mine.astype(np.uint64) << np.uint64(32), 32)])
-        return found
+        return await lift_words(engine, share)
 
     async def _share_cells(self, rows: int, codes: np.ndarray | None, bits: Literal[8, 32]) -> NarrowCells | None:
         """Deal this party's cells, and take what all parties with columns deal.

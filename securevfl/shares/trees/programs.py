@@ -94,11 +94,12 @@ class TreesActive(SharesActive):
     fed: _DealtCells
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
-        own = role.parts.get(_OWN)
         super().__init__(role, sharing)
-        role.parts = {_BINS: self.fed.part, "shares": self.model} | ({} if own is None else {_OWN: own})
+        role.parts = {_BINS: self.fed.part, "shares": self.model} | self._own_part
 
     def make_dealer(self) -> _DealtCells:
+        parts = self.role.parts  # as the role was built; the base replaces them
+        self._own_part = {_OWN: parts[_OWN]} if _OWN in parts else {}
         return _DealtCells(self.role)
 
     async def setup(self) -> None:
