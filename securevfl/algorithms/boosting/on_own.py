@@ -50,6 +50,7 @@ class BoostedResidual(Boosting):
     fits: ClassVar[Fits] = Fits(learns={"numbers"}, shares="trees")
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
+    alone_on_shares: ClassVar[bool] = True
     own_trees: Annotated[int, Meta(ge=1, le=5000)] = 100
     own_lr: Annotated[float, Meta(gt=0, le=1)] = 0.1
     own_depth: Annotated[int, Meta(ge=1, le=12)] = 5
