@@ -2,9 +2,9 @@
 
     python -m benchmarks.few_trees [--quick] [--seeds 3] [--overlaps 0.05 0.2] [--shares]
 
-Default of credit card clients, three parties, who share so many clients. `own` is the own model alone, trained by the bank on all of its labelled
-rows; `boosting` grows trees over all columns of the common rows; `boosted_residual` begins at the own model. AUC of the
-test rows, all of which are common. The figures stay in the JSON file, by overlap and seed.
+Default of credit card clients, three parties, who share so many clients. `own` is the own model alone, trained by the
+bank on all of its labelled rows; `boosting` grows trees over all columns of the common rows; `boosted_residual` begins
+at the own model. AUC of the test rows, all of which are common. Cells stay in the JSON file, by overlap and seed.
 """
 
 from __future__ import annotations

@@ -24,7 +24,15 @@ from securevfl.training.role import Role
 
 PEOPLE = low_overlap_parties(1, rows=300, overlap=0.4)
 TERMS = OwnTerms(
-    trees=4, folds=20, rate=0.3, bins=4, limits=TreeLimits(depth=2, leaves=0), l1=0.0, l2=1.0, min_gain=0.0, min_hessian=0.0
+    trees=4,
+    folds=20,
+    rate=0.3,
+    bins=4,
+    limits=TreeLimits(depth=2, leaves=0),
+    l1=0.0,
+    l2=1.0,
+    min_gain=0.0,
+    min_hessian=0.0,
 )
 
 
@@ -155,7 +163,7 @@ def test_three_classes_a_number_and_no_partner() -> None:
 def test_scores_follow_monotone_columns() -> None:
     column = next(iter(PEOPLE.active.columns))
     for key, sign in (("rising", 1), ("falling", -1)):
-        _, role = run(**{key: [f"bank.{column}"]}, own_trees=30)
+        _, role = run(PEOPLE, make_job(**{key: [f"bank.{column}"]}, own_trees=30))
         x = role.columns_of(role.table.split.train)
         grid = np.repeat(x[:20], 9, axis=0)
         grid[:, 0] = np.tile(np.linspace(-3, 3, 9), 20)

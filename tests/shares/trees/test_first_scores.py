@@ -48,10 +48,10 @@ def test_scores_are_lifted_exactly_and_no_word_beyond_32_bits() -> None:
     dealt = deal_narrow(values.astype(np.uint32)[:, None])
 
     async def program(party: Computing) -> Share:
-        return await lift_words(party, dealt[party.index].share())  # type: ignore[arg-type]
+        return await lift_words(party, dealt[party.index].share())
 
     results = run_three(program, seed=b"first scores, not secret").results
-    found = np.sum([share.mine for share in results], axis=0, dtype=np.uint64).view(np.int64)
+    found = np.asarray(np.sum([share.mine for share in results], axis=0, dtype=np.uint64)).view(np.int64)
     small = np.abs(values) <= 2**30
     np.testing.assert_array_equal(found[small, 0], values[small])
     np.testing.assert_array_equal(found[:, 0].astype(np.uint32), values.astype(np.uint32))
@@ -64,8 +64,7 @@ def test_scores_are_near_those_in_the_clear(kind: str) -> None:
     if kind == "number":
         people, plan = as_number(people), {"task": "regression"}
     shared, plain = (
-        run(people, make_job(one).replace(**plan)).trained["bank"]
-        for one in (sv.Shares(few_rows=True), sv.Plain())
+        run(people, make_job(one).replace(**plan)).trained["bank"] for one in (sv.Shares(few_rows=True), sv.Plain())
     )
     name = {"classes": "auc", "three": "accuracy", "number": "r2"}[kind]
     assert abs(shared.test[name] - plain.test[name]) < (0.01 if kind == "classes" else 0.05)
@@ -104,7 +103,8 @@ def test_partners_get_words_and_nothing_else(ran: Any) -> None:
         entries = list(ledgers[name].iter_entries())
         assert all(e.kind in (Kind.CONTROL, Kind.PUBLIC_KEY, Kind.SHARE) for e in entries)
         sent = {
-            peer: sum(e.peer == peer for e in entries if e.what == "shares/input" and e.way == "sent") for peer in PEOPLE
+            peer: sum(e.peer == peer for e in entries if e.what == "shares/input" and e.way == "sent")
+            for peer in PEOPLE
         }
         wanted = 7 if name == PEOPLE.active.name else 3  # cells and scores of three sets of rows, and the targets
         assert {sent[peer] for peer in PEOPLE if peer != name} == {wanted}
