@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Additive,
         AllLabels,
         Best,
+        BoostedResidual,
         Boosting,
         Distilled,
         EntityAugmentation,
@@ -110,9 +111,9 @@ __version__ = "0.2.0"
 _NAMES: Mapping[str, str] = {
     "securevfl.align": "Align Linkage",
     "securevfl.algorithms": (
-        "APCVFL Additive AllLabels Best Boosting Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL "
-        "Local LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
-        "Scorecard SelfSupervised SplitNN ZeroImputation"
+        "APCVFL Additive AllLabels Best BoostedResidual Boosting Distilled EntityAugmentation FedCVT FedDA FedHSSL "
+        "FewShotVFL LaserVFL Local LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch "
+        "ResidualAtTheCut SFHTL Scorecard SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.checks": "",
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
@@ -171,6 +172,7 @@ __all__ = [
     "AuditError",
     "Auto",
     "Best",
+    "BoostedResidual",
     "Boosting",
     "ColumnPreparation",
     "Distilled",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.algorithms.additive import Additive
     from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression, RandomMatch, ZeroImputation
     from securevfl.algorithms.best import Best
-    from securevfl.algorithms.boosting import Boosting
+    from securevfl.algorithms.boosting import BoostedResidual, Boosting
     from securevfl.algorithms.entity_augmentation import EntityAugmentation
     from securevfl.algorithms.fedcvt import FedCVT
     from securevfl.algorithms.fedda import FedDA
@@ -42,7 +42,7 @@ _NAMES = {
     "securevfl.algorithms.additive": "Additive",
     "securevfl.algorithms.baselines": "AllLabels Local LogisticRegression RandomMatch ZeroImputation",
     "securevfl.algorithms.best": "Best",
-    "securevfl.algorithms.boosting": "Boosting",
+    "securevfl.algorithms.boosting": "BoostedResidual Boosting",
     "securevfl.algorithms.entity_augmentation": "EntityAugmentation",
     "securevfl.algorithms.fedcvt": "FedCVT",
     "securevfl.algorithms.fedda": "FedDA",
@@ -66,6 +66,7 @@ __all__ = [
     "Additive",
     "AllLabels",
     "Best",
+    "BoostedResidual",
     "Boosting",
     "Distilled",
     "EntityAugmentation",

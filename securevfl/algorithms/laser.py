@@ -56,6 +56,10 @@ class LaserVFL(OnSubsets):
     name: ClassVar[str] = "laser"
     label: ClassVar[str] = "LASER-VFL"
     fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True)
+    not_on_shares: ClassVar[str] = (
+        "Its loss weighs several heads of each row by the set of parties that have it, and the network on shares has "
+        "one head and takes all parties' inputs. "
+    )
     linear: bool = True
     passive_heads: bool = True
     normalise: bool = False

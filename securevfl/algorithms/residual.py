@@ -73,6 +73,9 @@ class ResidualAtTheCut(SplitNN):
     fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True)
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
+    not_on_shares: ClassVar[str] = (
+        "Offsets of a network could be dealt as boosted_residual deals those of trees; that is not built. "
+    )
     weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 1e-3
     local_weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 1e-4
     folds: Annotated[int, Meta(ge=2, le=20)] = 4

@@ -50,7 +50,7 @@ class Alone:
         if name in trained_with:
             raise InputError(f"{name!r} is not the active party of the model, so it cannot score rows alone")
         job.algorithm.check_subset((), trained_with)
-        if job.protection.on_shares:
+        if job.protection.on_shares and not job.algorithm.alone_on_shares:
             raise InputError(
                 "the model is in shares, so no party can score rows alone: predict the rows that all parties have"
             )
@@ -83,7 +83,7 @@ class Alone:
         setting = Setting(
             site=self.site,
             plan=plan,
-            protection=Plain(),
+            protection=job.protection if job.protection.on_shares else Plain(),
             table=mine,
             trained_with=trained_with,
             widest=int(model.get("widest", 0)),

@@ -208,7 +208,7 @@ def predict(
     sets: list[tuple[str, ...]] = [tuple(passive)]
     if everyone:
         job.algorithm.check_subset((), trained_with)
-        if job.protection.on_shares:
+        if job.protection.on_shares and not job.algorithm.alone_on_shares:
             raise InputError(
                 "the model is in shares, so no party can score rows alone: leave everyone out, and predict "
                 "the rows that all parties have"

@@ -121,7 +121,7 @@ async def predict_all(
         SecureVFLError: whatever ended it.
     """
     if everyone:
-        if server.place.job.protection.on_shares:
+        if server.place.job.protection.on_shares and not server.place.job.algorithm.alone_on_shares:
             raise InputError("the model is in shares, so no party can score rows alone: leave --everyone out")
         server.place.job.algorithm.check_subset((), server.place.passive)
     if not isinstance(server, ServeActive):

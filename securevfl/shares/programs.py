@@ -54,10 +54,8 @@ from securevfl.transport import Kind
 
 __all__ = ["SharesActive", "SharesPassive"]
 
-_LEFT_OUT = (
-    "on shares no validation score is opened, so that scores are not calibrated, and no weight, so that the active "
-    "party has no scores of its own columns alone; the training loss is not opened either"
-)
+_LEFT_OUT = "on shares no validation score is opened, so that scores are not calibrated; neither is the training loss"
+_NOT_ALONE = "no weight is opened on shares, so that the active party has no scores of its own columns alone"
 
 
 class SharesActive(ActiveProgram):
@@ -255,7 +253,7 @@ class SharesActive(ActiveProgram):
         trained.notes += computing_notes(self.course, self.sharing)
         covered = _record_coverage(self, trained)
         trained.notes += [] if covered is None else [covered.summary_sentence()]
-        trained.notes.append(_LEFT_OUT)
+        trained.notes += [_LEFT_OUT] if trained.alone else [_LEFT_OUT, _NOT_ALONE]
         return trained
 
     async def come_back(self, model: State) -> None:

@@ -37,6 +37,8 @@ class Abilities(Config):
         subsets: which rows a trained model is fit to score: ``"all"``, those that every party holds; ``"alone"``, also
             those of the active party, by its own columns; ``"any"``, those of the active party with the columns of any
             set of the passive parties. Training has shown it such rows; see `ActiveRole.score_alone`.
+        alone_on_shares: whether the active party's own part stays in the clear on shares, and scores rows alone.
+        not_on_shares: a sentence that says why its training is not on shares, with a space after it.
         reveals: what the algorithm sends in the clear by design. If it is set, sealed protections are refused.
         fits: what the class can do beyond the least. A subclass that does not declare its own has `Fits()`.
     """
@@ -45,6 +47,8 @@ class Abilities(Config):
     label: ClassVar[str]
     uses_book: ClassVar[bool] = False
     subsets: ClassVar[Subsets] = "all"
+    alone_on_shares: ClassVar[bool] = False
+    not_on_shares: ClassVar[str] = ""
     reveals: ClassVar[str] = ""
     fits: ClassVar[Fits] = UNDECLARED
 
@@ -97,6 +101,7 @@ class Abilities(Config):
             raise InputError(
                 f"{self.title} cannot be trained on shares: only an algorithm that trains one split network, with "
                 "the built-in loss, on the rows that its parties feed can (it declares shares=True in its fits). "
+                f"{self.not_on_shares}"
                 f"Use {_list_names(algorithms_fit(lambda fits: bool(fits.shares)))}, or a protection of the cut "
                 f"({_quote_names(sealing_protections())})"
                 + self._explain_undeclared("shares=True", lambda fits: bool(fits.shares))

@@ -10,7 +10,7 @@ import numpy as np
 
 from securevfl.party_context import derive_seed
 
-__all__ = ["CELLS", "CodedColumns", "ColumnBins", "TreeTerms", "draw_columns", "draw_rows"]
+__all__ = ["CELLS", "CodedColumns", "ColumnBins", "OwnScores", "TreeTerms", "draw_columns", "draw_rows"]
 
 CELLS = "shares/cells"
 """The step that tells which bins each column has."""
@@ -29,6 +29,7 @@ class TreeTerms:
         rate: shrinkage of each tree.
         rows: share of the training rows that the trees of a round use.
         columns: share of the columns that they may split by.
+        own_start: whether rows begin at scores that the active party deals, and not at a constant.
     """
 
     depth: int
@@ -39,6 +40,7 @@ class TreeTerms:
     rate: float
     rows: float
     columns: float
+    own_start: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,23 @@ class CodedColumns(Protocol):
 
     def encode_cells(self, rows: np.ndarray) -> np.ndarray:
         """The cell of each numbered row within each of this party's columns, uint8 (columns, n)."""
+        ...
+
+
+class OwnScores(Protocol):
+    """What a role offers beside, where rows begin at scores of the active party's own model."""
+
+    async def fit_own_model(self) -> None:
+        """Fit the own model, unless that was done."""
+        ...
+
+    def own_scores(self, rows: np.ndarray, *, train: bool) -> np.ndarray:
+        """Raw scores at which numbered rows begin, float64 (n, outputs).
+
+        Args:
+            rows: their numbers.
+            train: whether they are the rows that train.
+        """
         ...
 
 

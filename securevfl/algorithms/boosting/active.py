@@ -140,12 +140,26 @@ class BoostingActive(ActiveRole):
         y, weight = self.training_targets(rows), self.table.counts
         importance = np.ones(len(rows)) if weight is None else weight[torch.from_numpy(rows)].double().numpy()
         if self.fitted is None:
-            self.forest.start = self.objective.initial_score(y, importance)
-            self.fitted = np.tile(self.forest.start, (len(rows), 1))
+            self.fitted = self.begin_scores(rows, y, importance)
         g, h = self.objective.compute_derivatives(self.fitted, y)
         for k in range(self.outputs):
             await self.add_tree(k, g[:, k] * importance, h[:, k] * importance)
         return float((self.objective.compute_losses(self.fitted, y) * importance).sum())
+
+    def begin_scores(self, rows: np.ndarray, y: np.ndarray, importance: np.ndarray) -> np.ndarray:
+        """Raw scores at which the rows that train begin, (n, outputs).
+
+        Args:
+            rows: their numbers.
+            y: their targets.
+            importance: their weights.
+        """
+        self.forest.start = self.objective.initial_score(y, importance)
+        return np.tile(self.forest.start, (len(rows), 1))
+
+    def first_scores(self, rows: np.ndarray) -> np.ndarray:
+        """Raw scores at which other rows begin, (n, outputs) or (outputs,)."""
+        return self.forest.start
 
     async def add_tree(self, output: int, g: np.ndarray, h: np.ndarray) -> None:
         """Grow a tree and append it to the forest.
@@ -213,7 +227,7 @@ class BoostingActive(ActiveRole):
         if (self.scored[rows] != start).any():
             start = 0  # these rows were scored at different times: compute them from the first tree
         if start == 0:
-            self.raw[rows] = self.forest.start
+            self.raw[rows] = self.first_scores(rows)
         trees = self.forest.trees[start:]
         own, sides = self.columns_of(rows), await self.route_rows(trees, len(rows))
         # Each passive party sends its splits of all trees in one array: `taken` counts those of earlier trees.

@@ -162,7 +162,13 @@ class BoostingSettings(Algorithm):
             rate=self.lr,
             rows=self.rows,
             columns=self.columns,
+            own_start=self.begins_at_own_scores,
         )
+
+    @property
+    def begins_at_own_scores(self) -> bool:
+        """Whether rows begin at scores of the active party's own model."""
+        return False
 
     def shows_nodes(self, protection: Protection) -> bool:
         """Whether the active party sends passive parties the node of each row."""

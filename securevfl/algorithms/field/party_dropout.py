@@ -32,6 +32,10 @@ class PartyDropout(OnSubsets):
     name: ClassVar[str] = "party_dropout"
     label: ClassVar[str] = "party dropout"
     fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True)
+    not_on_shares: ClassVar[str] = (
+        "Which parties' parts a row's sum has differs by row and batch, and the network on shares sums all parties' "
+        "inputs of common rows. "
+    )
     drop: Annotated[float, Meta(ge=0, lt=1)] = 0.5
 
     def subset_draw(self) -> Draw:

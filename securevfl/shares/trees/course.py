@@ -12,11 +12,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from securevfl_crypto.errors import CryptoError
-from securevfl_crypto.replicated import DealtOwned, NarrowShare, Share
+from securevfl_crypto.replicated import DealtOwned, NarrowShare, Share, Task, deal_narrow
 
 from securevfl.errors import ProtocolError
 from securevfl.privacy import fan_out, gather
 from securevfl.shares.course import SharedCourse, Words
+from securevfl.shares.engine import Engine
 from securevfl.shares.network_ranges import ERROR_BOUND
 from securevfl.shares.trees.forest import ScoredRows, SharedForest
 from securevfl.shares.trees.gradients import Loss, compute_gradients, weigh_rows
@@ -28,7 +29,7 @@ from securevfl.shares.trees.start import compute_start
 from securevfl.shares.wire import read_narrow, send_narrow
 from securevfl.training.tree_terms import TreeTerms, draw_columns, draw_rows
 
-__all__ = ["TreeCourse", "make_rule"]
+__all__ = ["TreeCourse", "lift_words", "make_rule"]
 
 _NOTHING = Share(np.empty(0, np.uint64), np.empty(0, np.uint64))
 
@@ -57,6 +58,18 @@ def make_rule(terms: TreeTerms, rows: int, classes: int) -> TreeRule:
     )
 
 
+async def lift_words(engine: Engine, words: NarrowShare) -> Share:
+    """Lift signed words from modulo 2^32 to modulo 2^64: exactly up to 2^30 in size. Beyond, 2^32 may be missing or too
+    much, and what is lifted still lies below 2^32 in size.
+
+    Args:
+        engine: of this computing party.
+        words: of any shape.
+    """
+    ((found,),) = await engine.run_masked([Task(words.mine.astype(np.uint64) << np.uint64(32), 32)])
+    return found
+
+
 @dataclass
 class TreeCourse(SharedCourse):
     """One party's training of trees on shares, from round to round.
@@ -79,9 +92,14 @@ class TreeCourse(SharedCourse):
         """Deal the cells of the rows that train; in a new job, compute the initial outputs from their targets."""
         if not rows:
             return
-        self._cells = await self._share_cells(rows, None if words is None else words(0)[0], 32)
+        dealt = None if words is None else words(0)
+        self._cells = await self._share_cells(rows, None if dealt is None else dealt[0], 32)
         forest = self.network
-        if forest is not None and forest.start is None:
+        if forest is None or forest.start is not None:
+            return
+        if self.terms.own_start:
+            forest.begin_at(await self._share_scores(forest.engine, rows, dealt))
+        else:
             forest.begin(await compute_start(forest.engine, self._targets, forest.shape.classes), rows)
 
     @property
@@ -133,9 +151,37 @@ class TreeCourse(SharedCourse):
     ) -> AsyncIterator[tuple[Any, Share]]:
         """See `SharedCourse`: rows that are scored, as `ScoredRows`."""
         for number, size in enumerate(sizes):
-            cells = await self._share_cells(size, None if words is None else words(number)[0], 8)
+            dealt = None if words is None else words(number)
+            cells = await self._share_cells(size, None if dealt is None else dealt[0], 8)
             targets = _NOTHING if kept is None or cells is None else kept[places[number]]
-            yield (None if cells is None else ScoredRows(cells)), targets
+            if cells is None or self.network is None:
+                yield None, targets
+                continue
+            first = await self._share_scores(self.network.engine, size, dealt) if self.terms.own_start else None
+            yield ScoredRows(cells, first), targets
+
+    async def _share_scores(self, engine: Engine, rows: int, dealt: Sequence[np.ndarray] | None) -> Share:
+        """Take the scores at which rows begin, (n, outputs), which the active party deals modulo 2^32.
+
+        Whatever it deals, lifted it is below 2^32 in size, so that nothing wraps later.
+
+        Args:
+            engine: of this computing party.
+            rows: how many.
+            dealt: what this party deals, its scores last if it is the active one; None at a coordinator.
+        """
+        member, index = self.member, engine.index
+        if member.site.name == member.site.active and dealt is not None:
+            parts = dict(zip(member.computing, deal_narrow(dealt[1]), strict=True))
+            mine = parts.pop(member.site.name)
+            given = {member.site.links[name]: one for name, one in parts.items()}
+            await fan_out(given, lambda link: send_narrow(link, [given[link]]))
+        else:
+            link, shape = member.site.links[member.site.active], (rows, self.outputs)
+            (mine,) = await read_narrow(link, [shape], index=index, owner=None)  # type: ignore[assignment]
+        share = mine.share()
+        await engine.confirm("first scores", share.as_words())
+        return await lift_words(engine, share)
 
     async def _share_cells(self, rows: int, codes: np.ndarray | None, bits: Literal[8, 32]) -> NarrowCells | None:
         """Deal this party's cells, and take what all parties with columns deal.

@@ -112,11 +112,13 @@ class ScoredRows:
 
     Attributes:
         cells: of the rows.
+        first: scores at which they begin beside the initial outputs, (n, outputs); None for none.
         scores: (n, outputs), of the first `trees` trees; None before any.
         trees: how many trees they include.
     """
 
     cells: NarrowCells = field(repr=False)
+    first: Share | None = field(default=None, repr=False)
     scores: Share | None = field(default=None, repr=False)
     trees: int = 0
 
@@ -148,6 +150,11 @@ class SharedForest:
         self.start = start
         self.fitted = start[:, None].broadcast_to((len(start), rows))
 
+    def begin_at(self, scores: Share) -> None:
+        """Begin with scores of the rows that train, (n, outputs); the initial outputs are zero then."""
+        self.start = self.engine.constant(np.zeros(scores.shape[1], np.uint64))
+        self.fitted = scores.T
+
     def add_round(self, trees: Sequence[SharedTree], increments: Share) -> None:
         """Add the trees of a round, and what they add to the outputs of the rows that train, (outputs, n)."""
         self.trees += [KeptTree.from_grown(tree) for tree in trees]
@@ -157,7 +164,7 @@ class SharedForest:
     async def forward(self, inputs: ScoredRows) -> Share:
         """Outputs (n, outputs) of rows, by the trees that they do not include yet."""
         if inputs.scores is None or inputs.trees > len(self.trees):  # the model went back to an earlier round
-            inputs.scores, inputs.trees = self._first_scores(inputs.cells.rows), 0
+            inputs.scores, inputs.trees = self._first_scores(inputs), 0
         for trees in self._split_trees(inputs.trees, inputs.cells.rows):
             sides = NarrowShare(
                 np.concatenate([tree.sides.mine for tree in trees]), np.concatenate([tree.sides.next for tree in trees])
@@ -181,7 +188,7 @@ class SharedForest:
         """Outputs as they are, and with the passive parties' cells at their mean: a node that splits one of their
         columns then sends every row to both sides, by the means of `sum_others`; (n, outputs) each."""
         outputs, rows = await self.forward(inputs), inputs.cells.rows
-        without, done = self._first_scores(rows), 0
+        without, done = self._first_scores(inputs), 0
         for trees in self._split_trees(0, rows):
             own = await score_sides(self.engine, inputs.cells, self._mask_sides(trees, others=False))
             means = concatenate(list(averages[done : done + len(trees)]))
@@ -189,10 +196,11 @@ class SharedForest:
             done += len(trees)
         return outputs, without
 
-    def _first_scores(self, rows: int) -> Share:
+    def _first_scores(self, inputs: ScoredRows) -> Share:
         if self.start is None:
             raise ValueError("trees without their initial outputs")
-        return self.start[None].broadcast_to((rows, self.shape.outputs))
+        found = self.start[None].broadcast_to((inputs.cells.rows, self.shape.outputs))
+        return found if inputs.first is None else found + inputs.first
 
     def _split_trees(self, first: int, rows: int) -> Iterator[list[KeptTree]]:
         """The trees from `first` on, so many together as fit; rounds are not split."""

@@ -12,7 +12,9 @@ import numpy as np
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Link, fan_out
 from securevfl.shares.coordinator import SharesCoordinator
-from securevfl.shares.dealt_rows import RowDealer, count_rows
+from securevfl.shares.course import Words
+from securevfl.shares.dealt_rows import RowDealer, count_rows, rows_to_learn
+from securevfl.shares.engine import ONE
 from securevfl.shares.programs import SharesActive, SharesPassive
 from securevfl.shares.shared_model import SharedModel
 from securevfl.shares.sharing import SharedPlan, Sharing
@@ -20,13 +22,14 @@ from securevfl.shares.trees.course import TreeCourse, make_rule
 from securevfl.shares.trees.forest import ForestShape, SharedForest
 from securevfl.shares.trees.layout import CellLayout
 from securevfl.shares.trees.start import LEAST_RATE
+from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.role import Role
 from securevfl.training.setting import Part
 from securevfl.training.split import split_chunks
 from securevfl.training.state import State, as_dict
-from securevfl.training.tree_terms import CELLS, CodedColumns, ColumnBins, TreeTerms
+from securevfl.training.tree_terms import CELLS, CodedColumns, ColumnBins, OwnScores, TreeTerms
 from securevfl.transport import Kind, Message
 
 __all__ = ["TreesActive", "TreesCoordinator", "TreesPassive"]
@@ -34,7 +37,9 @@ __all__ = ["TreesActive", "TreesCoordinator", "TreesPassive"]
 MOST_TREES = 12
 """Most classes: each round grows a tree of each."""
 _MOST_COLUMNS = 1 << 16
-_BINS = "bins"
+_BINS, _OWN = "bins", "own"
+MOST_FIRST, MOST_FIRST_NUMBER = 16.0, 256.0
+"""Largest size of a score at which a row begins: of classes, and of a scaled number."""
 
 
 class _DealtCells(RowDealer):
@@ -75,6 +80,10 @@ class _DealtCells(RowDealer):
         return self._role.encode_cells(rows)
 
 
+def _has_own_scores(role: object) -> TypeGuard[OwnScores]:
+    return callable(getattr(role, "own_scores", None)) and callable(getattr(role, "fit_own_model", None))
+
+
 def _codes_columns(role: object) -> TypeGuard[CodedColumns]:
     return callable(getattr(role, "column_bins", None)) and callable(getattr(role, "encode_cells", None))
 
@@ -86,15 +95,54 @@ class TreesActive(SharesActive):
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
         super().__init__(role, sharing)
-        role.parts = {_BINS: self.fed.part, "shares": self.model}
+        role.parts = {_BINS: self.fed.part, "shares": self.model} | self._own_part
 
     def make_dealer(self) -> _DealtCells:
+        parts = self.role.parts  # as the role was built; the base replaces them
+        self._own_part = {_OWN: parts[_OWN]} if _OWN in parts else {}
         return _DealtCells(self.role)
 
     async def setup(self) -> None:
         if self.sharing.trains:
             self._check_rates()
+            if self.begins_at_own_scores and self.role.site.keeper.load() is None:
+                await self._own_role().fit_own_model()
         await super().setup()
+
+    @property
+    def begins_at_own_scores(self) -> bool:
+        """Whether rows begin at scores of the active party's own model."""
+        return terms_of(self.sharing).own_start
+
+    def _own_role(self) -> OwnScores:
+        """The role, with its own model.
+
+        Raises:
+            InputError: it has none.
+        """
+        role = self.role
+        if not _has_own_scores(role):
+            raise InputError(f"{type(role).__qualname__} has no own_scores, at which its rows could begin")
+        return role
+
+    def _words_to_score(self, parts: Sequence[np.ndarray]) -> Words:
+        if not self.begins_at_own_scores:
+            return super()._words_to_score(parts)
+        role, training = self._own_role(), self.learned  # the very array: other rows with its numbers are scored
+
+        most = MOST_FIRST_NUMBER if self.role.task.is_numeric else MOST_FIRST
+
+        def encode(number: int) -> list[np.ndarray]:
+            rows = parts[number]
+            scores = np.clip(role.own_scores(rows, train=rows is training), -most, most)
+            return [self.fed.encode_rows(rows), np.rint(scores * ONE).astype(np.int64).astype(np.uint32)]
+
+        return encode
+
+    def score_alone(self) -> None:
+        """See `ActiveProgram.score_alone`: possible where rows begin at the active party's own scores."""
+        if self.begins_at_own_scores:
+            ActiveProgram.score_alone(self)
 
     def _check_rates(self) -> None:
         """Refuse two classes of which one is rare.
@@ -105,7 +153,7 @@ class TreesActive(SharesActive):
         role = self.role
         if role.task.classes != 2:
             return
-        labels = self.labels_of(role.books.rows_to_learn_from())
+        labels = self.labels_of(rows_to_learn(role))
         rate = float((labels == 1).mean()) if len(labels) else 0.5
         rarer = min(rate, 1 - rate)
         if 0 < rarer < LEAST_RATE:
