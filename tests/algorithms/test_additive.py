@@ -304,6 +304,10 @@ def test_what_a_budget_excludes_is_refused() -> None:
             lambda: _job(protection=_shares(sv.DP(model=sv.Gaussian(noise_multiplier=2.0))), keep="last"),
             "takes epsilon and delta",
         ),
+        (
+            lambda: _job(protection=_shares(sv.DP(model=sv.Gaussian(epsilon=1.0, delta=1e-14))), keep="last"),
+            "delta of dp.model is 1e-14",
+        ),
         (lambda: _job(protection=sv.Plain(fixed_point=True)), "leave fixed_point out"),
         (lambda: _job(protection=sv.Paillier()), "in the place of 'paillier'"),
         (lambda: _job(protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian()))), "adds noise to sums"),
@@ -319,7 +323,10 @@ def test_what_a_budget_excludes_is_refused() -> None:
     [
         ({"cuts": {"x": (1.0,)}}, "write it as 'party.column'"),
         ({"cuts": {"a.x": (2.0, 1.0)}}, "ascending"),
+        ({"cuts": {"a.x": (1.0, float("inf"))}}, "finite"),
         ({"ranges": {"a.x": (2.0, 2.0)}}, "lowest and the highest"),
+        ({"ranges": {"a.x": (float("-inf"), 2.0)}}, "finite"),
+        ({"ranges": {"a.x": (1e18, 1e18 + 1000)}}, "far enough apart for 256 cells"),
         ({"levels": {"a.x": ("u", "u")}}, "different names"),
         ({"rising": ("a.x",), "falling": ("a.x",)}, "both name"),
     ],
