@@ -3,6 +3,7 @@ clear one, what a budget refuses, and what an owner reads of its shapes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from securevfl.algorithms.additive.steps import StepRule, step_rate
 from securevfl.algorithms.additive.tables import find_reasons, shape_tables
 from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, cap_parts, split_caps, target_units
 from securevfl.config import Mistaken
-from securevfl.data import FeatureEncoder
+from securevfl.data import FeatureEncoder, Parties
 from securevfl.errors import InputError
 from securevfl.testing.parties import make_parties
 
@@ -365,6 +366,19 @@ def test_owners_read_tables_and_reasons() -> None:
     assert [(one.column, one.bin) for one in reasons] == [("c", "other levels"), ("x", "up to 0")]
     assert reasons[0].term == pytest.approx(-0.3)
     assert not find_reasons(columns, values, np.array([1.0, 0.0]), most=4)
+
+
+@pytest.mark.parametrize(("levels", "told"), [(("0.0", "1.0"), True), (("0", "1"), False)])
+def test_levels_that_are_written_otherwise_are_told_to_the_owner(levels: tuple[str, ...], told: bool) -> None:
+    people = make_parties(1, 200)
+    shop = people["shop1"]
+    coded = {**shop.columns, "f0": (np.asarray(shop.columns["f0"]) > 0).astype(float)}
+    parties = Parties.of(people.active, replace(shop, columns=coded))
+    notes = sv.simulate(_job(sv.Additive(levels={"shop1.f0": levels})), parties).record.runs[-1].notes
+    assert (
+        any("shop1's column f0: about 100% of the rows have none of the declared levels" in one for one in notes)
+        == told
+    )
 
 
 def test_the_band_is_the_noise_s_own() -> None:
