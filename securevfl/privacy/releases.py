@@ -434,6 +434,11 @@ class Releases:
         return tuple(self._planned)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether all noise is sized by the exact formula of Gaussian releases, and not by RDP."""
+        return self._exact and bool(self._every)
+
+    @property
     def delta(self) -> float:
         """The smallest δ of all mechanisms; 1 without any."""
         return self._delta

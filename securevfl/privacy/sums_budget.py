@@ -158,11 +158,23 @@ class SumsBudget:
         counts = {"counts": self.mu_counts} if self.counted else {}
         return {"start": self.mu_start, **counts, "sums": self.mu_sums}
 
-    def spent_epsilon(self) -> float:
-        """ε of all releases, from their noise alone."""
+    def repeated_mu(self, repeated: int) -> float:
+        """μ of what interrupted attempts may have released besides.
+
+        Args:
+            repeated: units that they began and that were begun again.
+        """
+        return self.mu * math.sqrt(repeated / self.units)
+
+    def spent_epsilon(self, repeated: int = 0) -> float:
+        """ε of all releases, from their noise alone.
+
+        Args:
+            repeated: see `repeated_mu`.
+        """
         each = self.sensitivity / self.sums_sigma
-        mu = math.hypot(self.start_sensitivity / self.start_sigma, self.mu_counts)
-        return epsilon_at(math.hypot(mu, each * math.sqrt(self.epochs)), self.delta)
+        early = math.hypot(self.start_sensitivity / self.start_sigma, self.mu_counts)
+        return epsilon_at(math.hypot(early, each * math.sqrt(self.epochs), self.repeated_mu(repeated)), self.delta)
 
     def check_worth(self) -> None:
         """Refuse a training that noise would drown.
@@ -180,13 +192,18 @@ class SumsBudget:
                 "party train a model of its own (algorithm 'local')"
             )
 
-    def ledger_facts(self) -> dict[str, str | int | float | bool]:
-        """The ledger's note."""
-        parts: dict[str, str | int | float | bool] = {f"mu of {name}": mu for name, mu in self.spent_mu().items()}
+    def ledger_facts(self, repeated: int = 0) -> dict[str, str | int | float | bool]:
+        """The ledger's note.
+
+        Args:
+            repeated: see `repeated_mu`.
+        """
+        told = self._parts(repeated).items()
+        parts: dict[str, str | int | float | bool] = {f"mu of {name}": mu for name, mu in told}
         return {
-            "epsilon": self.spent_epsilon(),
+            "epsilon": self.spent_epsilon(repeated),
             "delta": self.delta,
-            "mu": self.mu,
+            "mu": math.hypot(self.mu, self.repeated_mu(repeated)),
             **parts,
             "sensitivity": self.sensitivity,
             "sigma": self.sums_sigma,
@@ -196,13 +213,22 @@ class SumsBudget:
             "added by": self.adders,
         }
 
-    def summary_sentence(self) -> str:
-        """One sentence for reports."""
-        parts = ", ".join(f"{name} {mu:.3g}" for name, mu in self.spent_mu().items())
+    def summary_sentence(self, repeated: int = 0) -> str:
+        """One sentence for reports.
+
+        Args:
+            repeated: see `repeated_mu`.
+        """
+        parts = ", ".join(f"{name} {mu:.3g}" for name, mu in self._parts(repeated).items())
+        mu = math.hypot(self.mu, self.repeated_mu(repeated))
         return (
-            f"ε = {self.spent_epsilon():.3g} (δ = {self.delta:g}) of a common row, for everything that any party sees "
-            f"in training (μ = {self.mu:.3g}: {parts}); predictions are not covered"
+            f"ε = {self.spent_epsilon(repeated):.3g} (δ = {self.delta:g}) of a common row, for everything that any "
+            f"party sees in training (μ = {mu:.3g}: {parts}); predictions are not covered"
         )
+
+    def _parts(self, repeated: int) -> dict[str, float]:
+        more = {"interrupted attempts": self.repeated_mu(repeated)} if repeated else {}
+        return {**self.spent_mu(), **more}
 
 
 class SumsUses(GaussianUses):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from securevfl.privacy import Spent
+from securevfl.privacy.accountant import epsilon_exact
 
 __all__ = ["Coverage"]
 
@@ -27,19 +28,23 @@ class Coverage:
     numbers: int
 
     @classmethod
-    def from_costs(cls, spent: Iterable[Spent], *, opens_metrics: bool, numbers: int) -> Coverage | None:
+    def from_costs(
+        cls, spent: Iterable[Spent], *, opens_metrics: bool, numbers: int, exact: bool = False
+    ) -> Coverage | None:
         """What these releases cover; None without noise on the model.
 
         Args:
             spent: all releases of one party in the run.
             opens_metrics: see `Coverage`.
             numbers: likewise.
+            exact: whether noise was sized by the exact formula of Gaussian releases, and not by RDP.
         """
         found = [one for one in spent if one.what == "model"]
         if not found:
             return None
         worst = max(found, key=lambda one: one.epsilon_rdp)
-        return cls(epsilon=worst.epsilon_rdp, delta=worst.delta, opens_metrics=opens_metrics, numbers=numbers)
+        epsilon = epsilon_exact(worst.release, worst.delta) if exact else worst.epsilon_rdp
+        return cls(epsilon=epsilon, delta=worst.delta, opens_metrics=opens_metrics, numbers=numbers)
 
     def ledger_facts(self) -> dict[str, str | int | float | bool]:
         """The ledger's note."""

@@ -425,7 +425,12 @@ def _plan_sizes(sharing: Sharing, role: Role, widths: Sequence[int], classes: in
 def _record_coverage(program: SharesActive | SharesPassive, trained: Trained) -> Coverage | None:
     """Write into the party's ledger what ε of this run covers; None without noise on the model."""
     course = program.course
-    found = Coverage.from_costs(trained.spent, opens_metrics=course.opens_metrics, numbers=course.answer.width)
+    found = Coverage.from_costs(
+        trained.spent,
+        opens_metrics=course.opens_metrics,
+        numbers=course.answer.width,
+        exact=program.role.releases.is_exact,
+    )
     if found is not None:
         program.sharing.site.ledger.record_note("epsilon covers", found.ledger_facts())
     return found

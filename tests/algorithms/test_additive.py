@@ -3,6 +3,7 @@ clear one, what a budget refuses, and what an owner reads of its shapes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from securevfl.algorithms.additive.steps import StepRule, step_rate
 from securevfl.algorithms.additive.tables import find_reasons, shape_tables
 from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, cap_parts, split_caps, target_units
 from securevfl.config import Mistaken
-from securevfl.data import FeatureEncoder
+from securevfl.data import FeatureEncoder, Parties
 from securevfl.errors import InputError
 from securevfl.testing.parties import make_parties
 
@@ -304,6 +305,10 @@ def test_what_a_budget_excludes_is_refused() -> None:
             lambda: _job(protection=_shares(sv.DP(model=sv.Gaussian(noise_multiplier=2.0))), keep="last"),
             "takes epsilon and delta",
         ),
+        (
+            lambda: _job(protection=_shares(sv.DP(model=sv.Gaussian(epsilon=1.0, delta=1e-14))), keep="last"),
+            "delta of dp.model is 1e-14",
+        ),
         (lambda: _job(protection=sv.Plain(fixed_point=True)), "leave fixed_point out"),
         (lambda: _job(protection=sv.Paillier()), "in the place of 'paillier'"),
         (lambda: _job(protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian()))), "adds noise to sums"),
@@ -319,7 +324,10 @@ def test_what_a_budget_excludes_is_refused() -> None:
     [
         ({"cuts": {"x": (1.0,)}}, "write it as 'party.column'"),
         ({"cuts": {"a.x": (2.0, 1.0)}}, "ascending"),
+        ({"cuts": {"a.x": (1.0, float("inf"))}}, "finite"),
         ({"ranges": {"a.x": (2.0, 2.0)}}, "lowest and the highest"),
+        ({"ranges": {"a.x": (float("-inf"), 2.0)}}, "finite"),
+        ({"ranges": {"a.x": (1e18, 1e18 + 1000)}}, "far enough apart for 256 cells"),
         ({"levels": {"a.x": ("u", "u")}}, "different names"),
         ({"rising": ("a.x",), "falling": ("a.x",)}, "both name"),
     ],
@@ -358,6 +366,19 @@ def test_owners_read_tables_and_reasons() -> None:
     assert [(one.column, one.bin) for one in reasons] == [("c", "other levels"), ("x", "up to 0")]
     assert reasons[0].term == pytest.approx(-0.3)
     assert not find_reasons(columns, values, np.array([1.0, 0.0]), most=4)
+
+
+@pytest.mark.parametrize(("levels", "told"), [(("0.0", "1.0"), True), (("0", "1"), False)])
+def test_levels_that_are_written_otherwise_are_told_to_the_owner(levels: tuple[str, ...], told: bool) -> None:
+    people = make_parties(1, 200)
+    shop = people["shop1"]
+    coded = {**shop.columns, "f0": (np.asarray(shop.columns["f0"]) > 0).astype(float)}
+    parties = Parties.of(people.active, replace(shop, columns=coded))
+    notes = sv.simulate(_job(sv.Additive(levels={"shop1.f0": levels})), parties).record.runs[-1].notes
+    assert (
+        any("shop1's column f0: about 100% of the rows have none of the declared levels" in one for one in notes)
+        == told
+    )
 
 
 def test_the_band_is_the_noise_s_own() -> None:

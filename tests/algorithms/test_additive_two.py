@@ -274,6 +274,8 @@ def test_an_epoch_whose_sums_are_opened_again_gets_new_noise_and_is_counted_agai
         assert counted[name].releases == EPOCHS + 2 + (name == "shop1")
         assert counted[name].epsilon_rdp > once[name].epsilon_rdp
     assert any("resumed an interrupted run" in note for note in run.notes)
+    assert not any("ε = 60 " in note for note in run.notes)
+    assert any("for everything" in note and "interrupted attempts" in note for note in run.notes)
 
 
 def test_the_ledger_has_the_stated_epsilon(people: Parties) -> None:

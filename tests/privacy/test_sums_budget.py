@@ -286,3 +286,15 @@ def test_the_audit_finds_what_is_broken(broken: str, monkeypatch: pytest.MonkeyP
 def test_declared_bins_follow_from_the_declaration_alone() -> None:
     column = declared_column("x", [1.0, 2.0])
     assert column.masses.tolist() == [1 / 3, 1 / 3, 1 / 3, 0]
+
+
+def test_what_interrupted_attempts_released_is_in_every_epsilon() -> None:
+    budget = _budget()
+    repeated = budget.units
+    assert budget.spent_epsilon() == pytest.approx(budget.epsilon, rel=1e-9)
+    twice = epsilon_at(budget.mu * math.sqrt(2), budget.delta)
+    assert budget.spent_epsilon(repeated) == pytest.approx(twice, rel=1e-9)
+    assert budget.ledger_facts(repeated)["epsilon"] == pytest.approx(twice, rel=1e-9)
+    assert f"ε = {twice:.3g} " in budget.summary_sentence(repeated)
+    assert "interrupted attempts" in budget.summary_sentence(repeated)
+    assert "interrupted" not in budget.summary_sentence()

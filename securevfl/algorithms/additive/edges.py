@@ -30,12 +30,19 @@ __all__ = [
     "declared_column",
     "noisy_category",
     "noisy_column",
+    "signed_log",
 ]
 
 CELLS = 256
 LEVELS = int(math.log2(CELLS)) + 1
 _TREE_SENSITIVITY = math.sqrt(2 * LEVELS)
 _COUNTS_SENSITIVITY = math.sqrt(2)
+
+
+def signed_log(values: np.ndarray | float) -> np.ndarray:
+    """``sign(x) · log(1 + |x|)``, on whose scale the cells of a range have equal width."""
+    found: np.ndarray = np.sign(values) * np.log1p(np.abs(values))
+    return found
 
 
 def count_bins(column: BinnedColumn, values: np.ndarray) -> np.ndarray:
@@ -125,9 +132,9 @@ def noisy_column(
         mu: what the counts spend.
         entropy: source of random bytes.
     """
-    first, last = _compress(np.array([low, high]))
+    first, last = signed_log(low), signed_log(high)
     missing = np.isnan(values)
-    place = (np.clip(_compress(values[~missing]), first, last) - first) / (last - first)
+    place = (np.clip(signed_log(values[~missing]), first, last) - first) / (last - first)
     cells = np.bincount(np.minimum((place * CELLS).astype(np.int64), CELLS - 1), minlength=CELLS)
     sd = _TREE_SENSITIVITY / mu
     counts = _count_tree(cells, sd, lambda shape: draw_gaussian(shape, sd, entropy).numpy())
@@ -138,11 +145,6 @@ def noisy_column(
     ends = np.concatenate([[0], cuts, [CELLS]]).astype(np.int64)
     masses = np.append(np.add.reduceat(counts, ends[:-1]), max(gaps, 0.0))
     return BinnedColumn(name, edges, masses, low=low, high=high).with_masses(masses)
-
-
-def _compress(values: np.ndarray) -> np.ndarray:
-    found: np.ndarray = np.sign(values) * np.log1p(np.abs(values))
-    return found
 
 
 def _expand(values: np.ndarray) -> np.ndarray:

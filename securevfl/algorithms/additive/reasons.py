@@ -10,7 +10,7 @@ import numpy as np
 from securevfl.algorithms.additive.columns import read_columns
 from securevfl.algorithms.additive.tables import Reason, find_reasons
 from securevfl.data import FeatureEncoder, PartyTable
-from securevfl.errors import InputError, UnknownNameError
+from securevfl.errors import InputError
 from securevfl.training.state import as_dict, as_tensor
 
 __all__ = ["explain_rows"]
@@ -37,8 +37,7 @@ def explain_rows(
         Person → its most negative terms, the lowest first; fewer than `most` where fewer are below zero.
 
     Raises:
-        InputError: the part is of another algorithm, or has no such output.
-        UnknownNameError: a person is not in the table.
+        InputError: the part is of another algorithm, or has no such output; or a person is not in the table.
     """
     shapes = as_dict(part.get("parts", {})).get("shapes")
     if shapes is None:
@@ -50,6 +49,6 @@ def explain_rows(
     place = {name: at for at, name in enumerate(table.ids)}
     for one in ids:
         if one not in place:
-            raise UnknownNameError(f"person of {table.name!r}:", one, [])
+            raise InputError(f"the table of {table.name!r} has no person {one!r}: give ids of that table")
     x = FeatureEncoder.from_state(part["encoder"]).transform(table, np.array([place[one] for one in ids], np.int64))
     return {one: find_reasons(columns, values, row, most=most, output=output) for one, row in zip(ids, x, strict=True)}

@@ -318,8 +318,9 @@ class _AdditiveRole(Role):
         if self.shapes.training is not None:
             found += shape_notes(self.site.name, self.shapes.tables())
         if self.budget is not None:
-            self.site.ledger.record_note("budget of sums", self.budget.ledger_facts())
-            found.append(self.budget.summary_sentence())
+            repeated = 0 if self.uses is None else self.uses.counts.max_lost
+            self.site.ledger.record_note("budget of sums", self.budget.ledger_facts(repeated))
+            found.append(self.budget.summary_sentence(repeated))
         return found
 
     async def begin_epoch(self, epoch: int) -> bool:

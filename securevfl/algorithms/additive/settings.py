@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from securevfl.algorithms.additive.channel import PART, RESIDUAL
+from securevfl.algorithms.additive.edges import CELLS, signed_log
 from securevfl.algorithms.additive.named import named_mistakes, own_entries, split_name
 from securevfl.algorithms.additive.sealed_exchanges import two_party_exchanges
 from securevfl.algorithms.additive.steps import StepRule
@@ -34,6 +36,12 @@ _BINS = {True: 8, False: 32}
 _PARTS = Sight(of="features", severity="leak", through="the sum of its shapes for each row, in each epoch")
 _RESIDUALS = Sight(of="labels", severity="leak", through="the residual of each row, in each epoch")
 _TERMS = Sight(of="features", severity="leak", through="the sum of its shapes for each scored row")
+
+_NARROWEST = 1e-9
+"""The narrowest range, on the scale of `signed_log`, whose cells differ in floating point."""
+
+_LEAST_DELTA = 1e-10
+"""Draws of noise end at 8.2 σ, which may add up to nearly this much to δ."""
 
 EdgesFrom = Literal["auto", "private", "declared", "common"]
 
@@ -61,11 +69,14 @@ class AdditiveSettings(Algorithm):
         for name in sorted(set(self.rising) & set(self.falling)):
             found += [f"additive.rising and additive.falling both name {name!r}: leave one of them out"]
         for name, cuts in self.cuts.items():
-            if any(low >= high for low, high in pairwise(cuts)):
-                found += [f"additive.cuts of {name!r} are {cuts}: give them in ascending order, each once"]
+            if not all(map(math.isfinite, cuts)) or any(low >= high for low, high in pairwise(cuts)):
+                found += [f"additive.cuts of {name!r} are {cuts}: give finite numbers in ascending order, each once"]
         for name, (low, high) in self.ranges.items():
-            if not low < high:
-                found += [f"additive.ranges of {name!r} is {(low, high)}: give the lowest and the highest value"]
+            if not (math.isfinite(high - low) and signed_log(high) - signed_log(low) >= _NARROWEST):
+                found += [
+                    f"additive.ranges of {name!r} is {(low, high)}: give the lowest and the highest value, finite and "
+                    f"far enough apart for {CELLS} cells"
+                ]
         for name, levels in self.levels.items():
             if len(set(levels)) != len(levels) or not levels or not all(levels) or len(levels) > 254:
                 found += [f"additive.levels of {name!r}: give 1 to 254 different names, none of them empty"]
@@ -134,6 +145,11 @@ class AdditiveSettings(Algorithm):
             raise InputError(
                 f"{self.title} takes epsilon and delta of dp.model alone: its noise follows from them and from the "
                 "caps on each row. Leave noise_multiplier and clip out"
+            )
+        if mechanism.delta < _LEAST_DELTA:
+            raise InputError(
+                f"delta of dp.model is {mechanism.delta:g}, and {self.title} states {_LEAST_DELTA:g} at the least: "
+                f"its noise ends at 8.2 standard deviations. Give delta={_LEAST_DELTA:g} or more"
             )
         if protection.on_shares and protection.opens_metrics:
             raise InputError(

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from securevfl.algorithms.additive.columns import BinnedColumn, bin_offsets, code_rows
-from securevfl.training.state import State
+from securevfl.training.state import State, as_dict, as_list
 
 __all__ = ["POINTS", "Reason", "find_reasons", "shape_notes", "shape_tables"]
+
+_OTHER = "other levels"
+_MOSTLY = 0.5
 
 POINTS = 1000.0
 """Points of a probability of one: the points of a row's bins add up to its probability in thousandths."""
@@ -96,12 +99,21 @@ def shape_tables(columns: Sequence[BinnedColumn], values: np.ndarray, variance: 
 
 
 def shape_notes(party: str, tables: Sequence[State]) -> list[str]:
-    """Sentences for the report: the columns whose shapes have the largest spread, beside that of the noise."""
+    """Sentences for the report: the columns whose shapes have the largest spread, beside that of the noise, and those
+    whose values are mostly none of the declared levels, as their masses say."""
     told = [
         f"{one['column']} {one['importance']:.4f}" + (f" (noise alone {one['noise']:.4f})" if one["noise"] else "")
         for one in tables[:5]
     ]
-    return [f"{party}'s columns of the largest importance: {', '.join(told)}"] if told else []
+    found = [f"{party}'s columns of the largest importance: {', '.join(told)}"] if told else []
+    for one in tables:
+        shares = {str(row["bin"]): float(str(row["share"])) for row in map(as_dict, as_list(one["bins"]))}
+        if (share := shares.get(_OTHER, 0.0)) > _MOSTLY:
+            found.append(
+                f"{party}'s column {one['column']}: about {share:.0%} of the rows have none of the declared levels and "
+                "share one bin; if that is not meant, compare additive.levels with how the column is written"
+            )
+    return found
 
 
 def _end(column: BinnedColumn, place: int) -> float | None:
@@ -112,7 +124,7 @@ def _bin_text(column: BinnedColumn, place: int) -> str:
     if place == column.bins - 1:
         return "missing"
     if column.is_category:
-        return column.levels[place] if place < len(column.levels) else "other levels"
+        return column.levels[place] if place < len(column.levels) else _OTHER
     low = column.edges[place - 1] if place else None
     high = column.edges[place] if place < len(column.edges) else None
     if low is None and high is None:

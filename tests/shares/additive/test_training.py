@@ -306,6 +306,10 @@ def test_an_epoch_whose_sums_are_opened_again_gets_new_noise_and_is_counted_agai
     again, once = (max(total.epsilon_rdp for total in found.epsilon_totals) for found in (run, whole))
     assert again > once
     assert any("resumed an interrupted run" in note for note in run.notes)
+    assert not any("ε = 60 " in note for note in run.notes)
+    covered = [note for note in whole.notes if "for rows that train" in note]
+    assert covered
+    assert all("ε = 60 (δ = 1e-05)" in note for note in covered)
 
 
 def test_the_model_predicts_with_all_parties_and_each_has_its_own_shapes_alone(people: Parties) -> None:
