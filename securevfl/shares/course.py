@@ -46,6 +46,7 @@ class SharedCourse(ABC):
 
     Attributes:
         step_name: what a step is called in reports.
+        range_cure: what left its range, and what helps.
         member: deals and computes for this party.
         widths: of the data parties' inputs, the active party's first.
         outputs: width of the targets.
@@ -62,6 +63,9 @@ class SharedCourse(ABC):
     """
 
     step_name: ClassVar[str] = "step"
+    range_cure: ClassVar[str] = (
+        "weights left the range within which products on shares do not wrap: lower lr in the protection"
+    )
     member: ShareParty
     widths: tuple[int, ...]
     outputs: int
@@ -197,10 +201,7 @@ class SharedCourse(ABC):
         if self.network is None or self._in_range:
             return
         if not await self.network.engine.is_zero(name, await self.network.out_of_range()):
-            raise RangeError(
-                "weights left the range within which products on shares do not wrap: lower lr in the protection; "
-                "nothing of this model was opened but that"
-            )
+            raise RangeError(f"{self.range_cure}; nothing of this model was opened but that")
         self._in_range = True
 
     async def judge_usefulness(self, sizes: Sequence[int], words: Words | None) -> list[str]:

@@ -17,6 +17,7 @@ from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, Si
 __all__ = ["BoostingSettings"]
 
 _LEAST_L2 = 2.0**-4
+_LEAST_LR = 2.0**-10
 _MOST_DEPTH = 7
 _SIDES = Sight(of="features", severity="leak", through="on which side of chosen splits a row lies")
 _CELLS = Sight(
@@ -128,6 +129,11 @@ class BoostingSettings(Algorithm):
                 self.l2 < _LEAST_L2,
                 f"boosting.l2 is {self.l2:g}, and on shares it has to be {_LEAST_L2:g} or more, so that an empty node "
                 f"has a denominator: raise it, {rest}",
+            ),
+            (
+                self.lr < _LEAST_LR,
+                f"boosting.lr is {self.lr:g}, and on shares it has to be {_LEAST_LR:g} or more, because leaves have 16 "
+                f"fractional bits and would be rounded to nothing: raise it, {rest}",
             ),
             (
                 self.depth > _MOST_DEPTH,

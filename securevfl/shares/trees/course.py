@@ -19,7 +19,7 @@ from securevfl.privacy import fan_out, gather
 from securevfl.shares.course import SharedCourse, Words
 from securevfl.shares.engine import Engine
 from securevfl.shares.network_ranges import ERROR_BOUND
-from securevfl.shares.trees.forest import ScoredRows, SharedForest
+from securevfl.shares.trees.forest import LARGEST_LEAF, ScoredRows, SharedForest
 from securevfl.shares.trees.gradients import Loss, compute_gradients, weigh_rows
 from securevfl.shares.trees.growing import grow_trees
 from securevfl.shares.trees.layout import CellLayout
@@ -82,6 +82,10 @@ class TreeCourse(SharedCourse):
     """
 
     step_name: ClassVar[str] = "round of trees"
+    range_cure: ClassVar[str] = (
+        f"a leaf is beyond ±{LARGEST_LEAF:g}, the range of trees on shares: lower boosting.lr, or raise boosting.l2 or "
+        "boosting.min_hessian"
+    )
     network: SharedForest | None
     layout: CellLayout = field(kw_only=True)
     owning: tuple[str, ...] = field(kw_only=True)

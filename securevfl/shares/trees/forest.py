@@ -23,7 +23,7 @@ from securevfl.shares.trees.layout import CellLayout
 from securevfl.shares.trees.owned_cells import NarrowCells, score_sides
 from securevfl.training.state import State, as_dict, as_list, as_tensor
 
-__all__ = ["ForestShape", "KeptTree", "ScoredRows", "SharedForest"]
+__all__ = ["LARGEST_LEAF", "ForestShape", "KeptTree", "ScoredRows", "SharedForest"]
 
 LARGEST_LEAF = 1024.0
 """Leaves and initial scores lie between minus and plus this, or nothing of the model is opened."""

@@ -269,7 +269,11 @@ async def _make_course(
         make_rule(terms, sizes.learned, classes)
     member = sharing.make_party(sizes.test, classes)
     await member.setup()
-    forest = None if member.engine is None else SharedForest(shape, member.engine)
+    forest = None
+    if member.engine is not None:
+        # The active party tells them all: what it told differently would not be one model.
+        await member.engine.confirm(f"columns {layout.digest} of {' '.join(owning)}")
+        forest = SharedForest(shape, member.engine)
     model.network = forest
     return TreeCourse(
         member,

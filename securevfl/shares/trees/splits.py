@@ -209,7 +209,7 @@ def _look_up_gain(engine: Engine, bits: Share, rule: TreeRule) -> Share:
     """γ 2^e, clamped, from the bits of `_gain_task`."""
     found, before = _share_constant(engine, 0, bits.shape[1:]), 0
     for bit, exponent in enumerate(_exponents(rule)):
-        value = min(round(rule.min_gain * 2.0 ** (exponent + _GAIN_BITS)), 1 << _LARGEST)
+        value = min(round(math.ldexp(rule.min_gain, exponent + _GAIN_BITS)), 1 << _LARGEST)
         found = found + bits[bit] * (value - before)
         before = value
     return found

@@ -17,7 +17,7 @@ import securevfl as sv
 from securevfl.data import Parties
 from securevfl.run import Result
 from securevfl.shares.packed_shares import unpack_share
-from securevfl.shares.trees import growing
+from securevfl.shares.trees import growing, programs
 from securevfl.shares.trees.course import TreeCourse
 from securevfl.transport import Kind
 
@@ -230,6 +230,7 @@ def test_rows_and_columns_of_a_round_follow_the_job(people: Parties, monkeypatch
         ({"l1": 0.5}, "boosting.l1 is 0.5"),
         ({"l2": 0.01}, "boosting.l2 is 0.01, and on shares it has to be 0.0625 or more"),
         ({"depth": 8}, "boosting.depth is 8, and on shares it is at most 7"),
+        ({"lr": 1e-4}, "boosting.lr is 0.0001, and on shares it has to be 0.000976562 or more"),
     ],
 )
 def test_settings_that_trees_on_shares_cannot_have_are_refused(settings: dict[str, Any], words: str) -> None:
@@ -269,3 +270,34 @@ def test_rare_classes_and_many_classes_are_refused_before_a_row_is_dealt() -> No
 def test_three_parties_get_shares_where_the_job_names_no_protection(people: Parties) -> None:
     job = sv.Job(algorithm=sv.Boosting(depth=2, bins=4), epochs=1)
     assert "secret shares" in sv.simulate(job, people).record.runs[-1].protection
+
+
+def test_columns_that_computing_parties_were_told_differently_are_noticed(
+    people: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An active party that tells one of them other bins of a third party's column, as many cells in all."""
+    receive = programs._receive_columns
+
+    async def other(link: Any, sharing: Any) -> Any:
+        found = await receive(link, sharing)
+        if link.me == people.passive[0].name:
+            bins = found[2].bins
+            found[2] = replace(found[2], bins=(bins[0] - 1, bins[1] + 1, *bins[2:]))
+        return found
+
+    monkeypatch.setattr(programs, "_receive_columns", other)
+    with pytest.raises(sv.ProtocolError, match="do not count alike") as caught:
+        sv.simulate(_job(), people)
+    dealt = [e for ledger in caught.value.ledgers for e in ledger.iter_entries() if e.what == "shares/input"]
+    assert not dealt
+
+
+def test_a_least_gain_may_be_as_small_as_a_number_can_be(people: Parties) -> None:
+    found = [sv.simulate(_job(min_gain=gain, epochs=1), people).record.runs[-1].test for gain in (0.0, 5e-324)]
+    assert abs(found[0]["auc"] - found[1]["auc"]) < 0.1
+
+
+def test_a_leaf_out_of_range_names_the_settings_of_trees(people: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("securevfl.shares.trees.forest.LARGEST_LEAF", 0.01)
+    with pytest.raises(sv.RangeError, match=r"a leaf is beyond.*lower boosting\.lr, or raise boosting\.l2"):
+        sv.simulate(_job(), people)
