@@ -113,6 +113,24 @@ def test_examples_run(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        (
+            "boosting_on_shares",
+            ["--rows", "700", "--trees", "2"],
+            "shares - bank reads of network: from final predictions",
+        ),
+        ("additive_model", ["--rows", "2000"], "ε = 8 (δ = 1e-05) of a common row"),
+    ],
+)
+def test_examples_of_models_on_shares_run(tmp_path: Path, name: str, options: list[str], says: str) -> None:
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout
+
+
 def test_versions_agree() -> None:
     version = securevfl.__version__
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -156,6 +156,8 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     if job is not None:
         hints += _about_rows(job, tables)
         mistakes += [too_many_classes(job, one.party, one.classes) for one in tables if one.classes is not None]
+        if job.algorithm.encodes_blindly(job.protection) and roster is not None:
+            mistakes += job.algorithm.undeclared_columns(job.protection, _feature_columns(sections, file.parent))
     if job is not None and roster is not None:
         refused += policy_refusals(job, roster, predicts=bool(active))
     return JobCheck(
@@ -179,16 +181,24 @@ def _about_rows(job: Job, tables: Sequence[TableOverview]) -> list[str]:
 
 
 def _column_mistakes(sections: JobSections, folder: Path) -> list[str]:
-    """Columns that the algorithm's settings name but no table has; unreadable tables are reported elsewhere."""
+    """Columns that the algorithm's settings name but no table has."""
+    columns = _feature_columns(sections, folder) if sections.party else {}
+    return sections.algorithm.column_mistakes(columns) if columns else []
+
+
+def _feature_columns(sections: JobSections, folder: Path) -> dict[str, tuple[str, ...]]:
+    """Party → its features. Empty where a table cannot be read, which is reported elsewhere."""
     columns = {}
     for party in sections.party:
         try:
             names = table_columns(party.path_from(folder), TableLimits())
         except InputError:
-            return []
+            return {}
         used = {*party.column_use.reserved_columns, *(party.link or {}).values()}
         columns[party.name] = party.features or tuple(name for name in names if name not in used)
-    return sections.algorithm.column_mistakes(columns) if columns else []
+    if not columns and sections.data is not None:
+        columns = {table.name: tuple(table.columns) for table in sections.load_parties(Path(), "").values()}
+    return columns
 
 
 def _looked_at(party: PartySection, folder: Path) -> tuple[list[str], TableOverview | None]:

@@ -11,6 +11,7 @@ from securevfl.privacy.accountant import (
     LABELS,
     GaussianRelease,
     Release,
+    epsilon_exact,
     epsilon_prv,
     epsilon_rdp,
 )
@@ -46,6 +47,7 @@ class Spent:
         noise_multiplier: standard deviation of the noise over the sensitivity; 0 for randomised response.
         clip: largest norm; 0 for randomised response.
         release: what the accountant counts.
+        exact: whether its noise was sized by the exact formula, so that ε by that formula is the one to state.
     """
 
     what: str
@@ -56,11 +58,17 @@ class Spent:
     noise_multiplier: float
     clip: float
     release: Release
+    exact: bool = False
 
     @property
     def protects(self) -> tuple[str, ...]:
         """Which part of a row this release depends on."""
         return depends_on(self.what)
+
+    @property
+    def epsilon_exact(self) -> float | None:
+        """ε by the exact formula of Gaussian noise; None unless the noise was sized by it."""
+        return epsilon_exact(self.release, self.delta) if self.exact else None
 
     @classmethod
     def from_release(cls, what: str, release: Release, delta: float, *, clip: float) -> Spent:

@@ -22,13 +22,14 @@ two parties each adds all of Ïƒ; of three computing parties each adds variance Ï
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from securevfl.errors import InputError
 from securevfl.privacy.gaussian_dp import epsilon_at, mu_for
+from securevfl.privacy.spent import Spent
 from securevfl.privacy.uses import GaussianUses
 
 __all__ = ["WORTHLESS", "Adders", "SumsBudget", "SumsUses"]
@@ -250,6 +251,11 @@ class SumsUses(GaussianUses):
             delta=budget.delta,
         )
         self.budget = budget
+
+    @property
+    def cost_so_far(self) -> Spent:
+        """The price so far, of the row that was used most often; its noise is sized by the exact formula."""
+        return replace(super().cost_so_far, exact=True)
 
     def count_setup(self, rows: np.ndarray) -> None:
         """Count the start and the counts of these rows (n,). Call it before noise is drawn for them.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import Card
 from securevfl.report.card_making import make_run_card
-from securevfl.report.record import Record, RunRecord
+from securevfl.report.record import EpsilonRecord, EpsilonTotal, Record, RunRecord
 
 __all__ = [
     "active_name",
@@ -120,12 +120,17 @@ def bytes_per_epoch(record: Record, run: RunRecord) -> tuple[float, float]:
 
 
 def epsilon_of(run: RunRecord) -> float | None:
-    """The largest ε of any party's features or labels, by the RDP accountant; None without differential privacy.
+    """The largest ε of any party's features or labels; None without differential privacy. It is by the exact formula
+    where noise was sized by it, and by the RDP accountant elsewhere.
 
     Where a party releases both, its features and labels are budgets apart: their sum is in the report's totals only.
     """
-    apart = [line.epsilon_rdp for line in run.epsilon_totals if " and " not in line.protects]
-    return max([*apart, *(line.epsilon_rdp for line in run.epsilon)], default=None)
+    apart = [_stated_epsilon(line) for line in run.epsilon_totals if " and " not in line.protects]
+    return max([*apart, *(_stated_epsilon(line) for line in run.epsilon)], default=None)
+
+
+def _stated_epsilon(line: EpsilonRecord | EpsilonTotal) -> float:
+    return line.epsilon_rdp if line.epsilon_exact is None else line.epsilon_exact
 
 
 def human_bytes(size: float) -> str:

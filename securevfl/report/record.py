@@ -84,6 +84,8 @@ class EpsilonRecord(msgspec.Struct, frozen=True, kw_only=True):
     """standard deviation of the noise over the sensitivity; 0 for randomised response"""
     clip: float
     """0 for randomised response"""
+    epsilon_exact: float | None = None
+    """by the exact formula of Gaussian noise, where the noise was sized by it; reports then state this one"""
 
 
 class EpsilonTotal(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +101,8 @@ class EpsilonTotal(msgspec.Struct, frozen=True, kw_only=True):
     """of one row, all kinds together"""
     adjacency: str
     """what two neighbouring tables differ in"""
+    epsilon_exact: float | None = None
+    """as in `EpsilonRecord`, where it holds for all of these releases"""
 
 
 class ReceiptLine(msgspec.Struct, frozen=True, kw_only=True):

@@ -88,6 +88,7 @@ def epsilon_records(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonRecord]
             releases=one.times,
             noise_multiplier=one.noise_multiplier,
             clip=one.clip,
+            epsilon_exact=one.epsilon_exact,
         )
         for name, releases in spent.items()
         for one in releases
@@ -107,7 +108,12 @@ def epsilon_totals(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonTotal]:
         accountant = Accountant(name, max(one.delta for one in releases))
         for one in releases:
             accountant.add(one.release, one.protects)
-        found += [EpsilonTotal(**asdict(total)) for total in accountant.compute_totals()]
+        exact = all(one.exact for one in releases)
+        for total in accountant.compute_totals():
+            about = "" if " and " in total.protects else total.protects
+            found.append(
+                EpsilonTotal(**asdict(total), epsilon_exact=accountant.epsilon_exact(about) if exact else None)
+            )
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from securevfl.cut import Plain, Protection
+from securevfl.cut import BFV, Plain, Protection
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import DP, READABLE_KINDS, Gaussian, JointNoise
 from securevfl.testing.failure import CheckFailed
@@ -131,7 +131,7 @@ def check_refusals(trial: Trial) -> None:
     algorithm = trial.algorithm
     declared = algorithm.fits.dp
     for kind, forms in KINDS.items():
-        taken = [dp for dp in forms if is_accepted(algorithm, Plain(dp=dp))]
+        taken = [dp for dp in forms if any(is_accepted(algorithm, one(dp=dp)) for one in (Plain, BFV))]
         if taken and kind not in declared:
             raise CheckFailed(
                 f"it accepts {taken[0]!r}, and fits.dp does not name {kind!r}: does check() call super()?"

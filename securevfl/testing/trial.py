@@ -101,12 +101,14 @@ class Trial:
 
     @property
     def few_people(self) -> Parties:
-        """Fewer people, for runs under encryption."""
-        return self.people(rows=80, overlap=0.5)
+        """Fewer people, for runs under encryption, at as many passive parties as the algorithm serves there."""
+        most = self.algorithm.most_passive_under(self.sealing_protection)
+        return self.people(self.passive if most is None else min(self.passive, most), rows=80, overlap=0.5)
 
     def few_job(self, protection: Protection) -> Job:
-        """A job for them."""
-        return self.job(protection, batch_size=16, epochs=max(2, self.algorithm.least_epochs))
+        """A job for them; it keeps the last epoch where a sealed one has no validation to choose by."""
+        keep = "last" if self.algorithm.opens_only_answers(self.sealing_protection) else "best"
+        return self.job(protection, batch_size=16, epochs=max(2, self.algorithm.least_epochs), keep=keep)
 
     @cached_property
     def sealing_protection(self) -> Protection:

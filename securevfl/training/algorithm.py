@@ -310,6 +310,15 @@ class Algorithm(Abilities):
         """Sentences about settings that name a column which is not among the parties' `columns`."""
         return []
 
+    def undeclared_columns(self, protection: Protection, columns: Mapping[str, Sequence[str]]) -> list[str]:
+        """Sentences about columns of which the job has to declare more.
+
+        Args:
+            protection: of the job.
+            columns: of each party.
+        """
+        return []
+
 
 def find_algorithm(name: str) -> type[Algorithm]:
     """The algorithm of this name.

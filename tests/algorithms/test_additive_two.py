@@ -26,6 +26,8 @@ from securevfl.algorithms.additive.sealed_sums import OPENED, SealedSums
 from securevfl.algorithms.additive.shapes import OwnShapes
 from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE
 from securevfl.data import Parties
+from securevfl.report.derived import epsilon_of
+from securevfl.report.html import write_report
 from securevfl.run import Result
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServeActive, ServePassive, ServingContext
@@ -278,11 +280,14 @@ def test_an_epoch_whose_sums_are_opened_again_gets_new_noise_and_is_counted_agai
     assert any("for everything" in note and "interrupted attempts" in note for note in run.notes)
 
 
-def test_the_ledger_has_the_stated_epsilon(people: Parties) -> None:
+def test_the_ledger_and_the_report_have_the_stated_epsilon(tmp_path: Path) -> None:
     result = sv.simulate(_job(_budget(8.0), _cuts(make := make_parties(1, 700))), make)
     totals = result.record.runs[-1].epsilon_totals
     assert {one.party: one.releases for one in totals} == {"bank": EPOCHS + 1, "shop1": EPOCHS + 1}
     assert any("ε = 8 (δ = 1e-05) of a common row" in note for note in result.record.runs[-1].notes)
+    assert all(one.epsilon_exact == pytest.approx(8.0, abs=0.005) and one.epsilon_rdp > 8.3 for one in totals)
+    assert epsilon_of(result.record.runs[-1]) == pytest.approx(8.0, abs=0.005)
+    assert "ε (exact)" in write_report(result.record, tmp_path).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -27,7 +27,7 @@ from securevfl.training import registered_algorithms
 BOTTOMS = {"identity": (), "trainable": (4,)}
 TALKING = [name for name in SETTINGS if name != "local"]
 """Those that exchange anything to train with."""
-PRIVATE = [name for name in TALKING if name not in {"best", "boosted_residual", "boosting", "scorecard"}]
+PRIVATE = [name for name in TALKING if name not in {"additive", "best", "boosted_residual", "boosting", "scorecard"}]
 """Those that take noise: each model of an average would spend the whole budget, and sums and counts over bins take
 none."""
 SEALED = [name for name in TALKING if not KINDS[name].reveals and make(name).cut is not None]

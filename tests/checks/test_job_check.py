@@ -54,6 +54,34 @@ def test_a_job_without_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]
     assert not (folder / "runs").exists()
 
 
+BUDGET = """
+[job]
+epochs = 20
+keep = "last"
+[algorithm]
+name = "additive"
+ranges = { "bank.age" = [0.0, 50.0] }
+levels = { "bank.region" = ["N", "S", "E", "W"] }
+[protection]
+name = "bfv"
+[protection.dp.model]
+mechanism = "gaussian"
+epsilon = 1.0
+"""
+
+
+def test_columns_of_a_budget_that_are_not_declared(folder: Path) -> None:
+    job = BUDGET + GOOD.partition("epochs = 2\n")[2]
+    mistakes, _, code = _check(folder, job)
+    assert code == 2
+    assert [one.partition("add ")[2] for one in mistakes] == ["'shop.spent'"]
+    declared = job.replace("50.0] }", '50.0], "shop.spent" = [0.0, 5.0] }')
+    assert _check(folder, declared) == ([], [], 0)
+    assert _check(folder, job.partition("[protection.dp.model]")[0] + GOOD.partition("epochs = 2\n")[2])[0] == []
+    named = BUDGET.replace('"bank.age"', '"clinic.age"').replace("levels", "# levels")
+    assert "'lab." in _check(folder, f'{named}\n[data]\nname = "breast_cancer"\n')[0][-1]
+
+
 TEN = """
 baselines = ["alon"]
 [job]

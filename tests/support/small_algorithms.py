@@ -14,6 +14,7 @@ SIZES: dict[str, Any] = {"hidden": 8, "top": (8,), "lr": 0.02}
 SETTINGS: dict[str, dict[str, Any]] = {
     "splitnn": SIZES,
     "logistic_regression": {"lr": 0.05},
+    "additive": {"bins": 4},
     "boosting": {"lr": 0.3, "depth": 2, "bins": 8, "min_hessian": 0.01, "rows": 0.9, "columns": 0.8},
     "boosted_residual": {
         "lr": 0.3,

@@ -309,6 +309,21 @@ class AdditiveSettings(Algorithm):
             found += named_mistakes(key, getattr(self, key), columns)
         return found
 
+    def undeclared_columns(self, protection: Protection, columns: Mapping[str, Sequence[str]]) -> list[str]:
+        edges = self.edges_for(protection)
+        if edges == "common":
+            return []
+        key = "ranges (or cuts)" if edges == "private" else "cuts"
+        declared = {*self.cuts, *self.levels, *(self.ranges if edges == "private" else ())}
+        names = [f"{party}.{name}" for party, own in columns.items() for name in own]
+        missing = [repr(name) for name in names if name not in declared]
+        if not missing:
+            return []
+        return [
+            f"with edges {edges!r} additive.{key} declares each column of numbers, "
+            f"and additive.levels each column of categories; add {', '.join(missing)}"
+        ]
+
 
 def spends_budget(protection: Protection) -> bool:
     """Whether training spends a privacy budget."""

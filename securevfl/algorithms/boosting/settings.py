@@ -379,11 +379,12 @@ def _shared_exchanges() -> tuple[Exchange, ...]:
     """The messages of trees on shares beside those of the protection."""
     what = "how many bins each column has, which lack values, and along which scores may only rise or fall"
     told = (
-        "how many columns it has, how many distinct values up to the number of bins, which of them lack values, and "
-        "which of them the job lets scores only rise or fall along"
+        "how many distinct values up to the number of bins, which of them lack values, and which of them the job lets "
+        "scores only rise or fall along"
     )
+    own, all_have = f"how many columns it has, {told}", f"how many columns each party has, {told}"
     return (
-        Exchange(CELLS, Kind.CONTROL, PASSIVE, ACTIVE, f"of its columns: {what}", reveals=told),
-        Exchange(CELLS, Kind.CONTROL, ACTIVE, PASSIVE, f"of all columns: {what}", reveals=f"of all parties: {told}"),
+        Exchange(CELLS, Kind.CONTROL, PASSIVE, ACTIVE, f"of its columns: {what}", reveals=own),
+        Exchange(CELLS, Kind.CONTROL, ACTIVE, PASSIVE, f"of all columns: {what}", reveals=all_have),
         Exchange(CELLS, Kind.CONTROL, ACTIVE, COORDINATOR, f"of all columns: {what}", optional=True),
     )

@@ -197,6 +197,8 @@ def test_a_coordinator_computes_and_a_fourth_party_only_deals() -> None:
     found = sv.simulate(_job(sv.Shares(computing=(names[0], names[2], names[3])), epochs=2), people)
     steps = {entry.what for entry in _entries(found, names[1]) if entry.what.startswith("shares/")}
     assert steps == {"shares/width", "shares/cells", "shares/plan", "shares/input"}
+    assert found.card is not None
+    assert found.card.cell(names[1], names[0]).says.startswith("only how many columns each party has")
     two = make_parties(1, 200)
     helped = sv.simulate(_job(sv.Shares(computing=(*two, "helper")), epochs=2), two)
     assert not any(e.what == "shares/input" and e.way == "sent" for e in _entries(helped, "helper"))
