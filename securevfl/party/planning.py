@@ -103,7 +103,7 @@ def _plan_on_shares(job: Job, *, mine: bool, passive: int) -> PlannedEpsilon:
     if noise is None:
         why = (
             "the model would be trained without noise and its predictions opened, which spends ε of the rows that "
-            "train without bound: train logistic_regression, or additive, with noise on its steps, "
+            "train without bound: train logistic_regression with noise on its steps, or a model whose sums are noisy, "
             "dp=sv.DP(model=sv.Gaussian(epsilon=…)), and metrics='none' in the protection"
         )
         return PlannedEpsilon(math.inf, unbounded=why, predictions=not mine)

@@ -20,7 +20,7 @@ from securevfl.transport import Kind
 __all__ = ["PART", "RESIDUAL", "ActivePlainSums", "PassivePlainSums", "SumsChannel", "check_part", "sum_contrasts"]
 
 PART = "additive/part"
-RESIDUAL = "additive/residual"
+RESIDUAL = "additive/rest"
 _LARGEST = 2 * PART_ONE
 """Parts and residuals with the largest slack."""
 

@@ -96,8 +96,8 @@ BREAKS = (
     Break(
         name="half of the least gain",
         file=_SPLITS,
-        old="rule.min_gain * 2.0 ** (exponent",
-        new="rule.min_gain * 0.5 * 2.0 ** (exponent",
+        old="math.ldexp(rule.min_gain, exponent",
+        new="math.ldexp(rule.min_gain * 0.5, exponent",
         tests=(_TESTS,),
     ),
     Break(
