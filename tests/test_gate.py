@@ -250,7 +250,9 @@ def test_every_algorithm_with_a_cut_is_in_the_matrix() -> None:
 
     named = {name.split(",")[0] for name in cells.ALGORITHMS}
     left_out = {
+        "additive",  # no cell yet: sums with noise, see its audit
         "best",  # each of its members is
+        "boosted_residual",  # its messages are those of boosting
         "local",
         "random_match",
     }

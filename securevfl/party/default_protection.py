@@ -115,7 +115,11 @@ def _on_shares(
         shares.computing_parties(owners[0], sorted(passive), coordinator)
     except InputError as error:
         return None, str(error)
-    return job.replace(protection=shares), ""
+    found = job.replace(protection=shares)
+    training = [f for f in _leaking_findings(found, passive, owners[0]) if not all(sight.result for sight in f.sights)]
+    if training:  # beside what any model answers
+        return None, f"on shares {training[0].party!r} would still read, in training, {training[0].learns}"
+    return found, ""
 
 
 def _compose_refusal(leaks: Sequence[Finding], why_not: str) -> str:

@@ -36,9 +36,11 @@ THREE = [
 ]
 ON_SHARES = {
     "all_labels",
+    "boosted_residual",
     "boosting",
     "logistic_regression",
     "random_match",
+    "scorecard",
     "splitnn",
     "zero_imputation",
 }

@@ -21,7 +21,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "depth": 2,
         "bins": 8,
         "min_hessian": 0.01,
-        "own_trees": 8,
+        "own_trees": 2,
         "own_depth": 2,
         "own_lr": 0.3,
         "folds": 2,
