@@ -119,7 +119,10 @@ class Sharing:
             "final range": Opening(1 + self.trains, None, 1),
             "useful": Opening(int(self.judges_usefulness), None, 1),
             "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2), each=1),
-            "predictions": Opening(-(-rows // most), to, min(rows, most) * width, total=rows * width),
+            # A server answers questions of any size: as many openings as rows, and no row more than there are.
+            "predictions": Opening(
+                -(-rows // most) if self.trains else rows, to, min(rows, most) * width, total=rows * width
+            ),
         }
         if not self.protection.opens_metrics:
             del openings["metrics"]
