@@ -19,6 +19,7 @@ SecureVFLError                exit 1
 │   ├── PeerRefused           exit 5   a connection or an agreement was refused, with the named reason
 │   └── WireError             exit 5   bytes that are not a message of this version
 ├── PartyFailed               exit 6   a party's program ended with an error; `__cause__` is its error
+├── DiskFull                  exit 75  a disk is full; starting again resumes, once there is room
 ├── RangeError                exit 7   a value left the fixed-point range that the job computed
 └── AuditError                exit 8   a ledger that does not verify
 ```
@@ -27,12 +28,15 @@ SecureVFLError                exit 1
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 __all__ = [
     "AlignmentError",
     "AuditError",
+    "DiskFull",
     "Expired",
     "FewCommonRows",
     "InputError",
@@ -198,6 +202,35 @@ class PartyFailed(SecureVFLError):
     def __init__(self, party: str, cause: BaseException) -> None:
         self.party = party
         super().__init__(f"party {party!r} failed: {type(cause).__name__}: {cause}")
+
+
+class DiskFull(SecureVFLError, OSError):
+    """A disk, or a quota, has no room for what must be written before the next step; that step was not taken.
+
+    Args:
+        number: errno of the system's error.
+        reason: its text.
+        path: the file.
+    """
+
+    exit_code = 75
+    _NUMBERS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+    def __init__(self, number: int, reason: str, path: str) -> None:
+        super().__init__(number, reason, path)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.filename} cannot be written: disk full ({self.strerror}). What depends on it was not sent: free "
+            "space, then start again; the run resumes"
+        )
+
+    @classmethod
+    def convert(cls, error: OSError, path: Path) -> OSError:
+        """A `DiskFull` where `error` means that there is no room; otherwise `error` itself."""
+        if isinstance(error, cls) or error.errno not in cls._NUMBERS:
+            return error
+        return cls(int(error.errno or 0), str(error.strerror), str(path))
 
 
 class RangeError(SecureVFLError, ValueError):

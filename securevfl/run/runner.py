@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 
 from securevfl.errors import (
     AlignmentError,
+    DiskFull,
     Expired,
     Parked,
     PartyFailed,
@@ -135,6 +136,7 @@ class PartyRunner(Generic[T]):
 
         Raises:
             Parked: the peers did not come in time, or `stop` was called; starting again resumes the run.
+            DiskFull: no room for what must be stored; starting again resumes the run, for the peers wait.
             Expired: the agreement's bounds are reached.
             PartyFailed: the program ended with an unforeseen error, its `__cause__`.
             SecureVFLError: another error ended it, here or at a peer.
@@ -164,7 +166,7 @@ class PartyRunner(Generic[T]):
                 if self._work is not None and self._work.done():
                     await self._handle_end(self._work)
                 await self._check_timeouts()
-        except Parked:
+        except (Parked, DiskFull):
             await self._halt_attempt("the party's process ends; it may be started again")
             raise
         except asyncio.CancelledError:
