@@ -19,7 +19,8 @@ SecureVFLError                exit 1
 │   ├── PeerRefused           exit 5   a connection or an agreement was refused, with the named reason
 │   └── WireError             exit 5   bytes that are not a message of this version
 ├── PartyFailed               exit 6   a party's program ended with an error; `__cause__` is its error
-├── DiskFull                  exit 75  a disk is full; starting again resumes, once there is room
+├── MachineFault              exit 75  a full disk, no memory, a killed gate: nobody's fault here
+│   └── DiskFull              exit 75  starting again resumes, once there is room
 ├── RangeError                exit 7   a value left the fixed-point range that the job computed
 └── AuditError                exit 8   a ledger that does not verify
 ```
@@ -40,6 +41,7 @@ __all__ = [
     "Expired",
     "FewCommonRows",
     "InputError",
+    "MachineFault",
     "NoCommonRows",
     "Parked",
     "PartyFailed",
@@ -204,7 +206,16 @@ class PartyFailed(SecureVFLError):
         super().__init__(f"party {party!r} failed: {type(cause).__name__}: {cause}")
 
 
-class DiskFull(SecureVFLError, OSError):
+class MachineFault(SecureVFLError):
+    """Something outside the job failed here: the disk or the memory is full, or the party's gate process was killed.
+
+    Nothing is wrong with the job: starting again resumes it.
+    """
+
+    exit_code = 75
+
+
+class DiskFull(MachineFault, OSError):
     """A disk, or a quota, has no room for what must be written before the next step; that step was not taken.
 
     Args:
@@ -213,7 +224,6 @@ class DiskFull(SecureVFLError, OSError):
         path: the file.
     """
 
-    exit_code = 75
     _NUMBERS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
     def __init__(self, number: int, reason: str, path: str) -> None:

@@ -226,8 +226,8 @@ class Ledger:
 
     def _append_oldest(self, *, checked: bool = True) -> None:
         """Record the message that waits longest; it stays if its line cannot be written."""
-        *fields, check = self._late[0]
-        self._append_entry(*fields)
+        seq, moment, way, peer, message, size, check = self._late[0]
+        self._append_entry(seq, moment, way, peer, message, size)
         self._late.popleft()
         self._mark_messages()
         if checked and check is not None:

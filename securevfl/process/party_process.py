@@ -12,7 +12,7 @@ from securevfl_net.incarnation import Incarnation
 from securevfl.agreement import Agreement, Proposal
 from securevfl.agreement.party_file import PartyBudget
 from securevfl.data import PartyTable
-from securevfl.errors import DiskFull, Parked, SecureVFLError
+from securevfl.errors import DiskFull, MachineFault, Parked, SecureVFLError
 from securevfl.ledger import Closing
 from securevfl.party_context import SILENCE, Observer
 from securevfl.privacy import HeldNumbers, Policy, PrivateKey, ResultBook
@@ -137,7 +137,7 @@ class JobProcess:
 
         Raises:
             Parked: the peers did not come, or `stop` was called: starting again resumes the run.
-            DiskFull: no room for what must be stored: starting again resumes the run.
+            MachineFault: the disk or the memory is full, or the gate died; likewise.
             SecureVFLError: the job failed.
         """
         self.attempts.check_attempt(0)
@@ -151,7 +151,7 @@ class JobProcess:
             self.state.store_outcome({"done": True, "cause": ""})
             self.news.report_event("done", "done: all parties have their results")
             return finished
-        except (Parked, DiskFull) as error:
+        except (Parked, MachineFault) as error:
             self.news.report_event("parked", str(error))
             raise
         except SecureVFLError as error:

@@ -351,7 +351,7 @@ def _read_count(found: Mapping[str, Any], name: str) -> int:
 def show_status(path: Path, status: Mapping[str, object]) -> None:
     """Put a new status in the place of the last one, whole, for its owner alone.
 
-    It is not synced to the disk: after a crash of the machine an older one is as good. On a full disk the old one stays.
+    It is not synced to the disk: after a crash of the machine an older one is as good, and so it is on a full disk.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

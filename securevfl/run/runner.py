@@ -19,8 +19,8 @@ from typing import Generic, TypeVar
 
 from securevfl.errors import (
     AlignmentError,
-    DiskFull,
     Expired,
+    MachineFault,
     Parked,
     PartyFailed,
     PeerEnded,
@@ -136,7 +136,7 @@ class PartyRunner(Generic[T]):
 
         Raises:
             Parked: the peers did not come in time, or `stop` was called; starting again resumes the run.
-            DiskFull: no room for what must be stored; starting again resumes the run, for the peers wait.
+            MachineFault: the disk or the memory is full, or the gate died; likewise.
             Expired: the agreement's bounds are reached.
             PartyFailed: the program ended with an unforeseen error, its `__cause__`.
             SecureVFLError: another error ended it, here or at a peer.
@@ -166,7 +166,7 @@ class PartyRunner(Generic[T]):
                 if self._work is not None and self._work.done():
                     await self._handle_end(self._work)
                 await self._check_timeouts()
-        except (Parked, DiskFull):
+        except (Parked, MachineFault):
             await self._halt_attempt("the party's process ends; it may be started again")
             raise
         except asyncio.CancelledError:

@@ -1,8 +1,9 @@
-"""Ordinary faults and the audit: a kill at each write, a full disk, a power loss, a clock that is set back, a stranger's
-call at the end. The audit convicts nobody for them; real tampering in the same ledgers is found."""
+"""Ordinary faults convict nobody: a kill at each write of a ledger, a full disk, a power loss, a clock that is set
+back, a stranger's call at the end. Real tampering with the same ledgers is found."""
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -118,8 +119,11 @@ def kill_at(count: int, part: float) -> Iterator[list[Path]]:
         yield hit
 
 
-@pytest.mark.parametrize("part", [0.0, 0.5, 1.0], ids=["before", "in mid-line", "after"])
-@pytest.mark.parametrize("called", [False, True], ids=["", "with a refusal before the next attempt"])
+@pytest.mark.parametrize(
+    ("part", "called"),
+    [(0.0, False), (0.5, True), (1.0, False), (1.0, True)],
+    ids=["before", "in mid-line, and a refusal before the next attempt", "after", "after, and a refusal"],
+)
 def test_a_kill_at_each_write_of_a_ledger_convicts_nobody(part: float, called: bool, tmp_path: Path) -> None:
     count = 0
     while True:
@@ -177,7 +181,7 @@ def test_a_full_disk_at_any_byte_stops_the_party_and_leaves_an_unbroken_chain(re
     train(one, other, 1)
     lines = [len(line) for line in other.path.read_bytes().splitlines(keepends=True)]
     ends = {sum(lines[:n]) for n in range(len(lines))}
-    sizes = {*range(1, sum(lines), 97), *ends, *(end + 1 for end in ends), *(end - 1 for end in ends if end)}
+    sizes = {*range(1, sum(lines), 397), *ends, *(end - 1 for end in ends if end)}
     for size in sorted(sizes):
         folder = tmp_path / str(size)
         folder.mkdir()
@@ -275,16 +279,23 @@ def test_a_power_loss_at_each_write_convicts_nobody(owned: bool, tmp_path: Path)
         park(left)
         killed.start(stopped=owned)
         train(one, other, 2)
-        try:
-            found = audit(folder)
-        except AuditError as error:
-            assert not owned, error
+        if not owned and _was_cut(folder, killed.path):
             convicted += 1
-            assert f"whose ledger ({killed.path}:" in str(error)
             continue
+        found = audit(folder)
         lost += bool(found.incomplete)
         assert all("the machine stopped before they were on its disk" in line for line in found.incomplete)
     assert lost if owned else convicted
+
+
+def _was_cut(folder: Path, path: Path) -> bool:
+    """Whether the audit finds that this ledger lacks what its peer received."""
+    with suppress(AuditError):
+        audit(folder)
+        return False
+    with pytest.raises(AuditError, match=re.escape(f"whose ledger ({path}:")):
+        audit(folder)
+    return True
 
 
 def test_a_clock_that_is_set_back_convicts_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
