@@ -1,5 +1,5 @@
 """The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | runs | audit | keys |
-certs | relay | card | propose | approve | agreement | serve | engine | psi`.
+certs | relay | card | propose | approve | agreement | readmit | serve | engine | psi`.
 
 Exit codes: 0 done; 1 an error of the toolkit itself; 2 invalid input; 3 a policy forbids it, a protection had no
 effect, or an attack succeeded where the job claims ok; 4 the parties have no common rows or disagree about them; 5 a
@@ -26,6 +26,7 @@ from securevfl.cli import (
     experiments,
     parties,
     policies,
+    readmissions,
     relays,
     runs,
     serving,
@@ -45,6 +46,7 @@ __all__ = [
     "main",
     "parties",
     "policies",
+    "readmissions",
     "relays",
     "runs",
     "serving",

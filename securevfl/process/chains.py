@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from securevfl.errors import ProtocolError
-from securevfl.ledger import file_of
+from securevfl.ledger import Readmission, file_of
 from securevfl.party.reports import View
 from securevfl.privacy import Ledger, OpensLedgers, OwnLedgers, PrivateKey
 from securevfl.run.run_files import OWN_RESULT, RESULTS
@@ -35,7 +35,7 @@ class Chains:
         folder: of the file.
         software: name and version of what keeps them.
         pins: party → its public key, hexadecimal, as the agreement names it.
-        stopped: see `OwnLedgers`.
+        stopped, readmitted: see `OwnLedgers`.
 
     Attributes:
         own: the party's file.
@@ -50,10 +50,20 @@ class Chains:
         pins: Mapping[str, str],
         *,
         stopped: bool = False,
+        readmitted: Sequence[Readmission] = (),
     ) -> None:
         self._party = party
         path = file_of(party, folder)
-        self.own = OwnLedgers(party, key, path, software=software, later=[RESULTS], pins=pins, stopped=stopped)
+        self.own = OwnLedgers(
+            party,
+            key,
+            path,
+            software=software,
+            later=[RESULTS],
+            pins=pins,
+            stopped=stopped,
+            readmitted=readmitted,
+        )
 
     def run_name(self, attempt: int) -> str:
         """Name of an attempt's chain."""
