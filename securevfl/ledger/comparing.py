@@ -364,7 +364,7 @@ def describe_missing(chains: Sequence[LedgerChain]) -> list[str]:
         every.setdefault(chain.run, []).append(chain)
     for party, own in parties.items():
         # A last attempt that did not succeed is followed by another one, and not by what the party expected.
-        last = [chain for chain in own.values() if not chain.between_attempts or len(own) == 1][-1]
+        last = ([chain for chain in own.values() if not chain.between_attempts] or list(own.values()))[-1]
         over = not last.between_attempts and (not last.attempt or last.outcome == DONE)
         missing = [run for run in last.opening.runs if run not in own and over]
         ended = all(chain.outcome != DONE for chain in every[last.run])
