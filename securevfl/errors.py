@@ -6,11 +6,13 @@ from securevfl_net.errors import (
     Expired,
     FewCommonRows,
     InputError,
+    MachineFault,
     NoCommonRows,
     Parked,
     PartyFailed,
     PeerEnded,
     PeerRefused,
+    PeerSilent,
     PolicyError,
     ProtectionInactive,
     ProtocolError,
@@ -19,6 +21,8 @@ from securevfl_net.errors import (
     SecureVFLError,
     UnknownNameError,
     WireError,
+    exit_code_of,
+    fault_behind,
 )
 
 __all__ = [
@@ -27,11 +31,13 @@ __all__ = [
     "Expired",
     "FewCommonRows",
     "InputError",
+    "MachineFault",
     "NoCommonRows",
     "Parked",
     "PartyFailed",
     "PeerEnded",
     "PeerRefused",
+    "PeerSilent",
     "PolicyError",
     "ProtectionInactive",
     "ProtocolError",
@@ -40,4 +46,6 @@ __all__ = [
     "SecureVFLError",
     "UnknownNameError",
     "WireError",
+    "exit_code_of",
+    "fault_behind",
 ]

@@ -34,7 +34,7 @@ from securevfl.process.certificate_renewal import renew_certificates
 from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.events import RunEvents
-from securevfl.run.timeouts import Timeouts
+from securevfl.run.timeouts import STAY, Timeouts
 from securevfl.transport.network_mesh import NetworkMesh
 
 __all__ = ["Start", "read_start"]
@@ -61,6 +61,7 @@ class Start:
         self,
         *,
         wait: float | None = None,
+        stay: float = STAY,
         silence: float = SILENCE,
         pool: str = "",
         hearers: Iterable[RunEvents | Observer] = (),
@@ -71,6 +72,7 @@ class Start:
 
         Args:
             wait: seconds that the party waits for its peers while nothing runs; the agreement's unless given.
+            stay: see `Timeouts.stay`.
             silence: see `PartyContext.silence`.
             pool: the party's own workers; those of its file unless given.
             hearers: of what happens.
@@ -78,7 +80,7 @@ class Start:
             stopping: entered in the event loop, as long as the party runs: for signals.
 
         Returns:
-            The party; None if the job was finished before.
+            The party; None if the job was finished before, and all peers had confirmed it.
 
         Raises:
             Parked: the peers did not come, or the party was stopped: starting again resumes the run.
@@ -86,7 +88,7 @@ class Start:
         """
         own, agreement = self.own, self.agreement
         with StateFolder.lock(own.state, party=own.party, agreement=agreement.digest) as state:
-            if state.outcome is not None:
+            if state.outcome is not None and not state.outcome.get("unconfirmed"):
                 return None
             limits = agreement.proposal.limits
             party = JobProcess(
@@ -99,7 +101,7 @@ class Start:
                 budget=own.budget,
                 device=own.device,
                 pool=pool or own.pool,
-                patience=Timeouts(away=limits.reconnect, gather=limits.gather if wait is None else wait),
+                patience=Timeouts(away=limits.reconnect, gather=limits.gather if wait is None else wait, stay=stay),
                 silence=silence,
                 results=own.results,
                 organisations=own.organisations,

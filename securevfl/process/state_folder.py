@@ -13,6 +13,7 @@ state/
   peers.json       the newest incarnation of each peer
   used.json        seconds that this party spent on the job
   secret.json      the party's secret
+  finished.json    the parties' signed statements that they have finished
   alignment.safetensors           its rows of the alignment
   ledgers/NAME.jsonl  checkpoints/  model/  report/
   status.json, log.jsonl          for people and tools; nothing reads them to go on
@@ -25,7 +26,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from securevfl_net.durable import lock_folder, make_folder, write_atomic
 from securevfl.align import Alignment
 from securevfl.errors import InputError
 from securevfl.party import Alignments
+from securevfl.party.finish import Statement, decode_statements, encode_statements
 from securevfl.party_context import PartySecret
 from securevfl.run.run_files import LEDGERS
 from securevfl.run.store import read_tree, write_tree
@@ -248,6 +250,22 @@ class StateFolder:
     def store_outcome(self, outcome: Mapping[str, object]) -> None:
         """Store how the job ended."""
         self._write_json("outcome.json", dict(outcome))
+
+    @property
+    def statements(self) -> list[Statement]:
+        """Signed statements of the job's end that this party has, its own and its peers'."""
+        found = self._read_json("finished.json")
+        try:
+            return [] if found is None else decode_statements(bytes.fromhex(found["statements"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._damage_error("finished.json", str(error)) from None
+
+    def store_statements(self, statements: Iterable[Statement]) -> None:
+        """Store signed statements of the job's end; returns when they are on the disk."""
+        content = encode_statements(statements).hex()
+        found = self._read_json("finished.json")
+        if found is None or found.get("statements") != content:
+            self._write_json("finished.json", {"statements": content})
 
     def store_alignment(self, found: StoredAlignment) -> None:
         """Keep an alignment for further attempts."""
