@@ -15,8 +15,8 @@ SecureVFLError                exit 1
 │   └── NoCommonRows          exit 4   no row is common to all parties
 ├── ProtocolError             exit 5   a peer sent something that the protocol does not allow
 │   ├── PeerEnded             exit 75  a peer ended before the run did
-│   │   ├── PeerSilent        exit 75  a peer showed no sign of life for too long
 │   │   └── Parked            exit 75  a peer is gone; starting again resumes
+│   ├── PeerSilent            exit 75  a peer showed no sign of life for too long
 │   ├── PeerRefused           exit 3   a connection or an agreement was refused, with the named reason
 │   └── WireError             exit 5   bytes that are not a message of this version
 ├── MachineFault              exit 75  a full disk, no memory, a killed gate: nobody's fault here
@@ -183,8 +183,10 @@ class PeerEnded(ProtocolError):
     exit_code = exit_codes.AGAIN
 
 
-class PeerSilent(PeerEnded):
+class PeerSilent(ProtocolError):
     """A peer showed no sign of life for too long: its program may be stopped or hang, or the link may be cut."""
+
+    exit_code = exit_codes.AGAIN
 
 
 class Parked(PeerEnded):

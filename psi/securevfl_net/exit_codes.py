@@ -153,9 +153,9 @@ _KINDS = {one.number: one.kind for one in CODES}
 _FAULTS = frozenset(
     getattr(errno, name)
     for name in (
-        "EADDRINUSE EAGAIN ECONNABORTED ECONNREFUSED ECONNRESET EDQUOT EHOSTUNREACH EIO EMFILE ENETDOWN ENETUNREACH "
-        "ENFILE ENOMEM ENOSPC EPIPE ESTALE ETIMEDOUT"
-    ).split()
+        *("EADDRINUSE", "EAGAIN", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EDQUOT", "EHOSTUNREACH", "EIO"),
+        *("EMFILE", "ENETDOWN", "ENETUNREACH", "ENFILE", "ENOMEM", "ENOSPC", "EPIPE", "ESTALE", "ETIMEDOUT"),
+    )
     if hasattr(errno, name)
 )
 """Errors of the system that pass, or that somebody ends who need not touch the job: a full disk, a lost network."""

@@ -68,7 +68,7 @@ def decode_statements(payload: bytes) -> list[Statement]:
         ValueError: they are malformed, or two are of one party.
     """
     try:
-        found = _decoder.decode(payload)
+        found: list[Statement] = _decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(str(error)) from None
     if len({one.party for one in found}) < len(found):

@@ -175,10 +175,7 @@ class PartyRunner(Generic[T]):
             await self._halt_attempt("the party's process was interrupted")
             raise
         except BaseException as error:
-            if (fault := fault_behind(error)) is not None:
-                await self._halt_attempt("the party's process ends; it may be started again")
-                raise _explain_fault(self._mesh.me, fault) from error
-            await self._fail_job(error)
+            await self._end_on_error(error)
             raise
         finally:
             for waiting in (event, stopped, due):
@@ -445,6 +442,18 @@ class PartyRunner(Generic[T]):
             if waits:
                 words = "waits for " + ", ".join(f"{peer} ({what})" for peer, what in waits.items())
                 self._news.report_event("waits", words, **waits)
+
+    async def _end_on_error(self, error: BaseException) -> None:
+        """End the job for all; or only this process, if the machine is at fault.
+
+        Raises:
+            MachineFault: it is.
+        """
+        if (fault := fault_behind(error)) is None:
+            await self._fail_job(error)
+            return
+        await self._halt_attempt("the party's process ends; it may be started again")
+        raise _explain_fault(self._mesh.me, fault) from error
 
     async def _fail_job(self, error: BaseException) -> None:
         """End the job at all: the others read what is on its way to them, a refusal perhaps, before they stop."""

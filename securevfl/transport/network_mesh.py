@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import msgspec
 from securevfl_net.gate.beats import read_beat
@@ -463,6 +463,7 @@ class NetworkMesh:
         if found is None:
             return
         beat, closed, quiet = found
+        beat = replace(beat, at=time.monotonic() - quiet)
         self._standing.store_beat(index, beat, quiet)
         channel = self._by_index[index]
         if channel is not None:

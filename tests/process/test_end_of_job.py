@@ -1,4 +1,4 @@
-"""Processes that are killed as they finish, come back, or come too late: nobody trains again, and nobody waits for ever."""
+"""Processes killed as they finish, or that come back too late: nobody trains again, and nobody waits for ever."""
 
 from __future__ import annotations
 

@@ -157,8 +157,8 @@ def test_a_goodbye_implies_the_end() -> None:
 def test_who_was_killed_after_its_statement_ends_without_training_again(killed: tuple[str, ...]) -> None:
     async def main() -> None:
         world = World()
-        for name in killed:  # nothing of the end reaches anybody before they die
-            world.lost = lambda sender, receiver, payload: payload[:1] == FINISHED and sender in killed
+        # Nothing of the end reaches anybody before they die.
+        world.lost = lambda sender, receiver, payload: payload[:1] == FINISHED and sender in killed
         world.start(*NAMES)
         await asyncio.gather(*(world.until(name, "finished") for name in NAMES))
         for name in killed:
