@@ -21,8 +21,6 @@ from securevfl_net.errors import (
     SecureVFLError,
     UnknownNameError,
     WireError,
-    exit_code_of,
-    fault_behind,
 )
 
 __all__ = [
@@ -46,6 +44,4 @@ __all__ = [
     "SecureVFLError",
     "UnknownNameError",
     "WireError",
-    "exit_code_of",
-    "fault_behind",
 ]

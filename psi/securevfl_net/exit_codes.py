@@ -153,7 +153,17 @@ _KINDS = {one.number: one.kind for one in CODES}
 _FAULTS = frozenset(
     getattr(errno, name)
     for name in (
-        *("EADDRINUSE", "EAGAIN", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EDQUOT", "EHOSTUNREACH", "EIO"),
+        *(
+            "EADDRINUSE",
+            "EAGAIN",
+            "ECONNABORTED",
+            "ECONNREFUSED",
+            "ECONNRESET",
+            "EDQUOT",
+            "EFBIG",
+            "EHOSTUNREACH",
+            "EIO",
+        ),
         *("EMFILE", "ENETDOWN", "ENETUNREACH", "ENFILE", "ENOMEM", "ENOSPC", "EPIPE", "ESTALE", "ETIMEDOUT"),
     )
     if hasattr(errno, name)

@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 from securevfl_net import exit_codes
+from securevfl_net.errors import exit_code_of, fault_behind
 from typer.main import get_command
 
 from securevfl.cli import (
@@ -30,7 +31,7 @@ from securevfl.cli import (
     terminal,
 )
 from securevfl.cli.application import app
-from securevfl.errors import SecureVFLError, exit_code_of, fault_behind
+from securevfl.errors import SecureVFLError
 
 __all__ = [
     "Console",

@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from securevfl_net.errors import fault_behind
+
 from securevfl.errors import (
     MachineFault,
     Parked,
@@ -25,7 +27,6 @@ from securevfl.errors import (
     PeerRefused,
     ProtocolError,
     SecureVFLError,
-    fault_behind,
 )
 from securevfl.party.attempts import Attempts, Restored
 from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
+from securevfl_net.errors import exit_code_of
 
 from securevfl.errors import (
     AlignmentError,
@@ -22,7 +23,6 @@ from securevfl.errors import (
     ProtocolError,
     RangeError,
     SecureVFLError,
-    exit_code_of,
 )
 from securevfl.party.attempts import Attempts
 from securevfl.party.reports import View
