@@ -66,6 +66,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.errors import (
         AlignmentError,
         AuditError,
+        DiskFull,
         Expired,
         FewCommonRows,
         InputError,
@@ -122,9 +123,9 @@ _NAMES: Mapping[str, str] = {
     "securevfl.data": "ColumnPreparation LabelBook Parties PartyTable Preparation Storage TableLimits datasets "
     "read_csv read_parquet read_table",
     "securevfl.errors": (
-        "AlignmentError AuditError Expired FewCommonRows InputError MachineFault NoCommonRows Parked PartyFailed "
-        "PeerEnded PeerRefused PeerSilent PolicyError ProtectionInactive ProtocolError RangeError RowsSpent "
-        "SecureVFLError UnknownNameError WireError"
+        "AlignmentError AuditError DiskFull Expired FewCommonRows InputError MachineFault NoCommonRows Parked "
+        "PartyFailed PeerEnded PeerRefused PeerSilent PolicyError ProtectionInactive ProtocolError RangeError "
+        "RowsSpent SecureVFLError UnknownNameError WireError"
     ),
     "securevfl.auditing": "audit",
     "securevfl.experiments": ("AttackResult Study attack compare cross_validate demo read_sweep run_sweep simulate"),
@@ -177,6 +178,7 @@ __all__ = [
     "BoostedResidual",
     "Boosting",
     "ColumnPreparation",
+    "DiskFull",
     "Distilled",
     "EntityAugmentation",
     "Expired",

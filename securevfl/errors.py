@@ -3,6 +3,7 @@
 from securevfl_net.errors import (
     AlignmentError,
     AuditError,
+    DiskFull,
     Expired,
     FewCommonRows,
     InputError,
@@ -26,6 +27,7 @@ from securevfl_net.errors import (
 __all__ = [
     "AlignmentError",
     "AuditError",
+    "DiskFull",
     "Expired",
     "FewCommonRows",
     "InputError",

@@ -23,6 +23,7 @@ import securevfl
 from securevfl import cli
 from securevfl.errors import (
     AuditError,
+    DiskFull,
     Expired,
     InputError,
     MachineFault,
@@ -77,6 +78,7 @@ def test_every_error_has_one_line_of_the_table() -> None:
         PeerEnded("x"),
         PeerSilent("x"),
         MachineFault("x"),
+        DiskFull(errno.ENOSPC, "full", "/state"),
         OSError(errno.ENOSPC, "full"),
         MemoryError(),
         PartyFailed("bank", OSError(errno.ENOSPC, "full")),

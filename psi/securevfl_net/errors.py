@@ -20,6 +20,7 @@ SecureVFLError                exit 1
 │   ├── PeerRefused           exit 3   a connection or an agreement was refused, with the named reason
 │   └── WireError             exit 5   bytes that are not a message of this version
 ├── MachineFault              exit 75  a full disk, no memory, a killed gate: nobody's fault here
+│   └── DiskFull              exit 75  starting again resumes, once there is room
 ├── PartyFailed               exit 6   a party's program ended with an error; `__cause__` is its error
 ├── RangeError                exit 7   a value left the fixed-point range that the job computed
 └── AuditError                exit 8   a ledger that does not verify
@@ -29,7 +30,9 @@ SecureVFLError                exit 1
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from securevfl_net import exit_codes
@@ -37,6 +40,7 @@ from securevfl_net import exit_codes
 __all__ = [
     "AlignmentError",
     "AuditError",
+    "DiskFull",
     "Expired",
     "FewCommonRows",
     "InputError",
@@ -212,6 +216,16 @@ class WireError(ProtocolError):
     """Bytes that are not a message of this version, or break a limit."""
 
 
+class PartyFailed(SecureVFLError):
+    """A party's program ended with an error, which ends the run. `__cause__` is that error."""
+
+    exit_code = exit_codes.UNFORESEEN
+
+    def __init__(self, party: str, cause: BaseException) -> None:
+        self.party = party
+        super().__init__(f"party {party!r} failed: {type(cause).__name__}: {cause}")
+
+
 class MachineFault(SecureVFLError):
     """Something outside the job failed here: the disk or the memory is full, or the party's gate process was killed.
 
@@ -221,14 +235,32 @@ class MachineFault(SecureVFLError):
     exit_code = exit_codes.AGAIN
 
 
-class PartyFailed(SecureVFLError):
-    """A party's program ended with an error, which ends the run. `__cause__` is that error."""
+class DiskFull(MachineFault, OSError):
+    """A disk, or a quota, has no room for what must be written before the next step; that step was not taken.
 
-    exit_code = exit_codes.UNFORESEEN
+    Args:
+        number: errno of the system's error.
+        reason: its text.
+        path: the file.
+    """
 
-    def __init__(self, party: str, cause: BaseException) -> None:
-        self.party = party
-        super().__init__(f"party {party!r} failed: {type(cause).__name__}: {cause}")
+    _NUMBERS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+    def __init__(self, number: int, reason: str, path: str) -> None:
+        super().__init__(number, reason, path)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.filename} cannot be written: disk full ({self.strerror}). What depends on it was not sent: free "
+            "space, then start again; the run resumes"
+        )
+
+    @classmethod
+    def convert(cls, error: OSError, path: Path) -> OSError:
+        """A `DiskFull` where `error` means that there is no room; otherwise `error` itself."""
+        if isinstance(error, cls) or error.errno not in cls._NUMBERS:
+            return error
+        return cls(int(error.errno or 0), str(error.strerror), str(path))
 
 
 class RangeError(SecureVFLError, ValueError):
@@ -268,6 +300,6 @@ def exit_code_of(error: BaseException) -> int:
         return exit_codes.INTERRUPTED
     if fault_behind(error) is not None:
         return exit_codes.AGAIN
-    if isinstance(error, OSError):
-        return exit_codes.CONFIGURATION
-    return error.exit_code if isinstance(error, SecureVFLError) else exit_codes.PROGRAM
+    if isinstance(error, SecureVFLError):
+        return error.exit_code
+    return exit_codes.CONFIGURATION if isinstance(error, OSError) else exit_codes.PROGRAM

@@ -150,24 +150,11 @@ CODES: Final = tuple(
 )
 
 _KINDS = {one.number: one.kind for one in CODES}
-_FAULTS = frozenset(
-    getattr(errno, name)
-    for name in (
-        *(
-            "EADDRINUSE",
-            "EAGAIN",
-            "ECONNABORTED",
-            "ECONNREFUSED",
-            "ECONNRESET",
-            "EDQUOT",
-            "EFBIG",
-            "EHOSTUNREACH",
-            "EIO",
-        ),
-        *("EMFILE", "ENETDOWN", "ENETUNREACH", "ENFILE", "ENOMEM", "ENOSPC", "EPIPE", "ESTALE", "ETIMEDOUT"),
-    )
-    if hasattr(errno, name)
+_FAULT_NAMES = (
+    *("EADDRINUSE", "EAGAIN", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EDQUOT", "EFBIG", "EHOSTUNREACH"),
+    *("EIO", "EMFILE", "ENETDOWN", "ENETUNREACH", "ENFILE", "ENOMEM", "ENOSPC", "EPIPE", "ESTALE", "ETIMEDOUT"),
 )
+_FAULTS = frozenset(getattr(errno, name) for name in _FAULT_NAMES if hasattr(errno, name))
 """Errors of the system that pass, or that somebody ends who need not touch the job: a full disk, a lost network."""
 
 

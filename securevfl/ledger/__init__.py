@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.ledger.lines import (
         CONNECTIONS,
         LINE_BYTES,
+        REFUSED,
+        STOPPED,
         VERSION,
         Closing,
         Entry,
@@ -43,7 +45,7 @@ _NAMES = {
     "securevfl.ledger.keys": "PrivateKey PublicSigningKey",
     "securevfl.ledger.ledgers": "Ledgers file_of",
     "securevfl.ledger.lines": (
-        "CONNECTIONS LINE_BYTES VERSION Closing Entry Line NoteLine OpeningLine decode_line hash_of"
+        "CONNECTIONS LINE_BYTES REFUSED STOPPED VERSION Closing Entry Line NoteLine OpeningLine decode_line hash_of"
     ),
     "securevfl.ledger.own_ledger": "OpensLedgers OwnLedgers",
     "securevfl.ledger.reading": "Flaw Located raise_flaws read_lines",
@@ -55,6 +57,8 @@ __all__ = [
     "CONNECTIONS",
     "LINE_BYTES",
     "MARK_EVERY",
+    "REFUSED",
+    "STOPPED",
     "VERSION",
     "Closing",
     "Entry",

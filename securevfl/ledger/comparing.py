@@ -65,7 +65,9 @@ def _compare_chains(chains: Sequence[LedgerChain], pins: Mapping[str, str], from
     by_name: dict[tuple[str, str], LedgerChain] = {}
     for chain in chains:
         first = by_name.setdefault((chain.run, chain.party), chain)
-        if first is not chain:
+        if first is not chain and _repeats(first, chain, chains):
+            by_name[chain.run, chain.party] = chain
+        elif first is not chain:
             yield _chain_flaw(
                 chain, f"a second chain of run {chain.run!r}; the first begins at {first.file}:{first.first}"
             )
@@ -82,6 +84,14 @@ def _compare_chains(chains: Sequence[LedgerChain], pins: Mapping[str, str], from
             other = by_name.get((chain.run, peer))
             if other is not None:
                 yield from _compare_messages(chain, other)
+
+
+def _repeats(first: LedgerChain, chain: LedgerChain, chains: Sequence[LedgerChain]) -> bool:
+    """Return True for a second chain that binds a party's own results: its process was killed, or it took part in
+    another attempt, after the first. Such chains have no messages, and peers never attest them.
+    """
+    own = any(other.party == chain.party and other.attempt for other in chains)
+    return own and not any((first.entries, chain.entries, first.attempt, chain.attempt))
 
 
 def _chain_flaw(chain: LedgerChain, text: str, line: int = 0) -> Flaw:
@@ -162,7 +172,8 @@ def _find_removed(
                 got[0][0],
             )
     for (run, _), peer in by_name.items():
-        if run == chain.run and peer.view != chain.view:
+        # Without an attempt line the party was stopped before it sent anything of the attempt.
+        if run == chain.run and peer.view != chain.view and (peer.attempt or peer.entries):
             there = f"{peer.party!r} ({peer.file}:{peer.first}) recorded view {peer.view[:16]}…"
             yield _chain_flaw(chain, f"attempt {chain.attempt} has view {chain.view[:16]}…, {there}")
 
@@ -209,7 +220,9 @@ def _check_heads(chain: LedgerChain, by_name: Mapping[tuple[str, str], LedgerCha
         given = (word.head, word.messages)
         if other is None or other.opening.key != known.key:
             continue
-        if given != other.head_sent if last else given not in other.marks:
+        # The head is synced before it is sent, and the line which records that it was sent may be lost.
+        cut = other.lost_end and other.head_sent is None and given == (other.head, len(other.entries))
+        if (given != other.head_sent and not cut) if last else given not in other.marks:
             held = f"{chain.party!r} recorded its signed head ({chain.file}:{at}):"
             ends = (
                 "the chain ends before it sent the head, or has another line there"
@@ -240,7 +253,7 @@ def _compare_messages(chain: LedgerChain, other: LedgerChain) -> Iterator[Flaw]:
                 at,
             )
             return
-    if len(got) > len(sent):
+    if len(got) > len(sent) and not chain.lost_end:
         at, extra = got[len(sent)]
         yield _chain_flaw(
             other,
@@ -298,11 +311,22 @@ def describe_missing(chains: Sequence[LedgerChain]) -> list[str]:
         if not chain.is_closed and not chain.broke_off
     ]
     found += [
+        f"{chain.file}:{chain.last}: a part of a line follows {chain.party!r}'s closing line: its process was stopped "
+        "when it began another chain, or the rest was removed"
+        for chain in chains
+        if chain.is_closed and chain.torn
+    ]
+    found += _describe_lost_ends(chains)
+    found += [
         f"{chain.file}:{chain.last}: {chain.party!r}'s run {chain.run!r} ended with {chain.outcome!r:.60} after "
         "it sent its peers its signed head, and they succeeded: it failed at the very end, or the line was "
         "written later"
         for chain in chains
-        if chain.is_closed and chain.outcome != DONE and _is_believed(chain, chains)
+        if chain.is_closed
+        and chain.outcome != DONE
+        and _is_believed(chain, chains)
+        # A peer that lost its connection at the very end begins another attempt, which is no gap.
+        and not any(later.party == chain.party and 0 < chain.attempt < later.attempt for later in chains)
     ]
     parties: dict[str, dict[str, LedgerChain]] = {}
     for chain in chains:
@@ -311,13 +335,30 @@ def describe_missing(chains: Sequence[LedgerChain]) -> list[str]:
     for chain in chains:
         every.setdefault(chain.run, []).append(chain)
     for party, own in parties.items():
-        last = list(own.values())[-1]
-        missing = [run for run in last.opening.runs if run not in own and not last.attempt]
+        # A last attempt that did not succeed is followed by another one, and not by what the party expected.
+        last = [chain for chain in own.values() if not chain.between_attempts or len(own) == 1][-1]
+        over = not last.between_attempts and (not last.attempt or last.outcome == DONE)
+        missing = [run for run in last.opening.runs if run not in own and over]
         ended = all(chain.outcome != DONE for chain in every[last.run])
         if missing and not (ended and not any(run in every for run in missing)):
             names = ", ".join(map(repr, missing))
             found.append(f"{last.file}:{last.last}: {party!r}'s ledger also expects run {names}, which is missing")
     return found
+
+
+def _describe_lost_ends(chains: Sequence[LedgerChain]) -> Iterator[str]:
+    """Messages that peers received, and that lie beyond the end of a chain which may have lost its last lines."""
+    for chain in chains:
+        for other in chains if chain.lost_end else ():
+            if other.run != chain.run or other.party == chain.party:
+                continue
+            lost = len(_messages_with(other, "received", chain.party)) - len(_messages_with(chain, "sent", other.party))
+            if lost > 0:
+                yield (
+                    f"{chain.file}:{chain.last}: {chain.party!r}'s chain of run {chain.run!r} ends here; "
+                    f"{other.party!r} received {lost:,} more of its messages: the machine stopped before they were on "
+                    "its disk, or lines were removed"
+                )
 
 
 def _is_believed(chain: LedgerChain, chains: Sequence[LedgerChain]) -> bool:

@@ -21,7 +21,7 @@ from securevfl.party_context import PartyContext
 from securevfl.privacy import describe_lost_attempts, fan_out
 from securevfl.transport import Kind, Scalar
 
-__all__ = ["Attempts", "Restored", "agree_attempt", "attempt_fields"]
+__all__ = ["Attempts", "Restored", "Superseded", "agree_attempt", "attempt_fields"]
 
 _NUMBERS = ("agreed", "begun", "start")
 
@@ -31,6 +31,25 @@ class Restored(PeerRefused):
 
     def __init__(self, words: str) -> None:
         super().__init__("restored", words)
+
+
+class Superseded(PeerRefused):
+    """Another process of this party, on another copy of its state folder, is the one that its peers know.
+
+    Nobody can tell from outside which copy is the legitimate one, so the one whose running number goes on continues,
+    and only the other one stops.
+    """
+
+    CODES = frozenset({"stale-incarnation", "twin-incarnation", "running-incarnation"})
+    """Codes of refusals that mean this, or that may mean it."""
+
+    def __init__(self, code: str, peer: str, words: str) -> None:
+        super().__init__(
+            code,
+            f"{peer!r} refuses this process: {words}. If this state folder is a copy, or was restored from a back-up, "
+            "delete it and use the newest one. If it is the only one that you know of, somebody else runs a copy of it "
+            "with your keys: tell your peers, stop the job, and make new keys. The job goes on without this process",
+        )
 
 
 class Attempts:

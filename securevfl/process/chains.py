@@ -36,16 +36,26 @@ class Chains:
         folder: of the file.
         software: name and version of what keeps them.
         pins: party → its public key, hexadecimal, as the agreement names it.
+        stopped: see `OwnLedgers`.
 
     Attributes:
         own: the party's file.
     """
 
-    def __init__(self, party: str, key: PrivateKey, folder: Path, software: str, pins: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        party: str,
+        key: PrivateKey,
+        folder: Path,
+        software: str,
+        pins: Mapping[str, str],
+        *,
+        stopped: bool = False,
+    ) -> None:
         self._party = party
         self._key = key
         self._path = file_of(party, folder)
-        self.own = OwnLedgers(party, key, self._path, software=software, later=[RESULTS], pins=pins)
+        self.own = OwnLedgers(party, key, self._path, software=software, later=[RESULTS], pins=pins, stopped=stopped)
 
     def run_name(self, attempt: int) -> str:
         """Name of an attempt's chain."""
@@ -59,7 +69,7 @@ class Chains:
     def signed_head(self) -> bytes:
         """The party's signed ledger head for a note to all peers; empty before it has met any."""
         ledger = self.own.current_ledger
-        if ledger is None or not ledger.peers:
+        if ledger is None or not ledger.peers or ledger.is_attested:
             return b""
         return msgspec.msgpack.encode(_SignedHead(ledger.run, **self.own.sign_head(ledger)))  # type: ignore[arg-type]
 

@@ -31,6 +31,7 @@ from securevfl.agreement.party_file import Address as OwnAddress
 from securevfl.errors import InputError
 from securevfl.party_context import SILENCE, Observer
 from securevfl.process.certificate_renewal import renew_certificates
+from securevfl.process.machine_lock import lock_party
 from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.events import RunEvents
@@ -83,11 +84,15 @@ class Start:
             The party; None if the job was finished before, and all peers had confirmed it.
 
         Raises:
+            InUse: another process of the party runs, on this state folder or on a copy of it.
             Parked: the peers did not come, or the party was stopped: starting again resumes the run.
             SecureVFLError: whatever ended the job.
         """
         own, agreement = self.own, self.agreement
-        with StateFolder.lock(own.state, party=own.party, agreement=agreement.digest) as state:
+        with (
+            StateFolder.lock(own.state, party=own.party, agreement=agreement.digest) as state,
+            lock_party(agreement.digest, own.party, own.state),
+        ):
             if state.outcome is not None and not state.outcome.get("unconfirmed"):
                 return None
             limits = agreement.proposal.limits

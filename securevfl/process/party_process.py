@@ -13,7 +13,7 @@ from securevfl_net.link_state import LinkState
 from securevfl.agreement import Agreement, Proposal
 from securevfl.agreement.party_file import PartyBudget
 from securevfl.data import PartyTable
-from securevfl.errors import MachineFault, Parked, SecureVFLError
+from securevfl.errors import DiskFull, MachineFault, Parked, SecureVFLError
 from securevfl.ledger import Closing
 from securevfl.party_context import SILENCE, Observer
 from securevfl.privacy import HeldNumbers, Policy, PrivateKey, ResultBook
@@ -100,7 +100,14 @@ class JobProcess:
         self.status = Status(name, self.roster.role_of(name), self.job.algorithm.title, agreement.digest)
         everyone = [self.status, *hearers]
         self.incarnation = Incarnation(*state.count_start())
-        self.chains = Chains(name, key, state.ledger_file.parent, software_version(), proposal.public_keys)
+        self.chains = Chains(
+            name,
+            key,
+            state.ledger_file.parent,
+            software_version(),
+            proposal.public_keys,
+            stopped=state.machine_stopped,
+        )
         self.refusals = Refusals(self.chains, self.incarnation.count)
         self.news = SeveralReceivers([*(one for one in everyone if isinstance(one, RunEvents)), self.refusals])
         book = results or state.path.parent / f"{name}.results.jsonl"
@@ -160,7 +167,8 @@ class JobProcess:
             self.news.report_event("ended", f"{type(error).__name__}: {error}")
             raise
         finally:
-            self.attempts.count_time(0.0)
+            with suppress(DiskFull):  # a few seconds stay uncounted, as after a kill
+                self.attempts.count_time(0.0)
             self.refusals.record_rest()
             writing.cancel()
             with suppress(asyncio.CancelledError):

@@ -27,7 +27,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from typing import Any
 from securevfl_net.durable import lock_folder, make_folder, write_atomic
 
 from securevfl.align import Alignment
-from securevfl.errors import InputError
+from securevfl.errors import DiskFull, InputError
 from securevfl.party import Alignments
 from securevfl.party.finish import Statement, decode_statements, encode_statements
 from securevfl.party_context import PartySecret
@@ -88,12 +88,16 @@ class StateFolder:
         path: of the folder.
         party: whose it is.
         agreement: SHA-256 of the proposal, hexadecimal.
+
+    Attributes:
+        machine_stopped: whether the machine was started since the party's last process, as `count_start` finds.
     """
 
     def __init__(self, path: Path, party: str, agreement: str) -> None:
         self.path = path
         self.party = party
         self.agreement = agreement
+        self.machine_stopped = False
 
     @classmethod
     @contextmanager
@@ -170,8 +174,10 @@ class StateFolder:
         found = self._read_json("incarnation.json")
         count = 1 if found is None else _read_count(found, "count") + 1
         # A restored copy of the folder counts the same starts again; the nonce tells the two processes apart.
-        nonce = secrets.token_bytes(_NONCE)
-        self._write_json("incarnation.json", {"count": count, "nonce": nonce.hex()})
+        nonce, boot = secrets.token_bytes(_NONCE), read_boot_id()
+        # Without an id of the boot nobody can tell a stopped machine from a killed process.
+        self.machine_stopped = found is not None and (not boot or found.get("boot") != boot)
+        self._write_json("incarnation.json", {"count": count, "nonce": nonce.hex(), "boot": boot})
         return count, nonce
 
     @property
@@ -262,10 +268,9 @@ class StateFolder:
 
     def store_statements(self, statements: Iterable[Statement]) -> None:
         """Store signed statements of the job's end; returns when they are on the disk."""
-        content = encode_statements(statements).hex()
-        found = self._read_json("finished.json")
-        if found is None or found.get("statements") != content:
-            self._write_json("finished.json", {"statements": content})
+        new = list(statements)
+        if new != self.statements:
+            self._write_json("finished.json", {"statements": encode_statements(new).hex()})
 
     def store_alignment(self, found: StoredAlignment) -> None:
         """Keep an alignment for further attempts."""
@@ -345,6 +350,14 @@ class StateFolder:
         )
 
 
+def read_boot_id() -> str:
+    """The random id of this start of the machine; empty where the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
 def _read_count(found: Mapping[str, Any], name: str) -> int:
     value = found.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -355,10 +368,16 @@ def _read_count(found: Mapping[str, Any], name: str) -> int:
 def show_status(path: Path, status: Mapping[str, object]) -> None:
     """Put a new status in the place of the last one, whole, for its owner alone.
 
-    It is not synced to the disk: after a crash of the machine an older one is as good.
+    It is not synced to the disk: after a crash of the machine an older one is as good, and so it is on a full disk.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(handle, "wb") as file:
-        file.write(json.dumps(status, indent=1).encode() + b"\n")
-    os.replace(temporary, path)
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(handle, "wb") as file:
+            file.write(json.dumps(status, indent=1).encode() + b"\n")
+        os.replace(temporary, path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if not isinstance(DiskFull.convert(error, path), DiskFull):
+            raise

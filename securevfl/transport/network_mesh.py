@@ -45,6 +45,7 @@ __all__ = ["NetworkMesh"]
 _START = 30.0
 """Seconds in which a gate must report that it is listening, on a busy machine."""
 _PAIR = msgspec.json.Decoder(tuple[str, str])
+_TRIPLE = msgspec.json.Decoder(tuple[str, str, str])
 _FAILURES: Mapping[str, type[SecureVFLError]] = {"InputError": InputError, "MachineFault": MachineFault}
 """Errors with which a gate may end, by the name that it gives; any other is a `ProtocolError`."""
 
@@ -413,7 +414,7 @@ class NetworkMesh:
             case Frames.NOTE:
                 self._add_event(NoteReceived(peer, body))
             case Frames.REFUSED:
-                self._add_event(ConnectionRefused(peer, *_PAIR.decode(body)))
+                self._add_event(ConnectionRefused(peer, *_TRIPLE.decode(body)))
             case Frames.ABORT:
                 reason = body.decode(errors="replace")
                 self._fail_channels(PeerEnded(f"{peer!r} ended the job for all: {reason}"))

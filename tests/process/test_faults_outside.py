@@ -48,7 +48,7 @@ def _fill_disk_in_attempt() -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         found = original(self, view)
-        durable._flush_to_disk = refuse
+        durable.flush_to_disk = refuse
         return found
 
     StateFolder.store_begun = store_begun  # type: ignore[method-assign]

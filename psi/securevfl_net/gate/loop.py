@@ -292,7 +292,7 @@ class Gate:
         self._told += 1
         if self._told <= _STRANGERS:
             words = refusal.words if refusal.by == "here" else f"the peer refuses: {refusal.words}"
-            self._out.put_frame(Frames.REFUSED, REFUSAL.encode((refusal.code, words)), peer=0xFFFF)
+            self._out.put_frame(Frames.REFUSED, REFUSAL.encode((refusal.code, words, "")), peer=0xFFFF)
 
     def _live_fingerprints(self) -> dict[str, str]:
         return {peer.name: peer.current.fingerprint for peer in self._peers if peer.current is not None}
@@ -357,7 +357,7 @@ class Gate:
         try:
             self._book.reload()
         except InputError as error:
-            self._out.put_frame(Frames.REFUSED, REFUSAL.encode(("crl-out-of-date", str(error))), peer=0xFFFF)
+            self._out.put_frame(Frames.REFUSED, REFUSAL.encode(("crl-out-of-date", str(error), "")), peer=0xFFFF)
         for peer in self._peers:
             for one in peer.connections:
                 if one.phase != Phase.LIVE:
