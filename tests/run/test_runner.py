@@ -74,7 +74,7 @@ class Everybody:
         self.kept = {name: Attempts(self.hub[name].incarnation) for name in NAMES}
         self.heard = {name: Heard() for name in NAMES}
         self.runners: dict[str, PartyRunner[str]] = {}
-        self.tasks: dict[str, asyncio.Task[str]] = {}
+        self.tasks: dict[str, asyncio.Task[str | None]] = {}
         for name in NAMES:
             self.start(name)
 
