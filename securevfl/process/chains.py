@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from securevfl.errors import ProtocolError
-from securevfl.ledger import Readmission, file_of
+from securevfl.ledger import Readmission, chains_of, file_of, read_lines
 from securevfl.party.reports import View
 from securevfl.privacy import Ledger, OpensLedgers, OwnLedgers, PrivateKey
 from securevfl.run.run_files import OWN_RESULT, RESULTS
@@ -53,11 +54,12 @@ class Chains:
         readmitted: Sequence[Readmission] = (),
     ) -> None:
         self._party = party
-        path = file_of(party, folder)
+        self._key = key
+        self._path = file_of(party, folder)
         self.own = OwnLedgers(
             party,
             key,
-            path,
+            self._path,
             software=software,
             later=[RESULTS],
             pins=pins,
@@ -97,9 +99,20 @@ class Chains:
             said: dict[str, Scalar] = {"head": word.head, "messages": word.messages, "signature": word.signature}
             self.own.record_head(ledger, peer, said)
 
+    def sign(self, kind: str, content: bytes) -> str:
+        """Sign content of a type with the party's key."""
+        return self._key.sign(kind, content)
+
     def open_separate(self, run: str) -> Ledger:
         """A chain that belongs to no attempt, after the last one."""
         return self.own.open(self._party, run=run, job="")
+
+    @property
+    def are_results_bound(self) -> bool:
+        """Whether the chain that names the party's own results follows the last attempt in the file."""
+        chains, _ = chains_of(read_lines(self._path), str(self._path)) if self._path.exists() else ([], [])
+        after = takewhile(lambda chain: not chain.attempt, reversed(chains))
+        return any(chain.run == RESULTS and chain.is_closed for chain in after)
 
     def bind_results(self, digests: Mapping[str, str]) -> None:
         """Write the chain that names the party's own results.

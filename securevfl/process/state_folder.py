@@ -14,6 +14,7 @@ state/
   used.json        seconds that this party spent on the job
   readmission.json what peers signed when they admitted a restored folder again
   secret.json      the party's secret
+  finished.json    the parties' signed statements that they have finished
   alignment.safetensors           its rows of the alignment
   ledgers/NAME.jsonl  checkpoints/  model/  report/
   status.json, log.jsonl          for people and tools; nothing reads them to go on
@@ -26,7 +27,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from securevfl.align import Alignment
 from securevfl.errors import DiskFull, InputError
 from securevfl.ledger import Readmission, ReadmissionRequest, decode_readmission
 from securevfl.party import Alignments
+from securevfl.party.finish import Statement, decode_statements, encode_statements
 from securevfl.party_context import PartySecret
 from securevfl.run.run_files import LEDGERS
 from securevfl.run.store import read_tree, write_tree
@@ -289,6 +291,21 @@ class StateFolder:
     def store_outcome(self, outcome: Mapping[str, object]) -> None:
         """Store how the job ended."""
         self._write_json("outcome.json", dict(outcome))
+
+    @property
+    def statements(self) -> list[Statement]:
+        """Signed statements of the job's end that this party has, its own and its peers'."""
+        found = self._read_json("finished.json")
+        try:
+            return [] if found is None else decode_statements(bytes.fromhex(found["statements"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._damage_error("finished.json", str(error)) from None
+
+    def store_statements(self, statements: Iterable[Statement]) -> None:
+        """Store signed statements of the job's end; returns when they are on the disk."""
+        new = list(statements)
+        if new != self.statements:
+            self._write_json("finished.json", {"statements": encode_statements(new).hex()})
 
     def store_alignment(self, found: StoredAlignment) -> None:
         """Keep an alignment for further attempts."""

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 import msgspec
 
-from securevfl_net.errors import InputError, PeerRefused, ProtocolError, SecureVFLError
+from securevfl_net.errors import InputError, MachineFault, PeerRefused, ProtocolError, SecureVFLError
+from securevfl_net.exit_codes import find_machine_fault
 from securevfl_net.gate.connection import Connection, Phase, Turn
 from securevfl_net.gate.doors import Callers, Listener
 from securevfl_net.gate.frames import FrameIn, Frames, GateLost, Inbox, Outbox
@@ -465,7 +466,8 @@ def serve(program: socket.socket) -> int:
         return 1
     except SecureVFLError as error:
         outbox = Outbox()
-        outbox.put_frame(Frames.FAILED, REFUSAL.encode((type(error).__name__, str(error))))
+        kind = MachineFault if find_machine_fault(error) is not None else type(error)
+        outbox.put_frame(Frames.FAILED, REFUSAL.encode((kind.__name__, str(error))))
         with suppress(GateLost):
             program.setblocking(True)
             outbox.write(program)

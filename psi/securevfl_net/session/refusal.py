@@ -38,10 +38,9 @@ class SessionRefusal(WireError):
     """
 
     def __init__(self, code: str, words: str, party: str = "") -> None:
+        super().__init__(f"{code}: {words}", party=party)
         self.code = code
         self.words = words
-        self.party = party
-        super().__init__(f"{code}: {words}")
 
 
 def make_printable(raw: bytes | memoryview, most: int) -> str:

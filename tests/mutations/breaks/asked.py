@@ -119,8 +119,8 @@ BREAKS = (
     ),
     Break(
         name="the verdict on targets is told as any refusal",
-        file="securevfl/run/runner.py",
-        old="    if isinstance(error, PolicyError) and error.cause in _CAUSES:\n",
+        file="securevfl/run/causes.py",
+        old="    if isinstance(error, PolicyError) and error.cause in _OTHERS:\n",
         new="    if False:\n",
         tests=("tests/run/test_runner.py",),
         keywords="verdict",
