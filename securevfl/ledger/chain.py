@@ -62,6 +62,8 @@ _LONGEST = 4000
 """Maximum characters of a note or an outcome; a longer text is cut and ends with its original length."""
 
 
+_NO_HASH = b'"hash":""'
+
 Way = Literal["sent", "received"]
 
 _Late = tuple[int, int, Way, str, Message, int, Callable[[], None] | None]
@@ -163,13 +165,13 @@ class Ledger:
         self._head = hashlib.sha256(content).hexdigest()
         force_setattr(line, "hash", self._head)  # nobody else has seen the line yet
 
-    def _write_line(self, line: Line) -> None:
+    def _write_line(self, line: Line, encoded: bytes = b"") -> None:
         if self._lines is not None:
             self._lines.append(line)
         self._last = line
         self.length += 1
         if self._file is not None:
-            raw = encode(line) + b"\n"
+            raw = (encoded or encode(line)) + b"\n"
             if len(raw) > LINE_BYTES:
                 raise AuditError(
                     f"{self.party!r}'s ledger line has {len(raw)} bytes; the limit is {LINE_BYTES}: use shorter names"
@@ -237,8 +239,10 @@ class Ledger:
             noise=guard.noise,
             prev=self._head,
         )
-        self._chain_line(line, encode(line))  # no `_append_line`: it has no hash yet and is never signed
-        self._write_line(line)
+        content = encode(line)  # no `_append_line`: it has no hash yet and is never signed
+        self._chain_line(line, content)
+        # The first empty hash is the line's own: before it stand its type, a number and the hash of another line.
+        self._write_line(line, content.replace(_NO_HASH, b'"hash":"%b"' % self._head.encode(), 1))
         if seq % MARK_EVERY == 0:
             self._append_line(Mark(time=moment, messages=seq, prev=self._head))
         if check is not None:
