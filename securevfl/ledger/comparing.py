@@ -12,6 +12,7 @@ from securevfl.errors import AuditError
 from securevfl.ledger.keys import PublicSigningKey
 from securevfl.ledger.lines import Entry, word_bytes
 from securevfl.ledger.reading import Flaw, Located, raise_flaws
+from securevfl.ledger.readmission import excused_attempts
 from securevfl.ledger.verifying import LedgerChain, chains_of
 
 __all__ = ["describe_missing", "find_pin_mismatches", "verify_chains", "verify_files"]
@@ -74,16 +75,35 @@ def _compare_chains(chains: Sequence[LedgerChain], pins: Mapping[str, str], from
     yield from find_pin_mismatches(chains, pins)
     yield from _check_own_chains(chains, from_first)
     yield from _check_jobs(by_name)
+    excused = _find_excused(chains)
+    for chain in chains:
+        if chain.attempt in excused.get(chain.party, ()) and not chain.is_closed:
+            chain.lost_end = True
     parties = {chain.party for chain in chains}
     for chain in by_name.values():
-        yield from _find_removed(chain, by_name, parties)
+        yield from _find_removed(chain, by_name, {one for one in parties if chain.attempt not in excused.get(one, ())})
         yield from _check_rosters(chain, by_name)
-        yield from _check_heads(chain, by_name)
+        yield from _check_heads(chain, by_name, excused)
     for chain in by_name.values():
         for peer in sorted({entry.peer for entry in chain.entries}):
             other = by_name.get((chain.run, peer))
             if other is not None:
                 yield from _compare_messages(chain, other)
+
+
+def _find_excused(chains: Sequence[LedgerChain]) -> dict[str, range]:
+    """Party → attempts of which its ledger may lack lines: its folder was restored, and all its peers signed that they
+    admit it again.
+    """
+    found = {}
+    for party in {chain.party for chain in chains}:
+        own = [chain for chain in chains if chain.party == party]
+        notes = [note for chain in own for note in chain.notes]
+        keys = {name: peer.key for chain in own for name, peer in chain.peers.items()}
+        attempts = excused_attempts(party, notes, {name: PublicSigningKey.from_hex(key) for name, key in keys.items()})
+        if attempts is not None:
+            found[party] = range(attempts[0], attempts[1] + 1)
+    return found
 
 
 def _repeats(first: LedgerChain, chain: LedgerChain, chains: Sequence[LedgerChain]) -> bool:
@@ -198,7 +218,9 @@ def _check_rosters(chain: LedgerChain, by_name: Mapping[tuple[str, str], LedgerC
             yield _chain_flaw(other, f"the chain's role is {mine.role!r}; {heard} {peer.role!r}")
 
 
-def _check_heads(chain: LedgerChain, by_name: Mapping[tuple[str, str], LedgerChain]) -> Iterator[Flaw]:
+def _check_heads(
+    chain: LedgerChain, by_name: Mapping[tuple[str, str], LedgerChain], excused: Mapping[str, range]
+) -> Iterator[Flaw]:
     """Check that the peers' signed heads in the party's lines match the peers' chains."""
     if chain.outcome == DONE:
         for name in chain.peers.keys() - chain.words.keys():
@@ -218,7 +240,7 @@ def _check_heads(chain: LedgerChain, by_name: Mapping[tuple[str, str], LedgerCha
             continue
         other = by_name.get((chain.run, name))
         given = (word.head, word.messages)
-        if other is None or other.opening.key != known.key:
+        if other is None or other.opening.key != known.key or other.attempt in excused.get(name, ()):
             continue
         # The head is synced before it is sent, and the line which records that it was sent may be lost.
         cut = other.lost_end and other.head_sent is None and given == (other.head, len(other.entries))
@@ -318,6 +340,12 @@ def describe_missing(chains: Sequence[LedgerChain]) -> list[str]:
     ]
     found += _describe_lost_ends(chains)
     found += [
+        f"{party!r}'s state folder was restored from a back-up, and its peers admitted it again: its ledger may lack "
+        f"lines of attempts {attempts[0]} to {attempts[-1]}, which it counts as whole runs"
+        for party, attempts in sorted(_find_excused(chains).items())
+        if attempts
+    ]
+    found += [
         f"{chain.file}:{chain.last}: {chain.party!r}'s run {chain.run!r} ended with {chain.outcome!r:.60} after "
         "it sent its peers its signed head, and they succeeded: it failed at the very end, or the line was "
         "written later"
@@ -336,7 +364,7 @@ def describe_missing(chains: Sequence[LedgerChain]) -> list[str]:
         every.setdefault(chain.run, []).append(chain)
     for party, own in parties.items():
         # A last attempt that did not succeed is followed by another one, and not by what the party expected.
-        last = [chain for chain in own.values() if not chain.between_attempts or len(own) == 1][-1]
+        last = ([chain for chain in own.values() if not chain.between_attempts] or list(own.values()))[-1]
         over = not last.between_attempts and (not last.attempt or last.outcome == DONE)
         missing = [run for run in last.opening.runs if run not in own and over]
         ended = all(chain.outcome != DONE for chain in every[last.run])

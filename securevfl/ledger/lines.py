@@ -20,6 +20,7 @@ __all__ = [
     "CONNECTIONS",
     "GENESIS",
     "LINE_BYTES",
+    "READMITTED",
     "REFUSED",
     "STOPPED",
     "VERSION",
@@ -47,6 +48,9 @@ CONNECTIONS = "connections"
 
 REFUSED = "refused connection"
 """Name of a note on connections that a party refused. It has no bearing on what a run released."""
+
+READMITTED = "readmitted"
+"""Name of a note in a party's first chain after its state folder was restored and its peers admitted it again."""
 
 STOPPED = "machine stopped"
 """Name of a note in a party's first chain after its machine, and not only its process, stopped without closing the

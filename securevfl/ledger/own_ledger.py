@@ -16,8 +16,9 @@ from typing import Protocol
 from securevfl.errors import AuditError
 from securevfl.ledger.chain import Ledger
 from securevfl.ledger.keys import PrivateKey
-from securevfl.ledger.lines import STOPPED, VERSION
+from securevfl.ledger.lines import READMITTED, STOPPED, VERSION
 from securevfl.ledger.reading import Flaw, raise_flaws, read_lines
+from securevfl.ledger.readmission import Readmission, encode_readmission, grants_in_note
 from securevfl.ledger.verifying import chains_of
 from securevfl.transport import Scalar
 
@@ -43,6 +44,7 @@ class OwnLedgers:
         later: names of runs after the attempts, for example the one that binds the results.
         pins: see `Ledger`.
         stopped: whether the machine, and not only the process, has stopped since the file was last written.
+        readmitted: grants of its peers, after the file was restored; the next chain records them.
 
     Attributes:
         dropped: bytes of a torn last line, now removed.
@@ -61,6 +63,7 @@ class OwnLedgers:
         later: Sequence[str] = (),
         pins: Mapping[str, str] | None = None,
         stopped: bool = False,
+        readmitted: Sequence[Readmission] = (),
     ) -> None:
         self.party = party
         self.dropped = 0
@@ -70,6 +73,7 @@ class OwnLedgers:
         self._later = tuple(later)
         self._pins = dict(pins or {})
         self._stopped = stopped
+        self._readmitted = tuple(readmitted)
         self._session = os.urandom(16).hex()
         self._attempt = 0
         self._before: Ledger | None = None
@@ -81,6 +85,7 @@ class OwnLedgers:
             self._read_chains()
         else:
             self._stopped = False
+        self._given |= {grant.head for grant in self._readmitted if grant.head}
 
     def _read_chains(self) -> None:
         self.dropped = _cut_torn(self._path)
@@ -105,6 +110,10 @@ class OwnLedgers:
             self._attempt = max(chain.attempt for chain in chains)
             self._given = {head for chain in chains for head, _ in chain.marks}
             self._given |= {chain.head_sent[0] for chain in chains if chain.head_sent is not None}
+            known = [grant for chain in chains for note in chain.notes for grant in grants_in_note(note)]
+            self._given |= {grant.head for grant in known if grant.head}
+            if {grant.nonce for grant in self._readmitted} <= {grant.nonce for grant in known}:
+                self._readmitted = ()
             for chain in chains:
                 self._held |= {name: word.head for _, name, word in chain.settled}
 
@@ -189,6 +198,9 @@ class OwnLedgers:
         if self._stopped:
             ledger.record_note(STOPPED, {"before": self._after})
             self._stopped = False
+        if self._readmitted:
+            ledger.record_note(READMITTED, {one.by: encode_readmission(one).decode() for one in self._readmitted})
+            self._readmitted = ()
         return ledger
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from securevfl.errors import ProtocolError
-from securevfl.ledger import chains_of, file_of, read_lines
+from securevfl.ledger import Readmission, chains_of, file_of, read_lines
 from securevfl.party.reports import View
 from securevfl.privacy import Ledger, OpensLedgers, OwnLedgers, PrivateKey
 from securevfl.run.run_files import OWN_RESULT, RESULTS
@@ -36,7 +36,7 @@ class Chains:
         folder: of the file.
         software: name and version of what keeps them.
         pins: party → its public key, hexadecimal, as the agreement names it.
-        stopped: see `OwnLedgers`.
+        stopped, readmitted: see `OwnLedgers`.
 
     Attributes:
         own: the party's file.
@@ -51,11 +51,21 @@ class Chains:
         pins: Mapping[str, str],
         *,
         stopped: bool = False,
+        readmitted: Sequence[Readmission] = (),
     ) -> None:
         self._party = party
         self._key = key
         self._path = file_of(party, folder)
-        self.own = OwnLedgers(party, key, self._path, software=software, later=[RESULTS], pins=pins, stopped=stopped)
+        self.own = OwnLedgers(
+            party,
+            key,
+            self._path,
+            software=software,
+            later=[RESULTS],
+            pins=pins,
+            stopped=stopped,
+            readmitted=readmitted,
+        )
 
     def run_name(self, attempt: int) -> str:
         """Name of an attempt's chain."""

@@ -107,6 +107,7 @@ class JobProcess:
             software_version(),
             proposal.public_keys,
             stopped=state.machine_stopped,
+            readmitted=state.readmissions,
         )
         self.refusals = Refusals(self.chains, self.incarnation.count)
         self.news = SeveralReceivers([*(one for one in everyone if isinstance(one, RunEvents)), self.refusals])

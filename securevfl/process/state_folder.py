@@ -12,6 +12,7 @@ state/
   attempts.json    attempts that were begun, in their order
   peers.json       the newest incarnation of each peer
   used.json        seconds that this party spent on the job
+  readmission.json what peers signed when they admitted a restored folder again
   secret.json      the party's secret
   finished.json    the parties' signed statements that they have finished
   alignment.safetensors           its rows of the alignment
@@ -26,7 +27,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from securevfl_net.durable import lock_folder, make_folder, write_atomic
 
 from securevfl.align import Alignment
 from securevfl.errors import DiskFull, InputError
+from securevfl.ledger import Readmission, ReadmissionRequest, decode_readmission
 from securevfl.party import Alignments
 from securevfl.party.finish import Statement, decode_statements, encode_statements
 from securevfl.party_context import PartySecret
@@ -223,6 +225,39 @@ class StateFolder:
         items = [asdict(one) for one in attempts]
         self._write_json("attempts.json", {"attempts": items})
         return len(attempts)
+
+    def raise_counts(self, *, starts: int, attempts: int) -> None:
+        """After a re-admission: count as many starts and attempts as the peers saw, where that is more."""
+        found = self._read_json("incarnation.json") or {"count": 0, "nonce": ""}
+        if _read_count(found, "count") < starts:
+            self._write_json("incarnation.json", found | {"count": starts})
+        known = self.attempts
+        if max((one.number for one in known), default=0) < attempts:
+            self._store_attempts([*known, Attempt(number=attempts, view="", start=0, begun=True)])
+
+    def store_readmission(self, request: bytes, grants: Sequence[bytes]) -> None:
+        """Keep a request to be admitted again, and what the peers answered."""
+        texts = {"request": request.decode(), "grants": [grant.decode() for grant in grants]}
+        self._write_json("readmission.json", texts)
+
+    @property
+    def readmission_request(self) -> ReadmissionRequest:
+        """The last request.
+
+        Raises:
+            InputError: there is none.
+        """
+        found = decode_readmission(str((self._read_json("readmission.json") or {}).get("request", "")).encode())
+        if not isinstance(found, ReadmissionRequest):
+            raise self._damage_error("readmission.json", "it contains no request")
+        return found
+
+    @property
+    def readmissions(self) -> list[Readmission]:
+        """The peers' grants of the last request; the ledger records them."""
+        grants = (self._read_json("readmission.json") or {}).get("grants", [])
+        found = [decode_readmission(str(text).encode()) for text in grants]
+        return [grant for grant in found if isinstance(grant, Readmission)]
 
     @property
     def seconds_used(self) -> float:
