@@ -15,11 +15,13 @@ if sys.platform != "win32":
 
 __all__ = [
     "InUse",
+    "append_data",
     "append_synced",
     "is_held",
     "lock_file",
     "lock_folder",
     "make_folder",
+    "sync_file",
     "sync_folder",
     "write_atomic",
 ]
@@ -69,14 +71,36 @@ def append_synced(path: Path, data: bytes) -> None:
     Raises:
         OSError: writing failed; the file may then end with a part of `data`.
     """
+    append_data(path, data)
+    sync_file(path)
+
+
+def append_data(path: Path, data: bytes) -> None:
+    """Append `data` to a private file. It is on disk once `sync_file` returns: several files, or what several calls
+    appended, can then be synced together.
+
+    Raises:
+        OSError: writing failed; the file may then end with a part of `data`.
+    """
     new = not path.exists()
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
     with open(handle, "ab") as file:
         file.write(data)
-        file.flush()
-        _flush_to_disk(file.fileno())
     if new:
         sync_folder(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Return once all that was appended to `path` is on disk.
+
+    Raises:
+        OSError: there is no such file, or the disk failed.
+    """
+    handle = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+    try:
+        _flush_to_disk(handle)
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:
