@@ -75,7 +75,7 @@ BANK = '[http]\nlisten = "127.0.0.1:0"\nmetrics = "127.0.0.1:0"\n[limits]\n' + "
 )
 START = 300.0
 """Seconds in which a process has to be ready."""
-ECHO = '''
+ECHO = """
 import socket, sys
 import uvicorn
 from fastapi import FastAPI
@@ -95,7 +95,7 @@ bound = socket.create_server(("127.0.0.1", 0))
 print(f"Questions: http://127.0.0.1:{bound.getsockname()[1]}", flush=True)
 config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", access_log=False, log_level="error")
 uvicorn.Server(config).run(sockets=[bound])
-'''
+"""
 
 
 @contextmanager
@@ -253,7 +253,9 @@ def measure_kind(kind: str, rows: int, seconds: float) -> dict[str, dict[str, fl
 def _beside_echo(kind: dict[str, dict[str, float]], echoes: list[dict[str, dict[str, float]]]) -> dict[str, float]:
     """Rows a second as a share of the echo's, by load."""
     rate = "rows a second"
-    return {load: round(one[rate] / statistics.mean(echo[load][rate] for echo in echoes), 3) for load, one in kind.items()}
+    return {
+        load: round(one[rate] / statistics.mean(echo[load][rate] for echo in echoes), 3) for load, one in kind.items()
+    }
 
 
 def main() -> None:
