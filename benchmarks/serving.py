@@ -71,7 +71,14 @@ LOADS = ((1, 1), (1, 16), (32, 1), (32, 16))
 """Customers of a request, and connections."""
 BANK = '[http]\nlisten = "127.0.0.1:0"\nmetrics = "127.0.0.1:0"\n[limits]\n' + "".join(
     f"{name} = 1e9\n"
-    for name in ("client_rows_per_minute", "client_burst", "customer_scores_per_minute", "customer_burst")
+    for name in (
+        "client_requests_per_second",
+        "address_requests_per_second",
+        "client_rows_per_minute",
+        "client_burst",
+        "customer_scores_per_minute",
+        "customer_burst",
+    )
 )
 START = 300.0
 """Seconds in which a process has to be ready."""

@@ -1,7 +1,8 @@
 """Count on disk how often each person was scored today, before anything about the row is sent.
 
 A line is appended for each batch, and synced before anything about its rows leaves. A restart reads the day's lines
-again, so it resets nothing. The file names nobody: people appear under a keyed digest whose key never leaves the folder.
+again, so it resets nothing. The file names nobody: people appear under a keyed digest whose key never leaves the
+folder.
 """
 
 from __future__ import annotations

@@ -27,12 +27,10 @@ from securevfl.serving.schema import (
     RunName,
     Score,
 )
+from securevfl.serving.strict_http import CERTIFICATE
 from securevfl.serving.tokens import Scope, TokenClient
 
-__all__ = ["CERTIFICATE", "application"]
-
-CERTIFICATE = "securevfl.client_certificate"
-"""Key of an ASGI scope under which the server puts the client's certificate (DER)."""
+__all__ = ["application"]
 
 _SHOWN = 5
 _LONGEST = 500

@@ -24,11 +24,12 @@ from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Batching, RequestLimits, ServingPolicy, TokenFile, make_token
 from securevfl.serving.access import AccessControl
 from securevfl.serving.guards import Guarded
-from securevfl.serving.http import CERTIFICATE, application
+from securevfl.serving.http import application
 from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.process_tasks import serve_http
 from securevfl.serving.scoring import ScoringRouter
 from securevfl.serving.settings import read_serving_file
+from securevfl.serving.strict_http import CERTIFICATE
 from securevfl.testing.parties import make_parties
 
 Parts = Mapping[str, ModelPart]
