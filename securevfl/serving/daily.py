@@ -7,7 +7,6 @@ folder.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import math
@@ -98,8 +97,10 @@ class DailyCounts:
     def _refusal_by_person(
         self, names: Sequence[str], released: Sequence[bool], epsilon: Callable[[int], float], now: float
     ) -> Refusal | None:
-        policy, people = self.policy, [self._digest_person(name) for name in names]
-        most = policy.scores_per_record
+        policy, most = self.policy, self.policy.scores_per_record
+        if most is None and policy.epsilon_per_record is None:
+            return None
+        people = [self._digest_person(name) for name in names]
         if most is not None:
             over = tuple(place for place, who in enumerate(people) if self._scores[who] + 1 > most)
             if over:
@@ -262,7 +263,7 @@ class DailyCounts:
         return key
 
     def _digest_person(self, name: str) -> str:
-        return hmac.new(self._key, name.encode(), hashlib.sha256).hexdigest()[:_DIGEST]
+        return hmac.digest(self._key, name.encode(), "sha256").hex()[:_DIGEST]
 
 
 def _check_digests(value: object) -> list[str]:

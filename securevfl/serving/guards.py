@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-__all__ = ["Guarded"]
+__all__ = ["App", "Guarded", "Message", "Receive", "Send"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

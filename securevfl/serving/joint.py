@@ -100,6 +100,7 @@ class JointScores:
     def __post_init__(self) -> None:
         self.names = self.index.identifiers
         self.at = {name: row for row, name in enumerate(self.names)}
+        self._key_of: dict[str, str] = {}
         self._group_of = {row: at for at, group in reversed(list(enumerate(self.groups))) for row in group.tolist()}
 
     def stored_answers(self, names: Sequence[str], *, current: bool = True) -> dict[str, KeptAnswer]:
@@ -227,5 +228,8 @@ class JointScores:
         return [self.names[row] for row in rows.tolist()]
 
     def _keys(self, names: Sequence[str]) -> list[str]:
-        rows = [self.at[name] for name in names]
-        return self.answers.row_keys(names, self.program.role.table.x[rows].numpy())
+        new = [name for name in names if name not in self._key_of]
+        if new:
+            own = self.program.role.table.x[[self.at[name] for name in new]].numpy()
+            self._key_of |= zip(new, self.answers.row_keys(new, own), strict=True)
+        return [self._key_of[name] for name in names]

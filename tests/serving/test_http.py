@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from prometheus_client import generate_latest
 from securevfl_net.identity.making import Key, issue_certificate, make_authority, make_request, self_signed
-from support.servers import JOB, Served, forget_answers, put, ready, served, trained
+from support.servers import JOB, Served, forget_answers, put, ready, served, trained, until
 
 import securevfl as sv
 from securevfl.run.model_parts import ModelPart
@@ -261,6 +261,7 @@ def test_while_a_party_is_away_the_local_model_answers_where_the_bank_says_so(
                 name = min(client.running.bank.common_customers)
                 assert (await client.score(name)).json()["model"] == "joint"
                 client.running.crash("shop1")
+                await until(lambda: "shop1" in client.running.bank.away)
                 found = await client.score(name)
                 assert found.status_code == (200 if away else 503)
                 if away:
