@@ -237,10 +237,7 @@ class OpenedValues:
 
     def _check_bound(self, people: np.ndarray, width: int, allowed: int) -> None:
         """Refuse an opening of these people's rows that would exceed the bound."""
-        if (people[1:] > people[:-1]).all():
-            rows, often = people, np.ones(len(people), np.int64)
-        else:
-            rows, often = np.unique(people, return_counts=True)
+        rows, often = _count_each(people)
         after = self._before[rows] + self._numbers_of_people()[rows] + often * width
         if after.max(initial=0) > allowed:
             worst = int(after.argmax())
@@ -341,10 +338,11 @@ class _CountedAhead:
         """Whether one more opening of each of these people was counted ahead; if so, it is used up."""
         if width != self._width or not len(people):
             return False
-        wanted = np.bincount(people, minlength=len(self._left))
-        if (wanted > self._left).any():
+        rows, often = _count_each(people)
+        left = self._left[rows] - often
+        if left.min() < 0:
             return False
-        self._left -= wanted
+        self._left[rows] = left
         return True
 
 
@@ -357,6 +355,14 @@ def _number_people(names: Sequence[str], book: ResultBook) -> tuple[Sequence[str
         return names, None
     places = {name: place for place, name in enumerate(dict.fromkeys(names))}
     return tuple(places), np.fromiter((places[name] for name in names), np.int64, len(names))
+
+
+def _count_each(people: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each of these people once, and how often it stands among them. Sorted rows, the usual case, are not sorted."""
+    if (people[1:] > people[:-1]).all():
+        return people, np.ones(len(people), np.int64)
+    rows, often = np.unique(people, return_counts=True)
+    return rows, often
 
 
 def _count_earlier(people: np.ndarray) -> np.ndarray:
