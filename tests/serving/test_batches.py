@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.servers import JOB, ready, scores_of, served, until
+from support.servers import JOB, put, ready, scores_of, served, trained, unlabelled, until
 
 import securevfl as sv
 from securevfl.errors import PolicyError
@@ -18,6 +18,7 @@ from securevfl.privacy import ResultBook
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Batching, DailyCounts, Refusal, ServePassive, Unavailable
 from securevfl.serving.exchanges import send_command
+from securevfl.testing.parties import make_parties
 from securevfl.training import PassiveProgram
 
 Parts = Mapping[str, ModelPart]
@@ -221,6 +222,53 @@ def test_a_batch_that_fails_at_a_party_leaves_its_server(
             assert len(scores_of(await bank.scores([other]))) == 1
             assert bank.sessions == sessions + 1
             assert not any(task.done() for task in running.tasks.values())
+
+    asyncio.run(main())
+
+
+def test_a_change_of_model_loses_no_answer_and_mixes_none(tmp_path: Path, plain: Parts) -> None:
+    """While some keep asking, the model changes and changes back: every answer is one model's, and all of it."""
+    more = trained(tmp_path / "second", JOB, make_parties(seed=3))
+    people = sv.Parties(unlabelled(make_parties()), active="bank")
+    models = []
+    for parts in (plain, more):
+        model = sv.Model(job=JOB, parts={name: part.tree for name, part in parts.items()})
+        found = sv.predict(model, people)
+        models.append(dict(zip(found.ids, found.probabilities, strict=True)))
+
+    async def main() -> None:
+        at = ready(tmp_path / "state", plain)
+        async with served(at, Batching(rows=4)) as running:
+            bank, names = running.bank, sorted(running.bank.common_customers)
+            for name, place in at.items():
+                put(place, more[name])
+            seen, over = set[int](), asyncio.Event()
+
+            async def keep_asking(first: int) -> int:
+                number = first
+                while not over.is_set():
+                    asked = [names[(number + i) % len(names)] for i in range(3)]
+                    scores = scores_of(await bank.scores(asked, again=number % 2 == 0))
+                    far = [np.abs(scores - [one[name] for name in asked]).max() for one in models]
+                    assert min(far) < 1e-6
+                    assert max(far) > 1e-3
+                    seen.add(int(np.argmin(far)))
+                    number += 7
+                return number - first
+
+            asking = [asyncio.ensure_future(keep_asking(first)) for first in range(6)]
+            await until(lambda: seen == {0})
+            await bank.activate(more["bank"].run)
+            await until(lambda: seen == {0, 1})
+            await bank.roll_back()
+            over.set()
+            assert min(await asyncio.gather(*asking)) > 0
+            scores_of(await bank.scores(names[:1]))
+            moving = asyncio.ensure_future(bank.activate(more["bank"].run))
+            await asyncio.sleep(0)
+            mixed = scores_of(await bank.scores([names[0], names[40]]))  # one kept from the model before
+            await moving
+            assert np.abs(mixed - [models[1][names[0]], models[1][names[40]]]).max() < 1e-6
 
     asyncio.run(main())
 
