@@ -404,6 +404,8 @@ class AdditiveActive(_AdditiveRole, ActiveRole):
 class AdditivePassive(_AdditiveRole, PassiveRole):
     """A passive party: owns the shapes of its columns."""
 
+    answers_each_row = True
+
     def make_channel(self) -> SumsChannel:
         return PassivePlainSums(self.upstream)
 
