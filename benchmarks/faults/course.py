@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.faults.asking import ask_questions
-from benchmarks.faults.expected import FAULTS, HOLD, SILENCE, starts_again
+from benchmarks.faults.expected import FAULTS, HOLD, SILENCE, WAIT, starts_again
 from benchmarks.faults.links import Link, Links
 from benchmarks.faults.party import Moment, Orders, run_party
 from benchmarks.faults.spawning import run_copy
@@ -110,17 +110,13 @@ class Course:
 
     def _set_ports(self) -> None:
         ports = {name: _free_port() for name in self.names}
-        before = {}
-        for name in self.names:
-            text = (self.folder / f"{name}.toml").read_text()
-            before[name] = re.search(r'listen = "127\.0\.0\.1:(\d+)"', text)[1]  # type: ignore[index]
         for name in self.names:
             path = self.folder / f"{name}.toml"
-            text = path.read_text().replace(f'listen = "127.0.0.1:{before[name]}"', f'listen = "127.0.0.1:{ports[name]}"')
+            text = re.sub(r'^listen = ".*"', f'listen = "127.0.0.1:{ports[name]}"', path.read_text(), flags=re.MULTILINE)
             for peer in self.names:
                 if peer < name:
                     link = self.links.add(name, peer, ports[peer])
-                    text = text.replace(f'dial = "127.0.0.1:{before[peer]}"', f'dial = "127.0.0.1:{link.port}"')
+                    text = re.sub(rf'(\[peer\.{peer}\]\ndial = )".*"', rf'\1"127.0.0.1:{link.port}"', text)
             path.write_text(text)
         self.http = _free_port()
         if self.phase == "serving":
@@ -128,7 +124,7 @@ class Course:
 
             token = make_token(self.folder / "tokens.toml", "teller")
             self._ask = partial(ask_questions, self.folder, self.http, token)
-            text = f'[http]\nlisten = "127.0.0.1:{self.http}"\ntokens = "tokens.toml"\n'
+            text = f'[http]\nlisten = "127.0.0.1:{self.http}"\nmetrics = "127.0.0.1:0"\ntokens = "tokens.toml"\n'
             (self.folder / "serving.toml").write_text(text)
 
     def _words(self, name: str, file: str) -> list[str]:
@@ -137,8 +133,9 @@ class Course:
         if self.phase == "serving":
             more = ["--serving", "serving.toml"] if name == "bank" else []
             return ["serve", "start", "agreement.toml", "--as", name, "--file", file, *more]
-        silence = str(SILENCE if self.fault == "program asleep" else 600.0)
-        return ["party", "agreement.toml", "--as", name, "--file", file, "--silence", silence]
+        more = ["--silence", str(SILENCE)] if self.fault == "program asleep" else []
+        more += ["--wait", str(WAIT)] if self.fault.startswith("folder") else []
+        return ["party", "agreement.toml", "--as", name, "--file", file, *more]
 
     def _start(self, party: _Party) -> None:
         ours, theirs = socket.socketpair()

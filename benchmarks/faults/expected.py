@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["FAULTS", "HOLD", "PHASES", "SILENCE", "Fault", "starts_again"]
+__all__ = ["FAULTS", "HOLD", "PHASES", "SILENCE", "WAIT", "Fault", "starts_again"]
 
 PHASES = ("consent", "alignment", "training", "checkpoint", "finish", "prediction", "serving")
 HOLD = 0.7
 """Seconds that a process is stopped, a link delayed or closed, or a disk full."""
 SILENCE = 2.0
 """Seconds of `securevfl party --silence` for a program that sleeps longer than its peers wait."""
+
+WAIT = 6.0
+"""Seconds of `securevfl party --wait` where somebody is refused, and so awaited in vain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +52,11 @@ FAULTS: Mapping[str, Fault] = {
     "clock behind": Fault(clock=-3600.0, promise="Nothing happens; times in the ledger stand still for an hour."),
     "folder restored": Fault(
         goes_on=False,
-        words=("stale-incarnation", "(restored)", "restored from a back-up"),
+        words=("stale-incarnation", "twin-incarnation", "(restored)", "restored from a back-up"),
         promise="The older folder is refused by name; ε never leaves out a release.",
     ),
     "folder copied": Fault(
-        words=("stale-incarnation", "copied", "copy"),
+        words=("stale-incarnation", "twin-incarnation", "copied", "copy"),
         promise="The job goes on for one of the two; the other one is refused by name.",
     ),
     "certificate rotated": Fault(promise="Peers take the endorsed certificate; the run goes on."),

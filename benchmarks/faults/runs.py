@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def load_everything() -> None:
         with suppress(ImportError):
             importlib.import_module(name)
     cli = importlib.import_module("securevfl.cli")
-    with suppress(SystemExit):
+    with suppress(SystemExit), redirect_stdout(io.StringIO()):
         cli.main(["status", "--help"])
 
 
@@ -106,8 +107,8 @@ class Runs:
                     for file in folder.glob(pattern):
                         if not file.name.endswith("results.jsonl"):
                             shutil.rmtree(file) if file.is_dir() else file.unlink()
-                ids = (folder / "bank.csv").read_text().splitlines()[1:]
-                (folder / "customers.txt").write_text("\n".join(line.split(",")[0] for line in ids))
+                common = sorted(set.intersection(*(_read_ids(folder / f"{name}.csv") for name in reference.names)))
+                (folder / "customers.txt").write_text("\n".join(common))
             else:
                 create_parties(kind, folder)
                 _warm(kind, folder)
@@ -138,6 +139,10 @@ def _warm(kind: JobKind, folder: Path) -> None:
     """Run the job in this process, so that everything is compiled and loaded before copies are made of it."""
 
     create_parties(kind, folder).over_memory()
+
+
+def _read_ids(table: Path) -> set[str]:
+    return {line.split(",")[0] for line in table.read_text().splitlines()[1:]}
 
 
 def _tails(told: Told) -> str:
