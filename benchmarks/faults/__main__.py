@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="cells whose name contains all of a+b+c")
     parser.add_argument("--minutes", type=float, default=600, help="begin no cell after this time")
     parser.add_argument("--part", default="1/1", help="every n-th cell, from the i-th")
+    parser.add_argument("--merge", action="store_true", help="put the results of all parts into one file")
     parser.add_argument("--again", action="store_true", help="run the broken cells of the last time again")
     parser.add_argument("--keep", default="", help="keep the folders of broken cells here")
     asked = parser.parse_args(arguments)
@@ -45,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [cell for cell in chosen if all(word in cell.name for word in asked.only.split("+"))]
     part, parts = map(int, asked.part.split("/"))
     results = Results(asked.part)
+    if asked.merge:
+        results.merge()
+        return 0
     remains = read_remains()
     until = time.monotonic() + 60 * asked.minutes
     fresh = []
@@ -78,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Results:
-    """The results so far, one file for each part of the matrix.
+    """The results so far; calls that run parts of the matrix at once have a file each, until `merge`.
 
     Args:
         part: of this call.
@@ -89,20 +93,31 @@ class Results:
 
         more = "" if part == "1/1" else f"-{part.replace('/', '-of-')}"
         self._path = RESULTS / f"faults{more}.json"
-        self._cells: dict[str, dict[str, Any]] = {}
-        if self._path.exists():
-            self._cells = {one["name"]: one for one in json.loads(self._path.read_text(encoding="utf-8"))["cells"]}
+        self._files = sorted(RESULTS.glob("faults*.json"))
+        self._cells = {} if not self._path.exists() else _read_cells(self._path)
+        self._all = {name: one for file in self._files for name, one in _read_cells(file).items()} | self._cells
 
     def has(self, name: str, *, again: bool) -> bool:
         """Whether a cell ran; with `again`, whether it ran and was not broken."""
-        return name in self._cells and not (again and self._cells[name]["broken"])
+        return name in self._all and not (again and self._all[name]["broken"])
 
     def add(self, found: dict[str, Any]) -> None:
         """Write one cell's result."""
+        self._cells[found["name"]] = found
+        self._write()
+
+    def merge(self) -> None:
+        """Put all parts into one file."""
+        self._cells = self._all
+        self._write()
+        for file in self._files:
+            if file != self._path:
+                file.unlink()
+
+    def _write(self) -> None:
         from benchmarks.faults.cells import impossible
         from securevfl.run.machine import describe_machine, package_versions
 
-        self._cells[found["name"]] = found
         self._path.parent.mkdir(parents=True, exist_ok=True)
         content = {
             "machine": describe_machine(),
@@ -111,8 +126,12 @@ class Results:
             "cells": sorted(self._cells.values(), key=lambda one: one["name"]),
         }
         temporary = self._path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(content, ensure_ascii=False, indent=None) + "\n", encoding="utf-8")
         temporary.replace(self._path)
+
+
+def _read_cells(path: Path) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in json.loads(path.read_text(encoding="utf-8"))["cells"]}
 
 
 def read_remains() -> list[dict[str, str]]:

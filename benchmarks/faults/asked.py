@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import securevfl as sv
-from benchmarks.faults.asking import QUESTIONS, read_answers
+from benchmarks.faults.asking import QUESTIONS, read_answers, read_failures
 from benchmarks.faults.course import Told
 from benchmarks.faults.expected import FAULTS, starts_again
 from securevfl.errors import SecureVFLError
@@ -73,7 +73,9 @@ def judge(folder: Path, phase: str, fault: str, victim: str, peer: str, told: To
             f"({'again' if starts_again(code or 0) else 'not again'}): {_last_words(told.texts[name])}"
             for name, code in wrong.items()
         ]
-    elif victim in wrong and starts_again(final[victim] or 0):
+    elif victim not in wrong:
+        broken.append(f"accepted: {victim} must be refused, and reached its end")
+    elif starts_again(final[victim] or 0):
         broken.append(f"exit class: {victim} is refused for good, and ended with {final[victim]}, which says again")
     if fault == "folder copied" and (code := final.get(f"{victim}.copy")) is not None and starts_again(code) and code > 0:
         broken.append(f"exit class: the copy of {victim} ended with {code}, which says again")
@@ -82,7 +84,8 @@ def judge(folder: Path, phase: str, fault: str, victim: str, peer: str, told: To
     if not wrong:
         broken += _judge_model(folder, phase, reference)
     broken += _judge_counts(folder, reference.names, with_report=not wrong and phase not in ("prediction", "serving"))
-    broken += _judge_audit(folder, reference.names, phase)
+    if fault != "folder restored":  # the older folder's ledger lacks lines, and an audit has to say so
+        broken += _judge_audit(folder, reference.names)
     return broken
 
 
@@ -124,6 +127,8 @@ def _judge_model(folder: Path, phase: str, reference: Reference) -> list[str]:
         found, wanted = read_answers(folder), read_answers(reference.folder)
         if len(found) != QUESTIONS:
             return [f"model: {len(found)} of {QUESTIONS} questions were answered"]
+        if 404 in read_failures(folder):
+            return ["cause: a question about a common customer was answered with 404: nobody can score this customer"]
         off = max(float(np.abs(np.subtract(found[name], wanted[name])).max()) for name in wanted)
         return _judge_distance(off, reference, "an answer")
     if phase == "prediction":
@@ -219,7 +224,7 @@ def _read_lines(path: Path) -> list[list[object]]:
     return found
 
 
-def _judge_audit(folder: Path, names: Sequence[str], phase: str) -> list[str]:
+def _judge_audit(folder: Path, names: Sequence[str]) -> list[str]:
     """Whether the ledgers of parties that all followed the protocol convict somebody."""
     collected = folder / "collected"
     shutil.rmtree(collected, ignore_errors=True)

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-__all__ = ["QUESTIONS", "ask_questions", "read_answers"]
+__all__ = ["QUESTIONS", "ask_questions", "read_answers", "read_failures"]
 
 QUESTIONS = 6
 _FILE = "answers.json"
@@ -30,7 +30,7 @@ def ask_questions(folder: Path, port: int, token: str) -> int:
                     answers[name] = json.load(found)["probabilities"]
             except urllib.error.HTTPError as error:
                 failed.append(error.code)
-                if error.code not in (429, 502, 503, 504):
+                if error.code not in (404, 429, 502, 503, 504):
                     raise
                 time.sleep(0.05)
             except OSError:
@@ -44,4 +44,11 @@ def read_answers(folder: Path) -> dict[str, list[float]]:
     """Customer → probabilities."""
     path = folder / _FILE
     found: dict[str, list[float]] = json.loads(path.read_text())["answers"] if path.exists() else {}
+    return found
+
+
+def read_failures(folder: Path) -> list[int]:
+    """Statuses of questions that had to be asked again; 0 where the server was not there."""
+    path = folder / _FILE
+    found: list[int] = json.loads(path.read_text())["failed"] if path.exists() else []
     return found

@@ -51,20 +51,20 @@ def impossible() -> Mapping[str, str]:
     }
 
 
-def cells(*, every_place: bool = True) -> list[Cell]:
-    """All cells, each job's and phase's together. Places and victims rotate through the product by rule, so that each
-    fault meets each of them, and every cell is one of them; `every_place` takes all three places of each.
+def cells() -> list[Cell]:
+    """All cells: first every fault at every phase of every job at one point, then at the others. Points and victims
+    rotate through the product by rule, so that each fault meets each of them.
     """
     found = []
-    for kind in KINDS.values():
-        for phase in PHASES:
-            for fault in FAULTS:
-                if fault == "folder restored" and phase == "consent":
-                    continue
-                turn = _turn(kind.name, phase, fault)
-                for number, place in enumerate(PLACES):
-                    if every_place or number == turn % len(PLACES):
-                        found.append(Cell(kind.name, phase, fault, place, (turn + number) % (kind.passive + 1)))
+    for number in range(len(PLACES)):
+        for kind in KINDS.values():
+            for phase in PHASES:
+                for fault in FAULTS:
+                    if fault == "folder restored" and phase == "consent":
+                        continue
+                    turn = _turn(kind.name, phase, fault) + number
+                    place, victim = PLACES[turn % len(PLACES)], turn % (kind.passive + 1)
+                    found.append(Cell(kind.name, phase, fault, place, victim))
     return found
 
 

@@ -318,10 +318,10 @@ def _work(orders: Orders) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     torch.set_num_threads(1)
     network_mesh.spawn_gate = _fork_gate  # type: ignore[assignment]
-    watch(orders.files / f"{orders.name}.made.jsonl")
-    _count_answers(orders.files / f"{orders.name}.answered.jsonl")
     if orders.patch is not None:
         orders.patch()
+    watch(orders.files / f"{orders.name}.made.jsonl")
+    _count_answers(orders.files / f"{orders.name}.answered.jsonl")
     watcher = _Watcher(orders, socket.socket(fileno=CONTROL))
     _install(watcher)
     if orders.fault == "clock off from the start":
