@@ -21,7 +21,7 @@ from benchmarks.faults.asking import ask_questions
 from benchmarks.faults.expected import FAULTS, HOLD, SILENCE, WAIT, starts_again
 from benchmarks.faults.links import Link, Links
 from benchmarks.faults.party import Moment, Orders, run_party
-from benchmarks.faults.spawning import run_copy
+from benchmarks.faults.spawning import open_files, run_copy
 
 __all__ = ["Course", "Told"]
 
@@ -95,6 +95,7 @@ class Course:
         self.folder, self.phase, self.victim, self.fault = folder, phase, victim, fault
         self.moment, self.deadline, self.patch = moment, deadline, patch
         self.names = sorted(file.stem for file in folder.glob("*.csv") if (folder / f"{file.stem}.toml").exists())
+        self._kept = open_files()
         self.links = Links()
         self.parties = {name: _Party(name, f"{name}.toml") for name in self.names}
         self.told = Told(codes={name: [] for name in self.names})
@@ -151,7 +152,7 @@ class Course:
             clock=0.0 if fault is None else fault.clock,
             patch=self.patch,
         )
-        party.pid = run_party(orders, theirs, {})
+        party.pid = run_party(orders, theirs, self._kept)
         party.starts += 1
         theirs.close()
         ours.setblocking(False)
@@ -220,7 +221,7 @@ class Course:
             answer()
         elif what == "certificate rotated":
             words = ["certs", "rotate", party.name, "--signing-key", f"keys/{party.name}.key"]
-            pid = run_copy(partial(_run_command, self.folder, [*words, "--agreement", "agreement.toml"]))
+            pid = run_copy(partial(_run_command, self.folder, [*words, "--agreement", "agreement.toml"]), self._kept)
             self._others.append(pid)
             self._when_ended(pid, answer)
         else:
@@ -256,7 +257,7 @@ class Course:
         for party in self.parties.values():
             self._start(party)
         if self.phase == "serving":
-            self._asker = run_copy(self._ask)
+            self._asker = run_copy(self._ask, self._kept)
         try:
             while not self.told.ended and time.monotonic() - began < self.deadline:
                 self.links.run_once(0.02)

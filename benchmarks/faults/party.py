@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -27,20 +27,21 @@ from securevfl_net import durable
 from securevfl_net.gate import loop as gate_loop
 
 import securevfl.transport.network_mesh as network_mesh
-from benchmarks.kills_run import watch
+from benchmarks.faults.spawning import keep_own_files
 from securevfl import cli
 from securevfl.ledger import chain as ledger_chain
 from securevfl.ledger.lines import Entry
 from securevfl.privacy import ResultBook
+from securevfl.privacy.rows import RowRelease
 from securevfl.process import party_process
 from securevfl.process.logs import LogNews, LogObserver
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.checkpoint import FolderKeeper
 
-__all__ = ["CONTROL", "Moment", "Orders", "run_party"]
+__all__ = ["Moment", "Orders", "run_party"]
 
-CONTROL = 3
-"""File descriptor of a party's control socket."""
+_KEPT: set[int] = set()
+"""File descriptors of libraries, in a party's process: for its gate."""
 _PHASES = {"consent": "consent", "alignment": "alignment", "setup": "training", "training": "training"}
 _PHASES |= {"test": "training", "heads": "finish"}
 
@@ -124,10 +125,9 @@ def _fork_gate() -> tuple[_Gate, socket.socket]:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            os.dup2(theirs.fileno(), CONTROL)
-            os.closerange(CONTROL + 1, 1 << 12)
+            keep_own_files([*_KEPT, theirs.fileno()])
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            code = gate_loop.serve(socket.socket(fileno=CONTROL))
+            code = gate_loop.serve(theirs)
         except BaseException:  # a copy may not go on as the program: the code tells, standard error says why
             traceback.print_exc()
         finally:
@@ -282,13 +282,28 @@ def _count_answers(path: Path) -> None:
     _around(ResultBook, "add_metrics", None, metrics)
 
 
-def run_party(orders: Orders, control: socket.socket, environment: Mapping[str, str]) -> int:
+def _count_releases(path: Path) -> None:
+    """Write down each noisy release of rows after it was made, beside the package's own journal."""
+    call = RowRelease.__call__
+
+    def released(self: RowRelease, values: Any, rows: Any, **more: Any) -> Any:
+        fresh = rows[self.counts_as_release(rows)] if self.once else rows
+        sent = call(self, values, rows, **more)
+        reserve: Any = self.counts._reserve
+        if reserve is not None:  # in training: a journal counts, by the party's name and the release's
+            _append(path, [f"{reserve.func.__self__.party} {reserve.args[0]}", fresh.tolist()])
+        return sent
+
+    RowRelease.__call__ = released  # type: ignore[method-assign]
+
+
+def run_party(orders: Orders, control: socket.socket, kept: Iterable[int]) -> int:
     """Start a copy of this process that runs a party's command; its process id.
 
     Args:
         orders: what it does.
         control: its end of the control socket.
-        environment: variables to set.
+        kept: file descriptors that libraries have open; see `keep_own_files`.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -301,11 +316,10 @@ def run_party(orders: Orders, control: socket.socket, environment: Mapping[str, 
         output = os.open(orders.files / f"{orders.name}.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.dup2(control.fileno(), CONTROL)
-        os.closerange(CONTROL + 1, 1 << 12)
-        os.environ |= environment
+        _KEPT.update(kept)
+        keep_own_files([*kept, control.fileno()])
         os.chdir(orders.files)
-        code = _work(orders)
+        code = _work(orders, control)
     except BaseException:  # a copy may not go on as this process: the code tells, the file says why
         traceback.print_exc()
     finally:
@@ -314,15 +328,15 @@ def run_party(orders: Orders, control: socket.socket, environment: Mapping[str, 
         os._exit(code)
 
 
-def _work(orders: Orders) -> int:
+def _work(orders: Orders, control: socket.socket) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     torch.set_num_threads(1)
     network_mesh.spawn_gate = _fork_gate  # type: ignore[assignment]
     if orders.patch is not None:
         orders.patch()
-    watch(orders.files / f"{orders.name}.made.jsonl")
+    _count_releases(orders.files / f"{orders.name}.made.jsonl")
     _count_answers(orders.files / f"{orders.name}.answered.jsonl")
-    watcher = _Watcher(orders, socket.socket(fileno=CONTROL))
+    watcher = _Watcher(orders, control)
     _install(watcher)
     if orders.fault == "clock off from the start":
         _shift_clock(orders.clock)

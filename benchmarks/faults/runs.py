@@ -123,7 +123,7 @@ class Runs:
         if key not in self._references:
             source = self._source(kind, trained=whose != "training")
             folder = self.folder / f"{kind.name.replace(' ', '-')}-{whose}-undisturbed"
-            told = Course(source, folder, phase=whose, deadline=240).run()
+            told = Course(source, folder, phase=whose, deadline=120).run()
             wanted = 75 if whose == "serving" else 0
             if not told.ended or any(codes != [wanted] for codes in told.codes.values()):
                 raise RuntimeError(f"{kind.name}, {whose}: the undisturbed run ended with {told.codes}: {_tails(told)}")
