@@ -29,7 +29,7 @@ PROTECTIONS: Mapping[str, Any] = {
     "bfv": sv.BFV(),
     "ckks": sv.CKKS(),
     "paillier": sv.Paillier(bits=2048),
-    "shares": sv.Shares(few_rows=True),
+    "shares": sv.Shares(few_rows=True, useful="off"),
 }
 _EXACT = {("splitnn", "plain"), ("logistic_regression", "plain"), ("boosting", "plain"), ("boosting", "paillier")}
 
@@ -109,7 +109,7 @@ def create_parties(kind: JobKind, folder: Path) -> Company:
     shutil.rmtree(folder, ignore_errors=True)
     people = make_parties(passive=kind.passive, rows=kind.rows)
     most = "unlimited" if kind.algorithm == "boosting" and kind.protection != "shares" else 1_000_000  # it opens sums
-    policy = sv.Policy(max_results=most, few_rows=kind.protection == "shares")
+    policy = sv.Policy(max_results=most, few_rows=kind.protection == "shares", useful="off")
     company = create_company(
         folder,
         people,

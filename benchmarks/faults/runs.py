@@ -45,6 +45,10 @@ _LOADED = (
 )
 
 
+class UndisturbedFailed(Exception):
+    """The run without a fault did not reach its end, so no cell can be held against it."""
+
+
 def load_everything() -> None:
     """Load what parties load, once; every party is a copy of this process."""
     torch.set_num_threads(1)
@@ -66,12 +70,16 @@ class Runs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._sources: dict[tuple[str, bool], Path] = {}
+        self._failed: dict[tuple[str, str], UndisturbedFailed] = {}
         self._references: dict[tuple[str, str], tuple[Reference, dict[str, Any], float]] = {}
 
     def run_cell(self, cell: Cell, patch: Callable[[], None] | None = None) -> dict[str, Any]:
         """Run one cell; what came of it, for JSON."""
         kind = KINDS[cell.kind]
-        reference, points, seconds = self._reference(kind, cell.phase)
+        try:
+            reference, points, seconds = self._reference(kind, cell.phase)
+        except UndisturbedFailed as error:
+            return asdict(cell) | {"name": cell.name, "happened": False, "broken": [f"undisturbed: {error}"]}
         victim = reference.names[cell.victim]
         most = points.get(victim, {}).get(cell.phase, 0)
         found: dict[str, Any] = asdict(cell) | {"name": cell.name, "victim": victim}
@@ -120,13 +128,16 @@ class Runs:
         """The undisturbed run, the points that each party reaches in it, and its seconds."""
         whose = phase if phase in ("prediction", "serving") else "training"
         key = kind.name, whose
+        if key in self._failed:
+            raise self._failed[key]
         if key not in self._references:
             source = self._source(kind, trained=whose != "training")
             folder = self.folder / f"{kind.name.replace(' ', '-')}-{whose}-undisturbed"
             told = Course(source, folder, phase=whose, deadline=120).run()
             wanted = 75 if whose == "serving" else 0
             if not told.ended or any(codes != [wanted] for codes in told.codes.values()):
-                raise RuntimeError(f"{kind.name}, {whose}: the undisturbed run ended with {told.codes}: {_tails(told)}")
+                self._failed[key] = UndisturbedFailed(f"ended with {told.codes}: {_tails(told)}")
+                raise self._failed[key]
             points = {
                 name: json.loads((folder / f"{name}.points.jsonl").read_text().splitlines()[-1]) for name in told.codes
             }
