@@ -143,7 +143,7 @@ def test_what_is_counted_is_on_disk_when_the_call_returns(tmp_path: Path, monkey
             synced.append(path.stat().st_size)
 
     mine = opened(path)
-    monkeypatch.setattr("securevfl_net.durable._flush_to_disk", flushed)
+    monkeypatch.setattr("securevfl_net.durable.flush_to_disk", flushed)
     for turn in range(2):
         mine.count_opening(np.array([turn]), 1)
         assert synced[-1] == path.stat().st_size

@@ -36,8 +36,8 @@ class DiskFull:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *endings: str) -> None:
         self.endings = endings
-        self._sync = durable._flush_to_disk
-        monkeypatch.setattr(durable, "_flush_to_disk", self)
+        self._sync = durable.flush_to_disk
+        monkeypatch.setattr(durable, "flush_to_disk", self)
 
     def __call__(self, handle: int) -> None:
         path = os.readlink(f"/proc/self/fd/{handle}")
@@ -179,7 +179,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     durable.write_atomic(file, b"first", private=True)
     assert file.stat().st_mode & 0o777 == 0o600
     order: list[str] = []
-    sync, replace = durable._flush_to_disk, os.replace
+    sync, replace = durable.flush_to_disk, os.replace
 
     def synced(handle: int) -> None:
         order.append("sync " + os.path.basename(os.readlink(f"/proc/self/fd/{handle}")).split(".")[-1])
@@ -189,7 +189,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         order.append("replace")
         replace(*paths)
 
-    monkeypatch.setattr(durable, "_flush_to_disk", synced)
+    monkeypatch.setattr(durable, "flush_to_disk", synced)
     monkeypatch.setattr(os, "replace", replaced)
     durable.write_atomic(file, b"second")
     assert order == ["sync tmp", "replace", f"sync {tmp_path.name}"]  # the content before the name

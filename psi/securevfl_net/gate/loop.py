@@ -11,7 +11,8 @@ from contextlib import suppress
 
 import msgspec
 
-from securevfl_net.errors import InputError, PeerRefused, ProtocolError, SecureVFLError
+from securevfl_net.errors import InputError, MachineFault, PeerRefused, ProtocolError, SecureVFLError
+from securevfl_net.exit_codes import find_machine_fault
 from securevfl_net.gate.connection import Connection, Phase, Turn
 from securevfl_net.gate.doors import Callers, Listener
 from securevfl_net.gate.frames import FrameIn, Frames, GateLost, Inbox, Outbox
@@ -291,7 +292,7 @@ class Gate:
         self._told += 1
         if self._told <= _STRANGERS:
             words = refusal.words if refusal.by == "here" else f"the peer refuses: {refusal.words}"
-            self._out.put_frame(Frames.REFUSED, REFUSAL.encode((refusal.code, words)), peer=0xFFFF)
+            self._out.put_frame(Frames.REFUSED, REFUSAL.encode((refusal.code, words, "")), peer=0xFFFF)
 
     def _live_fingerprints(self) -> dict[str, str]:
         return {peer.name: peer.current.fingerprint for peer in self._peers if peer.current is not None}
@@ -356,7 +357,7 @@ class Gate:
         try:
             self._book.reload()
         except InputError as error:
-            self._out.put_frame(Frames.REFUSED, REFUSAL.encode(("crl-out-of-date", str(error))), peer=0xFFFF)
+            self._out.put_frame(Frames.REFUSED, REFUSAL.encode(("crl-out-of-date", str(error), "")), peer=0xFFFF)
         for peer in self._peers:
             for one in peer.connections:
                 if one.phase != Phase.LIVE:
@@ -465,7 +466,8 @@ def serve(program: socket.socket) -> int:
         return 1
     except SecureVFLError as error:
         outbox = Outbox()
-        outbox.put_frame(Frames.FAILED, REFUSAL.encode((type(error).__name__, str(error))))
+        kind = MachineFault if find_machine_fault(error) is not None else type(error)
+        outbox.put_frame(Frames.FAILED, REFUSAL.encode((kind.__name__, str(error))))
         with suppress(GateLost):
             program.setblocking(True)
             outbox.write(program)

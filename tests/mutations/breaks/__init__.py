@@ -6,6 +6,7 @@ from mutations.breaks import (
     asked,
     crypto,
     cut,
+    endings,
     engine,
     few_rows,
     identity,
@@ -28,6 +29,7 @@ __all__ = ["BREAKS"]
 
 BREAKS: tuple[Break, ...] = (
     *additive_two.BREAKS,
+    *endings.BREAKS,
     *psi.BREAKS,
     *noise.BREAKS,
     *links.BREAKS,
