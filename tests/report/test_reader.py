@@ -184,6 +184,18 @@ def test_the_title_of_the_vertical_axis_stands_left_of_all_marks(scale: float) -
         assert begins >= baseline + 5, f"{mark.text} begins at {begins}"  # descenders reach some 4 units beyond
 
 
+def test_names_of_the_first_and_the_last_bin_stay_inside_the_picture() -> None:
+    bins = ((0.0, "up to 15000"), (1.0, "other levels than these"))
+    curve = ChartCurve(points=[(0.0, 0.1), (1.0, 0.2)])
+    root = ET.fromstring(chart_svg(Chart(curves=[curve], x="bin", y="adds", label="shape", x_marks=bins)))  # noqa: S314
+    width = float(root.get("viewBox", "").split()[2])
+    for name in (name for _, name in bins):
+        (text,) = [one for one in root.iter() if one.text == name]
+        middle, half = float(text.get("x", "nan")), estimate_width(name) / 2
+        assert 0 <= middle - half
+        assert middle + half <= width
+
+
 def test_runs_compares_folders_and_names_each_that_is_none(
     binary: Record, number: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
