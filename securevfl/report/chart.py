@@ -153,7 +153,7 @@ def _draw_shapes(chart: Chart, width: float, height: float) -> list[Markup]:
         parts.append(Markup('<path class="grid" d="M{} {:.1f}H{:.1f}"/>').format(left, mark, right))
         parts.append(draw_text(left - _MARK_GAP, mark + 4, text, anchor="end", kind="muted"))
     for value, text in chart.x_marks if chart.x_marks is not None else round_marks(x0, x1):
-        half = 0.6 * estimate_width(text)  # half of it and a margin: long names of the first and the last bin stay inside
+        half = 0.6 * estimate_width(text)  # half and a margin: long names of the first and last bin stay inside
         middle = max(min(place_point(value, y0)[0], width - half), half)
         parts.append(draw_text(middle, low + 16, text, anchor="middle", kind="muted"))
     for start, end in chart.guides:

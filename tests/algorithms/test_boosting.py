@@ -473,7 +473,6 @@ def test_a_tree_sees_the_share_of_rows_that_was_asked_for(monkeypatch: pytest.Mo
     ("protection", "words"),
     [
         (sv.BFV(), "built for Paillier alone"),
-        (sv.Shares(model="parts"), "stay in shares"),
         (sv.Plain(fixed_point=True), "leave fixed_point out"),
         (sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=8))), "no noise on features or gradients"),
     ],

@@ -192,7 +192,7 @@ def test_names_of_the_first_and_the_last_bin_stay_inside_the_picture() -> None:
     for name in (name for _, name in bins):
         (text,) = [one for one in root.iter() if one.text == name]
         middle, half = float(text.get("x", "nan")), estimate_width(name) / 2
-        assert 0 <= middle - half
+        assert middle - half >= 0
         assert middle + half <= width
 
 
