@@ -177,7 +177,7 @@ async def _scored_both_ways(engine: Computing) -> tuple[np.ndarray, np.ndarray, 
         before = engine.rounds
         found.append((await forest.forward(ScoredRows(rows))).mine)
         counts.append(engine.rounds - before)
-    return found[0], found[1], *counts
+    return found[0], found[1], counts[0], counts[1]
 
 
 def test_outputs_by_dealt_sides_equal_those_by_cells_word_for_word_in_fewer_rounds() -> None:
