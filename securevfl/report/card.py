@@ -157,7 +157,8 @@ class Card:
 
     def standing_counts(self) -> Mapping[Standing, int]:
         """Standing → cells."""
-        return {one: sum(cell.standing == one for cell in self) for one in STANDINGS}
+        found = {one: sum(cell.standing == one for cell in self) for one in STANDINGS}
+        return {one: count for one, count in found.items() if count or one != "not known yet"}
 
     def summary(self) -> str:
         """``2 cells of 9: reads it; 7: nothing found``."""

@@ -524,7 +524,9 @@ def test_the_code_of_the_page_runs(capsys: pytest.CaptureFixture[str], tmp_path:
     script.write_text(code.replace("rows=2_000", "rows=900").replace("epochs=10", "epochs=2"), encoding="utf-8")
     runpy.run_path(str(script))
     said = capsys.readouterr().out
-    assert re.match(r"AUC 0\.[5-9]\d\nAUC on shares 0\.[5-9]\d\n\{'accuracy': ", said), said
+    assert re.match(
+        r"AUC 0\.[5-9]\d\nAUC on shares 0\.[5-9]\d\ntorch\.Size\(\[3, 7, \d+\]\) \d+\n\{'accuracy': ", said
+    ), said
 
 
 def numbers(rows: int = 300) -> sv.Parties:
