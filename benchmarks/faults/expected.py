@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from securevfl_net.exit_codes import should_restart
+
 __all__ = ["FAULTS", "HOLD", "PHASES", "SILENCE", "WAIT", "Fault", "starts_again"]
 
 PHASES = ("consent", "alignment", "training", "checkpoint", "finish", "prediction", "serving")
@@ -63,11 +65,7 @@ FAULTS: Mapping[str, Fault] = {
     "certificate deleted": Fault(promise="A process that runs has loaded it, and goes on."),
 }
 
-_AGAIN = (6, 75)
-
 
 def starts_again(code: int) -> bool:
-    """Whether a supervisor starts a party again after this exit code, as `docs/howto/operate.md` says: after 75 and 6,
-    and after a signal that nobody sent on purpose.
-    """
-    return code < 0 or code in _AGAIN or code > 128
+    """Whether a supervisor starts a party again after this exit code; a negative one is the signal that killed it."""
+    return should_restart(code if code >= 0 else 128 - code)

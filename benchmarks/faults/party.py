@@ -260,7 +260,7 @@ def _install(watcher: _Watcher) -> None:
     _around(ledger_chain.Ledger, "_write_line", line(True), line(False))
     _around(LogObserver, "phase", phase, None)
     _around(FolderKeeper, "save", begin_save, end_save)
-    _around(durable, "_flush_to_disk", None, lambda *_: watcher.reach("checkpoint") if saving[0] else None)
+    _around(durable, "flush_to_disk", None, lambda *_: watcher.reach("checkpoint") if saving[0] else None)
     _around(LogNews, "report_event", event, event)
     _around(party_process.JobProcess, "_write_report", finish, finish)
     _around(StateFolder, "store_outcome", finish, finish)
