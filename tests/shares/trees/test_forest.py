@@ -180,6 +180,20 @@ def test_leaves_out_of_range_are_seen_and_looked_at_once() -> None:
     assert done.value.value == [0, 1 << DEPTH, 1 << DEPTH]
 
 
+def test_leaves_of_a_loaded_model_are_looked_at_again() -> None:
+    async def looked(engine: Engine) -> list[int]:
+        forest, other = _make_forest(engine), _make_forest(engine)
+        leaves = engine.constant(encode_words(np.full(1 << DEPTH, LARGEST_LEAF + 1), bound=1 << 20))
+        other.trees[0] = KeptTree(other.trees[0].sides, leaves)
+        found = [int((await forest.out_of_range()).mine.sum())]
+        forest.unpack_model(other.pack_model())
+        return [*found, int((await forest.out_of_range()).mine.sum())]
+
+    with pytest.raises(StopIteration) as done:
+        looked(Clear(SEED)).send(None)
+    assert done.value.value == [0, 1 << DEPTH]
+
+
 def test_trees_of_other_bins_are_refused() -> None:
     forest = _make_forest(Clear(SEED))
     state = forest.pack_model()
