@@ -87,7 +87,7 @@ BREAKS = (
         tests=(_JOBS + "::test_rows_and_columns_of_a_round_follow_the_job",),
     ),
     Break(
-        name="trees of numbers that go on for ever",
+        name="errors of numbers cut at one of their scales",
         file=_COURSE,
         old="    largest = 1.0 if classes > 1 else ERROR_BOUND\n",
         new="    largest = 1.0\n",

@@ -165,6 +165,15 @@ def test_initial_scores_are_log_odds_or_means(classes: int, rates: tuple[float, 
     np.testing.assert_array_equal(np.asarray(sum(run.results)), done.value.value)
 
 
+def test_the_first_score_of_a_few_rows_is_their_mean() -> None:
+    async def started(engine: Engine) -> np.ndarray:
+        return (await compute_start(engine, engine.constant(encode_words(np.array([[1.0], [2.0], [4.5]]))), 1)).mine
+
+    with pytest.raises(StopIteration) as done:
+        started(Clear(SEED)).send(None)
+    np.testing.assert_allclose(decode_words(done.value.value), [2.5], atol=1e-4)
+
+
 def test_leaves_out_of_range_are_seen_and_looked_at_once() -> None:
     async def looked(engine: Engine) -> list[int]:
         forest, found = _make_forest(engine), []
