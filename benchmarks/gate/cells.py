@@ -309,6 +309,8 @@ _SHARES = dict.fromkeys(
         "entity_augmentation, identity",
         "all_labels",
         "all_labels, identity",
+        "boosting",
+        "scorecard",
     ),
     "shares",
 )
@@ -371,5 +373,6 @@ QUICK = [
     *_CONTROLS,
     Cell("credit", "splitnn, identity", "bfv", epochs=1),
     Cell("credit", "logistic_regression", "shares", epochs=2),
+    Cell("credit", "boosting", "shares", epochs=3),
 ]
 """About two minutes on two cores."""
