@@ -7,14 +7,13 @@ import doctest
 import importlib
 import pkgutil
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import securevfl_crypto
 import securevfl_psi
+from support.processes import run_python
 
 import securevfl
 
@@ -106,8 +105,7 @@ def test_job_files_in_pages_are_readable(tmp_path: Path) -> None:
 
 def test_examples_run(tmp_path: Path) -> None:
     script = ROOT / "examples/with_and_without_encryption.py"
-    command = [sys.executable, str(script), "--rows", "300", "--out", "out"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    done = run_python([str(script), "--rows", "300", "--out", "out"], cwd=tmp_path, timeout=200)
     assert done.returncode == 0, done.stderr
     assert "equal, bit by bit" in done.stdout
     assert (tmp_path / "out" / "report.html").exists()
@@ -125,8 +123,7 @@ def test_examples_run(tmp_path: Path) -> None:
     ],
 )
 def test_examples_of_models_on_shares_run(tmp_path: Path, name: str, options: list[str], says: str) -> None:
-    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *options]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    done = run_python([str(ROOT / "examples" / f"{name}.py"), *options], cwd=tmp_path, timeout=200)
     assert done.returncode == 0, done.stderr
     assert says in done.stdout
 
