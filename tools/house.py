@@ -35,7 +35,7 @@ WIDTH, MARGIN = 900, 24
 ROOMS = {1: 420, 2: 330}
 NARROW, LANE, GAP, FLOOR_GAP = 252, 14, 22, 38
 LINE, LETTER, PADDING, ROOF = 15, 6.3, 11, 60
-BEGINNINGS = 120
+BEGINNINGS = 60
 COLOURS = {
     "securevfl": ("#e0e7ff", "#4f46e5"),
     "securevfl_net": ("#fce7f3", "#be185d"),

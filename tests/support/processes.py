@@ -19,9 +19,10 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Self
+from types import SimpleNamespace
+from typing import IO, Any, Self
 
-__all__ = ["PythonProcess", "run_python"]
+__all__ = ["PythonProcess", "fork_workers", "run_python"]
 
 
 @functools.cache
@@ -51,6 +52,7 @@ class PythonProcess:
         cwd: the folder; this one unless given.
         env: the environment; this one unless given.
         output: an open file for both standard outputs; two pipes unless given.
+        speaks: it has pipes of bytes for standard input and output, and writes errors where this process does.
     """
 
     def __init__(
@@ -60,28 +62,31 @@ class PythonProcess:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         output: IO[bytes] | None = None,
+        speaks: bool = False,
     ) -> None:
         self.returncode: int | None = None
-        self.stdout: IO[str] | None = None
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[Any] | None = None
         self.stderr: IO[str] | None = None
         request = {
             "arguments": arguments,
             "folder": str(cwd or Path.cwd()),
             "environment": dict(os.environ if env is None else env),
         }
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        opened = [nothing]
-        if output is None:
-            (out, child_out), (err, child_err) = os.pipe(), os.pipe()
-            self.stdout, self.stderr = os.fdopen(out, encoding="utf-8"), os.fdopen(err, encoding="utf-8")
-            opened += [child_out, child_err]
-        else:
-            child_out = child_err = output.fileno()
         status, child_status = os.pipe()
-        opened.append(child_status)
         self._status = os.fdopen(status, "rb", buffering=0)
-        socket.send_fds(_forker(), [json.dumps(request).encode()], [nothing, child_out, child_err, child_status])
-        for one in opened:
+        if speaks:
+            (child_in, into), (out, child_out) = os.pipe(), os.pipe()
+            self.stdin, self.stdout, child_err = os.fdopen(into, "wb"), os.fdopen(out, "rb"), os.dup(2)
+        elif output is None:
+            (out, child_out), (err, child_err), child_in = os.pipe(), os.pipe(), os.open(os.devnull, os.O_RDONLY)
+            self.stdout, self.stderr = os.fdopen(out, encoding="utf-8"), os.fdopen(err, encoding="utf-8")
+        else:
+            child_in, child_out = os.open(os.devnull, os.O_RDONLY), os.dup(output.fileno())
+            child_err = os.dup(child_out)
+        given = [child_in, child_out, child_err, child_status]
+        socket.send_fds(_forker(), [json.dumps(request).encode()], given)
+        for one in given:
             os.close(one)
         self.pid = int(self._read_line())
 
@@ -161,3 +166,13 @@ def run_python(
     finally:
         process.kill()
     return subprocess.CompletedProcess(arguments, process.wait(), out, err)
+
+
+def fork_workers(monkeypatch: Any) -> None:
+    """Let pools of processes fork their workers; what a worker inherits is a matter of the tests of pools."""
+
+    def start(command: list[str], *, env: Mapping[str, str], **_: object) -> PythonProcess:
+        return PythonProcess(command[1:], env=env, speaks=True)
+
+    stand_in = SimpleNamespace(Popen=start, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr("securevfl_crypto.pools.process.subprocess", stand_in)
