@@ -130,7 +130,7 @@ def test_sealed_equals_plain_in_the_same_integers(name: str, monkeypatch: pytest
     bottom = (2,) if has_bottom(name, (4,)) else ()
     work = job(name, epochs=2, hidden=2, top=(), bottom=bottom, **TINY.get(name, {}))
     work = work.replace(batch_size=16)
-    table = low_overlap_parties(1 if bottom else 2, rows=56, width=2, overlap=0.5)
+    table = low_overlap_parties(1 if bottom else 2, rows=44, width=2, overlap=0.5)
     plain = run(work.replace(protection=sv.Plain(fixed_point=True)), table)
     sealed = run(work.replace(protection=sv.Paillier(bits=2048)), table)
     assert told(plain) == told(sealed)
