@@ -144,7 +144,7 @@ class PythonProcess:
         return said.get(0, ""), said.get(1, "")
 
     def _close_pipes(self) -> None:
-        for pipe in (self.stdout, self.stderr):
+        for pipe in (self.stdin, self.stdout, self.stderr):
             if pipe is not None:
                 pipe.close()
 
