@@ -8,6 +8,7 @@ both waits for the child, so that no process is left that nobody has waited for.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -101,4 +102,6 @@ def run_as_python(arguments: list[str]) -> None:
 if __name__ == "__main__":
     for module in LOADED.split():
         importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # children need not walk over what was loaded
     run_as_python(serve(socket.socket(fileno=int(sys.argv[1]))))
