@@ -187,11 +187,11 @@ def test_a_control_with_too_little_noise_that_passes_fails_the_gate() -> None:
 
 def test_noise_that_is_too_small_by_three_fifths_is_found() -> None:
     one = cells.Cell("canaries", "splitnn, identity", "features 1", epochs=4)
-    honest = judge.judge([*CONTROLS, _measured(one)])
-    assert honest == []
+    honest = _measured(one)
+    assert judge.judge([*CONTROLS, honest]) == []
     less = _measured(changed(one, noise=0.4))
     assert less.control
-    assert judge.judge([*CONTROLS, _measured(one), less]) == []
+    assert judge.judge([*CONTROLS, honest, less]) == []
     assert any(power.rejects(secret, len(less.ranked)) for secret in less.ranked)
 
 
