@@ -193,6 +193,13 @@ def controls(cells: Sequence[Figures]) -> list[str]:
         worst = min(values, default=0.0)
         if not worst >= CONTROL:
             found.append(f"positive control: {what} are got with {worst:.3f}, and {CONTROL} was expected")
+    for cell in cells:
+        if cell.protection == "exact sums" and cell.labels is not None:
+            got = cell.labels
+            if not (got.value >= CONTROL and got.severity == "leak"):
+                found.append(
+                    f"positive control: {cell.name} says {got.severity}, and labels are got with {got.value:.3f}"
+                )
     tests = sum(len(cell.ranked) for cell in cells if not cell.control)
     for cell in cells:
         if cell.control and not any(rejects(one, tests) for one in cell.ranked):
