@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -283,22 +283,14 @@ def main() -> None:
     tables = options.tables[:1] if options.quick else options.tables
     settings = [Setting(table, rows, seed) for seed in seeds for rows in sizes for table in tables]
     for setting in settings if options.only != "cost" else ():
-        if data(lambda one=setting: load_table(one.table, one.seed, one.rows), f"the {setting.table} table") is None:
+        if data(partial(load_table, setting.table, setting.seed, setting.rows), f"the {setting.table} table") is None:
             continue
+        named = {"table": setting.table, "rows": setting.rows, "seed": setting.seed}
         wanted = [
             (method, epsilon)
             for method in options.methods
             for epsilon in (strengths_of(method)[:2] if options.quick else strengths_of(method))
-            if is_missing(
-                "cells",
-                {
-                    "table": setting.table,
-                    "rows": setting.rows,
-                    "seed": setting.seed,
-                    "method": method,
-                    "epsilon": epsilon,
-                },
-            )
+            if is_missing("cells", {**named, "method": method, "epsilon": epsilon})
         ]
         for cell in fill_cells(setting, wanted, python, epochs, on_shares=options.shares):
             kept["cells"].append(cell)
