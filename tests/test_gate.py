@@ -18,12 +18,20 @@ from securevfl.transport import Kind, Message
 
 if TYPE_CHECKING:
     from benchmarks.gate import __main__ as gate
+<<<<<<< HEAD
     from benchmarks.gate import cells, judge, measure, on_asking, on_cells, on_shares, power
+=======
+    from benchmarks.gate import cells, judge, measure, on_asking, on_shares, on_sums, power
+>>>>>>> additive-show
 else:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[1]))
         from benchmarks.gate import __main__ as gate
+<<<<<<< HEAD
         from benchmarks.gate import cells, judge, measure, on_asking, on_cells, on_shares, power
+=======
+        from benchmarks.gate import cells, judge, measure, on_asking, on_shares, on_sums, power
+>>>>>>> additive-show
 
 Figures, Got, Audited = judge.Figures, judge.Got, judge.Audited
 
@@ -106,6 +114,29 @@ HONEST = {
 @pytest.mark.parametrize("made", HONEST.values(), ids=HONEST)
 def test_the_gate_opens_for_honest_cells(made: judge.Figures) -> None:
     assert judge.judge([*CONTROLS, made]) == []
+
+
+@pytest.mark.parametrize("made", [got("leak", 0.98), got("ok", 1.0)], ids=["not got", "said to be ok"])
+def test_exact_sums_that_give_no_labels_or_ask_for_no_consent_fail_the_gate(made: judge.Got) -> None:
+    exact = cell(algorithm="additive", protection="exact sums", labels=made)
+    assert any("positive control: a cell" in line for line in judge.judge([*CONTROLS, exact]))
+    exact = cell(algorithm="additive", protection="exact sums", labels=got("leak", 1.0))
+    assert judge.judge([*CONTROLS, exact]) == []
+
+
+def test_noise_on_sums_hides_a_row_and_a_tenth_of_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_sums, "TRIALS", 400)
+    one = cells.Cell("canaries", "additive", "noisy sums", epochs=2)
+    honest, less = (
+        measure.measure(each, rows=800, tests=2, every_party=False) for each in (one, changed(one, noise=0.05))
+    )
+    assert not any(power.rejects(secret, 2) for secret in honest.ranked)
+    assert less.control
+    assert all(power.rejects(secret, 2) for secret in less.ranked)
+    exact = measure.measure(changed(one, protection="exact sums"), rows=800, tests=2, every_party=False)
+    assert judge.judge([*CONTROLS, exact]) == []
+    assert exact.labels is not None
+    assert (exact.labels.value, exact.labels.severity, exact.labels.admitted) == (1.0, "leak", False)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +290,6 @@ def test_every_algorithm_with_a_cut_is_in_the_matrix() -> None:
 
     named = {name.split(",")[0] for name in cells.ALGORITHMS}
     left_out = {
-        "additive",  # no cell yet: sums with noise, see its audit
         "best",  # each of its members is
         "boosted_residual",  # its messages are those of boosting
         "local",

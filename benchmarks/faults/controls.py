@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,7 +58,8 @@ def _ignore_short_writes() -> None:
 
     def careless(file: Any, data: bytes) -> None:
         with suppress(OSError):
-            os.write(file.fileno(), data)
+            os.write(file._handle, data)
+        file.end = os.fstat(file._handle).st_size
 
     chain.LineFile.append = careless  # type: ignore[method-assign]
 

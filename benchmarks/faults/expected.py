@@ -68,4 +68,4 @@ FAULTS: Mapping[str, Fault] = {
 
 def starts_again(code: int) -> bool:
     """Whether a supervisor starts a party again after this exit code; a negative one is the signal that killed it."""
-    return should_restart(code if code >= 0 else 128 - code)
+    return should_restart(code)

@@ -13,7 +13,11 @@ from unittest import mock
 import msgspec
 import numpy as np
 
+<<<<<<< HEAD
 from benchmarks.gate import on_cells, on_scorecards, on_trees
+=======
+from benchmarks.gate import on_scorecards, on_sums, on_trees
+>>>>>>> additive-show
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
 from benchmarks.gate.on_shares import Attacked, Wiretap, of_all, uneven
@@ -101,6 +105,8 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
         tests: audits in the whole run, among which the level of 5 % is divided.
         every_party: attack the labels from each passive party, and each one's features; otherwise those of the first.
     """
+    if cell.algorithm == "additive":
+        return on_sums.measure(cell, rows, partial(_stated, cell, "bank", ("shop",)))
     if cell.job.protection.on_shares:
         return _measured_on_shares(cell, rows, every_party=every_party)
     if cell.trees:
