@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from securevfl_net.incarnation import Incarnation
 
 from securevfl.errors import AuditError, ProtocolError
+from securevfl.party.attempts import Attempts
 from securevfl.party.finish import Finish, Statement, decode_statements, encode_statements
+from securevfl.party.reports import Report
 from securevfl.privacy import PrivateKey
 
 KEYS = {name: PrivateKey.generate() for name in ("bank", "shop", "web")}
@@ -110,3 +113,15 @@ def test_a_statement_that_this_party_has_forgotten_shows_that_files_are_missing(
     assert found.find_later(note, begun=2) == 3
     assert found.find_later(note, begun=3) == 0
     assert {one.party for one in decode_statements(note)} == {"bank", "shop"}
+
+
+@pytest.mark.parametrize(
+    ("marks", "admitted"), [(("", ""), True), (("6d", "6d"), False), (("6d", ""), True), (("6d", "6f"), True)]
+)
+def test_who_finished_together_takes_part_in_no_attempt(marks: tuple[str, str], admitted: bool) -> None:
+    """Also where all reports arrive before any statement."""
+    own = Incarnation.after(0)
+    reports = {
+        name: Report(incarnation=str(own), finished=mark) for name, mark in zip(("bank", "shop"), marks, strict=True)
+    }
+    assert Attempts(own).admits(reports) is admitted

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 from securevfl_net import durable
 from support.helpers import make_parties
+from support.processes import PythonProcess
 
 import securevfl as sv
 from securevfl.report import Record
@@ -56,11 +55,9 @@ def test_a_folder_is_locked_while_a_run_writes_there_and_says_by_whom(tmp_path: 
         "with RunFolder.lock(Path(sys.argv[1])): print('ready', flush=True); sys.stdin.read()"
     )
     place = tmp_path / "run"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
+    with PythonProcess(["-c", code, str(place)], speaks=True) as other:
         assert other.stdout is not None
-        assert other.stdout.readline() == "ready\n"
+        assert other.stdout.readline() == b"ready\n"
         with pytest.raises(sv.InputError, match=rf"run is in use by process {other.pid}: wait for it"):
             RunFolder.lock(place).__enter__()
         with RunFolder.lock(place, numbered=True) as second:

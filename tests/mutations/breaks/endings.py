@@ -31,8 +31,8 @@ BREAKS = (
         file="securevfl/party/attempts.py",
         old='        return len(marks) > 1 or marks == {""}\n',
         new="        return True\n",
-        tests=_END,
-        keywords="without_training",
+        tests=_SIGNED,
+        keywords="finished_together",
     ),
     Break(
         name="a party that must train again is left alone",
