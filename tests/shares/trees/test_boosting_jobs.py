@@ -245,7 +245,6 @@ def test_settings_that_trees_on_shares_cannot_have_are_refused(settings: dict[st
 @pytest.mark.parametrize(
     ("protection", "words"),
     [
-        ({"model": "parts"}, "trees on shares stay in shares"),
         ({"lr": 0.5}, "the shrinkage of trees is boosting.lr"),
         ({"dp": sv.DP(model=sv.Gaussian(epsilon=1))}, "has no noise on shares"),
     ],
