@@ -4,7 +4,7 @@
                                       [--peers-python PATH]
 
 *auc*: whole jobs by `sv.simulate`, under `sv.Plain()` and `sv.Shares()` with like settings: the credit table (two
-classes, and another time its credit limit, a number), handwritten digits (ten classes, four parties), vehicle
+classes, and another time its credit limit, a number, twice), handwritten digits (ten classes, four parties), vehicle
 silhouettes (four classes) and breast cancer (two), both of two companies and a coordinator. Two classes: AUC; more:
 accuracy; a number: R² of the answers.
 
@@ -27,7 +27,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,16 @@ class Compared:
     task: str = "classification"
 
 
+def numbered_limit(seed: int, rows: int | None) -> sv.Parties:
+    """The credit limit, with sex, education and marriage as the numbers that the table has: on shares a category
+    is split in its owner's order, in plain into sets of levels."""
+    tables = []
+    for one in limit(seed, rows).values():
+        numbers = {name: np.asarray(one.columns[name], dtype=np.float64) for name in one.categorical}
+        tables.append(replace(one, columns={**one.columns, **numbers}, categorical=frozenset()))
+    return sv.Parties.of(*tables)
+
+
 def silhouettes(seed: int, rows: int | None) -> sv.Parties:
     """Four classes, a guest and a host."""
     return sv.datasets.fate(table="vehicle_silhouettes", seed=seed)
@@ -93,6 +103,7 @@ _FEW = {"few_rows": True, "useful": "off"}
 JOBS: Mapping[str, Compared] = {
     "credit": Compared(credit, "auc", 20),
     "credit limit": Compared(limit, "r2", 20, task="regression"),
+    "credit limit, levels as numbers": Compared(numbered_limit, "r2", 20, task="regression"),
     "handwritten": Compared(digits, "accuracy", 5, {"useful": "off"}),
     "silhouettes": Compared(silhouettes, "accuracy", 20, _FEW | {"computing": ("guest", "host", "helper")}),
     "breast cancer": Compared(cancer, "auc", 20, _FEW | {"computing": ("clinic", "lab", "helper")}),

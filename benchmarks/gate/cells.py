@@ -383,6 +383,5 @@ QUICK = [
     *_CONTROLS,
     Cell("credit", "splitnn, identity", "bfv", epochs=1),
     Cell("credit", "logistic_regression", "shares", epochs=2),
-    Cell("credit", "boosting", "shares", epochs=3),
 ]
 """About two minutes on two cores."""

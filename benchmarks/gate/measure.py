@@ -104,7 +104,7 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
     if cell.algorithm == "additive":
         return on_sums.measure(cell, rows, partial(_stated, cell, "bank", ("shop",)))
     if cell.job.protection.on_shares:
-        return _measured_on_shares(cell, rows, every_party=every_party)
+        return _measured_on_shares(cell, rows)
     if cell.trees:
         return on_trees.measure(cell, rows, lambda owner, passive: partial(_stated, cell, owner, tuple(passive)))
     with roles_begun() as begun, _noise_times(cell.noise):
@@ -192,11 +192,8 @@ def _each_ranked(
         )
 
 
-def _measured_on_shares(cell: Cell, rows: int, *, every_party: bool) -> Figures:
-    """Every attack of every computing party on what each other has; the worst of each kind.
-
-    Of jobs that deal bins the first two attack each other, unless every party is wanted.
-    """
+def _measured_on_shares(cell: Cell, rows: int) -> Figures:
+    """Every attack of every computing party on what each other has; the worst of each kind."""
     tap = Wiretap()
     people, protection = list(cell.parties(rows)), cell.job.protection
     computing = protection.computing_parties(people[0], people[1:], protection.coordinator_among(people))
@@ -210,11 +207,8 @@ def _measured_on_shares(cell: Cell, rows: int, *, every_party: bool) -> Figures:
     sums, together = _sums_on_shares(cell, bank, tap, summed, computing, roles, truth.y)
     order = _order(cell, bank, bank.passive[0], truth.others.get(bank.passive[0])) if cell.data == "planted" else None
     found: dict[str, list[Got]] = {}
-    attackers = computing if every_party or sort is None else computing[:2]
     scores = ran.trained[owner].scores
-    for one in of_all(
-        tap, transcript, owner, attackers, scores, bits, cell.seed, sort, () if every_party else attackers
-    ):
+    for one in of_all(tap, transcript, owner, computing, scores, bits, cell.seed, sort):
         got = _got_on_shares(cell, bank, one)
         found.setdefault(one.about, []).append(msgspec.structs.replace(got, view=_VIEWS.get(one.about, "")))
     return Figures(

@@ -4,7 +4,7 @@ what final predictions alone tell."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -419,10 +419,8 @@ def of_all(
     bits: Mapping[str, np.ndarray],
     seed: int,
     sort: Sorting | None = None,
-    victims: Collection[str] = (),
 ) -> Iterator[Attacked]:
-    """Every attack of every computing party: labels, features, an attribute, and what predictions allow; on all others,
-    or on these victims."""
+    """Every attack of every computing party: labels, features, an attribute, and what predictions allow."""
     truth, sort = transcript.truth(owner), sort or sort_batches(owner)
     for party in computing:
         view = _view_of(transcript, party, owner)
@@ -431,7 +429,7 @@ def of_all(
         if party != owner:
             yield Attacked("labels", party, owner, labels_of(view, seen, truth.y, seed))
         for victim in truth.x:
-            if victim == party or (victims and victim not in victims):
+            if victim == party:
                 continue
             yield Attacked("features", party, victim, features_of(view, seen, victim, truth.x[victim], told, seed))
             if told is not None:

@@ -63,14 +63,14 @@ BREAKS = (
         file=_COURSE,
         old='            await member.engine.confirm("cells", *shares)\n',
         new='            await member.engine.confirm("cells")\n',
-        tests=(_JOBS,),
+        tests=(_JOBS + "::test_cells_that_a_party_deals_differently_are_noticed",),
     ),
     Break(
         name="first scores that nobody compares",
         file=_COURSE,
         old='await engine.confirm("first scores", share.as_words())',
         new='await engine.confirm("first scores")',
-        tests=(_TREES + "test_first_scores.py",),
+        tests=(_TREES + "test_first_scores.py::test_scores_that_are_dealt_differently_are_noticed",),
     ),
     Break(
         name="every row in every tree",
@@ -91,7 +91,7 @@ BREAKS = (
         file=_COURSE,
         old="    largest = 1.0 if classes > 1 else ERROR_BOUND\n",
         new="    largest = 1.0\n",
-        tests=(_JOBS,),
+        tests=(_JOBS + "::test_errors_of_numbers_count_up_to_three_of_their_scales",),
     ),
     Break(
         name="scores of a model that went back",
@@ -119,7 +119,7 @@ BREAKS = (
         file=_FOREST,
         old="        self._checked, self.fitted = 0, None\n",
         new="        self.fitted = None\n",
-        tests=(_SCORED,),
+        tests=(_SCORED + "::test_leaves_of_a_loaded_model_are_looked_at_again",),
     ),
     Break(
         name="trees without their initial scores",
@@ -147,13 +147,13 @@ BREAKS = (
         file=_START,
         old="round(2.0**shift / rows)",
         new="round(2.0**shift / (rows + 1))",
-        tests=(_SCORED + "::test_initial_scores_are_log_odds_or_means",),
+        tests=(_SCORED + "::test_the_first_score_of_a_few_rows_is_their_mean",),
     ),
     Break(
         name="a new row without a value in a cell of the next column",
         file=_BINS,
         old="np.minimum(codes, most.astype(np.int64)).T",
         new="codes.T",
-        tests=(_JOBS,),
+        tests=(_JOBS + "::test_a_row_without_a_value_lies_right_where_training_rows_have_all",),
     ),
 )
