@@ -36,7 +36,7 @@ demo-parties: kernels ## Three processes over mutual TLS: train plain and sealed
 # Tests start many processes, and pytest rewrites every test file: compiled once, kept also where a machine forbids it.
 test: export PYTHONDONTWRITEBYTECODE =
 test: kernels ## Run the tests.
-	$(BIN)/python -m compileall -q securevfl psi crypto tests benchmarks tools examples
+	$(BIN)/python -m compileall -q securevfl psi crypto tests/support tests/mutations tests/fuzz benchmarks tools examples
 	@# Each worker takes a half and helps the other at the end, so that what a file's tests share is mostly made once.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 

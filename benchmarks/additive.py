@@ -1,87 +1,98 @@
-"""The additive model on shares: AUC by ε, rows and table, and what an epoch costs.
+"""The additive model on shares beside other models with differential privacy: AUC by table, rows and ε.
 
-    python -m benchmarks.additive [--quick] [--seeds 3] [--tables credit] [--rows 18000 4000] [--only auc] [--shares]
+    python -m benchmarks.additive [--quick] [--seeds 5] [--first 0] [--tables credit] [--rows 18000 4000 1000]
+        [--methods additive] [--only auc|cost] [--shares] [--peers-python PATH]
 
-*AUC*: the test rows of a job, with its own edges and masses within ε, ranges and levels declared as the table's, and
-the noise of three computing parties. Parties set up as in a job; their epochs then run in the clear, which gives the
-shapes of a run on shares word by word (`tests/shares/additive`), or on shares with ``--shares``. Beside it
-scikit-learn's `HistGradientBoostingClassifier` on the pooled columns of the same rows, and on the active party's.
-*Cost*: one epoch's sums at three computing parties in one process, with and without the check of what is dealt; CPU
-seconds are of all parties together.
+Tables are those of `benchmarks.additive_tables`, peers those of `benchmarks.additive_peers`, on the same rows. A cell
+is one method at one ε for one table, number of training rows, and seed of rows and training. ε is that of a row
+replaced, δ = 1e-5.
 
-Runs that the results file has are not run again: a run that was cut off goes on.
+*Additive*: a job's own edges and masses within ε, ranges and levels declared as the table's, and the noise of three
+computing parties. Parties set up as in a job; their epochs then run in the clear, which gives the shapes of a run on
+shares word by word (`tests/shares/additive`), or on shares with ``--shares``. Where a job is refused, because n·μ is
+below 50·F, the cell says so and has what a run gives once the refusal is taken away.
+
+Cells that the results file has are not run again: a run that was cut off goes on. Peers need an interpreter that has
+them (`benchmarks/peers-dp-requirements.txt`), without which they are left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
-from securevfl_crypto.replicated import Computing, deal_shares, run_three
 
 import securevfl as sv
+from benchmarks.additive_cost import EPOCHS, measure_cost
+from benchmarks.additive_peers import DELTA, Work, boost_trees, run_script, train_noisily
+from benchmarks.additive_tables import TABLES, declare_columns, load_table, merge_passive
 from benchmarks.common import before, data, write
 from securevfl.algorithms.additive.clear import train_in_clear
+from securevfl.algorithms.additive.edges import signed_log
 from securevfl.algorithms.additive.shapes import to_logits
 from securevfl.data import Parties
+from securevfl.errors import InputError
+from securevfl.privacy import sums_budget
 from securevfl.run import join_parties
 from securevfl.run.simulation import run_parties
-from securevfl.shares.additive.contrasts import split_contrasts
 from securevfl.shares.additive.noise import PartyNoise
-from securevfl.shares.additive.ranged import join_bits, split_bits
-from securevfl.shares.additive.sums import SharedRows, find_violations, sum_contrasts
 from securevfl.testing.trial import roles_begun
 
 EPSILONS = (None, 8.0, 3.0, 1.0, 0.5)
-DELTA = 1e-5
-EPOCHS = 60
-_TESTED = 0.38
+ROWS = (18_000, 4_000, 1_000)
+OURS = {"additive": 3, "additive, two data parties": 2}
+"""Method → number of data parties."""
+
+FREE = {"boosted trees": False, "boosted trees, active alone": True}
+"""Method without privacy → whether it sees the active party's columns only."""
+
+OPACUS = "DP-SGD"
+SCRIPT = {"DP-EBM": "ebm", "DP descent": "descent", "DP objective": "objective"}
+METHODS = (*OURS, *FREE, OPACUS, *SCRIPT)
+PEERS_PYTHON = Path(__file__).parent.parent / ".venv-dp/bin/python"
 
 
-def credit(seed: int, rows: int | None) -> Parties:
-    """Default of credit card clients: bank, network and retailer."""
-    wanted = None if rows is None else round(rows / 0.6)
-    return sv.datasets.default_credit(overlap=1.0, seed=seed, rows=wanted)
+@dataclass(frozen=True)
+class Setting:
+    """One table, number of rows and seed.
+
+    Attributes:
+        table: its name.
+        rows: that train.
+        seed: of people, split and training.
+    """
+
+    table: str
+    rows: int
+    seed: int
 
 
-TABLES: Mapping[str, Callable[[int, int | None], Parties]] = {"credit": credit}
-"""Name → the parties' tables, of which 60 % train."""
-
-
-def declare_columns(people: Parties) -> dict[str, Any]:
-    """Ranges of numbers and levels of categories as a job would declare them: here, those that the table has."""
-    ranges, levels = {}, {}
-    for table in people.values():
-        for column, values in table.columns.items():
-            name, array = f"{table.name}.{column}", np.asarray(values)
-            if array.dtype.kind in "fiu":
-                known = array[np.isfinite(array.astype(np.float64))]
-                ranges[name] = (float(known.min()), float(known.max()))
-            else:
-                levels[name] = tuple(sorted({str(one) for one in array.tolist()}))
-    return {"ranges": ranges, "levels": levels}
-
-
-def make_job(people: Parties, epsilon: float | None, seed: int, epochs: int) -> sv.Job:
+def make_job(
+    people: Parties, epsilon: float | None, setting: Setting, epochs: int, held: tuple[float, float]
+) -> sv.Job:
     """The job of one run; without ε no noise, and edges from the common rows."""
     dp = None if epsilon is None else sv.DP(model=sv.Gaussian(epsilon=epsilon, delta=DELTA))
     declared = {} if epsilon is None else declare_columns(people)
+    computing = (people.active.name, people.passive[0].name, "coordinator") if len(people.passive) == 1 else ()
     return sv.Job(
         algorithm=sv.Additive(**declared),
-        protection=sv.Shares(dp=dp, metrics="none"),
+        protection=sv.Shares(dp=dp, metrics="none", computing=computing),
         epochs=epochs,
         keep="last",
-        valid=0.02,
-        test=_TESTED,
-        seed=seed,
+        valid=held[0],
+        test=held[1],
+        seed=setting.seed,
     )
 
 
@@ -97,19 +108,21 @@ class _SetUpError(Exception):
     """All parties have set up."""
 
 
-def measure_in_clear(
-    table: str, rows: int | None, epsilon: float | None, seed: int, epochs: int
-) -> dict[str, Any] | None:
-    """One run whose parties set up as in a job and train in the clear; None where there is no table."""
-    people = data(lambda: TABLES[table](seed, rows), f"the {table} table")
-    if people is None:
-        return None
-    start = time.perf_counter()
-    job = make_job(people, epsilon, seed, epochs)
-    with roles_begun() as begun, suppress(sv.PartyFailed):
+def set_up(setting: Setting, epsilon: float | None, parties: int, epochs: int) -> tuple[sv.Job, list[Any]]:
+    """Set up a job whether or not it would be refused; return it and the data parties' roles, the active one first."""
+    people, *shares = load_table(setting.table, setting.seed, setting.rows)
+    if parties == 2:
+        people = merge_passive(people)
+    job = make_job(people, epsilon, setting, epochs, (shares[0], shares[1]))
+    with roles_begun() as begun, suppress(sv.PartyFailed), patch.object(sums_budget, "WORTHLESS", 0.0):
         run_parties(job, people, join_parties(people, job), run="additive", observer=_Stops())
-    roles: dict[str, Any] = {role.site.name: role for role in begun}
-    ordered = [roles[one.name] for one in (people.active, *people.passive)]
+    roles = {role.site.name: role for role in begun}
+    return job, [roles[one.name] for one in (people.active, *people.passive)]
+
+
+def train_cell(setting: Setting, method: str, epsilon: float | None, epochs: int) -> dict[str, Any]:
+    """One run of ours whose parties set up as in a job and train in the clear."""
+    job, ordered = set_up(setting, epsilon, OURS[method], epochs)
     active, shapes = ordered[0], [role.shapes.training for role in ordered]
     plan = job.algorithm.plan_sums(  # type: ignore[attr-defined]
         job.protection,
@@ -118,219 +131,171 @@ def measure_in_clear(
         columns=shapes[0].plan.columns,
         epochs=epochs,
     )
-    parties = [PartyNoise(plan) for _ in range(3)] if plan.own_sigma else []
+    noises = [PartyNoise(plan) for _ in range(3)] if plan.own_sigma else []
 
     def draw_noise(epoch: int, shape: tuple[int, ...]) -> np.ndarray:
-        found: np.ndarray = np.sum([one.draw(shape) for one in parties], axis=0)
+        found: np.ndarray = np.sum([one.draw(shape) for one in noises], axis=0)
         return found
 
-    train_in_clear(shapes, active.targets, epochs, draw_noise if parties else None)
+    train_in_clear(shapes, active.targets, epochs, draw_noise if noises else None)
     test = active.table.split.test
     sums = sum(role.sum_shapes(test) for role in ordered)
     # Answers are log-odds rounded at 2^-4 by chance.
-    logits = np.floor(to_logits(sums, numeric=False) * 2**4 + np.random.default_rng(seed).random(sums.shape)) / 2**4
+    chance = np.random.default_rng(setting.seed).random(sums.shape)
+    logits = np.floor(to_logits(sums, numeric=False) * 2**4 + chance) / 2**4
     found = active.task.compute_metrics(
         active.task.compute_probabilities(torch.from_numpy(logits)), active.labels(test).cpu().numpy()
     )
-    return {
-        "table": table,
-        "rows": shapes[0].plan.rows,
-        "epsilon": epsilon,
-        "seed": seed,
-        "auc": found["auc"],
-        "log_loss": found["log_loss"],
-        "seconds": time.perf_counter() - start,
-    }
+    refused = False
+    if active.budget is not None:
+        try:
+            active.budget.check_worth()
+        except InputError:
+            refused = True
+    return {"trained": shapes[0].plan.rows, "refused": refused, "auc": found["auc"], "log_loss": found["log_loss"]}
 
 
-def measure_auc(table: str, rows: int | None, epsilon: float | None, seed: int, epochs: int) -> dict[str, Any] | None:
-    """One run; None where there is no table."""
-    people = data(lambda: TABLES[table](seed, rows), f"the {table} table")
-    if people is None:
-        return None
-    start = time.perf_counter()
-    job = make_job(people, epsilon, seed, epochs)
+def share_cell(setting: Setting, method: str, epsilon: float | None, epochs: int) -> dict[str, Any]:
+    """One run of ours on shares."""
+    people, *shares = load_table(setting.table, setting.seed, setting.rows)
+    if OURS[method] == 2:
+        people = merge_passive(people)
+    job = make_job(people, epsilon, setting, epochs, (shares[0], shares[1]))
     ran = run_parties(job, people, join_parties(people, job), run="additive")
     test = ran.trained[people.active.name].test
-    return {
-        "table": table,
-        "rows": len(ran.split.train),
-        "epsilon": epsilon,
-        "seed": seed,
-        "auc": test["auc"],
-        "log_loss": test["log_loss"],
-        "seconds": time.perf_counter() - start,
+    return {"trained": len(ran.split.train), "refused": False, "auc": test["auc"], "log_loss": test["log_loss"]}
+
+
+@lru_cache(maxsize=1)
+def gather_rows(setting: Setting) -> Work:
+    """The same rows for peers: numbers on the scale of private bins, between −1 and 1, and categories as codes."""
+    people, *_ = load_table(setting.table, setting.seed, setting.rows)
+    _, roles = set_up(setting, EPSILONS[1], 3, EPOCHS)
+    ranges = declare_columns(people)["ranges"]
+    columns: dict[str, list[np.ndarray]] = {"x": [], "tx": []}
+    levels, own = [], []
+    for role in roles:
+        split = role.table.split
+        parts = {"x": role.columns_of(split.train), "tx": role.columns_of(split.test)}
+        for j, (name, many) in enumerate(zip(role.table.encoded, role.table.codes, strict=True)):
+            levels.append(many)
+            own.append(role is roles[0])
+            for part, x in parts.items():
+                values = x[:, j]
+                if not many:
+                    low, high = (signed_log(end) for end in ranges[f"{role.site.name}.{name}"])
+                    values = 2 * (np.clip(signed_log(values), low, high) - low) / (high - low) - 1
+                columns[part].append(values)
+    labels = {
+        name: roles[0].labels(rows).cpu().numpy()
+        for name, rows in (("y", roles[0].table.split.train), ("ty", roles[0].table.split.test))
     }
+    stacked = {part: np.column_stack(values) for part, values in columns.items()}
+    return {**stacked, **labels, "levels": np.array(levels), "own": np.array(own)}
 
 
-def measure_peers(table: str, rows: int | None, seed: int) -> dict[str, Any] | None:
-    """Boosted trees of scikit-learn over the same rows, pooled and by the active party's columns alone."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    people = data(lambda: TABLES[table](seed, rows), f"the {table} table")
-    if people is None:
-        return None
-    job = make_job(people, None, seed, 1).replace(protection=sv.Plain(), valid_every=1)
-    with roles_begun() as begun:
-        ran = run_parties(job, people, join_parties(people, job), run="peers")
-    roles: dict[str, Any] = {role.site.name: role for role in begun}
-    names = [one.name for one in people.values()]
-    train, test = ran.split.train, ran.split.test
-    owner = roles[people.active.name]
-    y, held = (owner.labels(part).cpu().numpy() for part in (train, test))
-    found: dict[str, Any] = {"table": table, "rows": len(train), "seed": seed}
-    for what, chosen in (("pooled", names), ("alone", names[:1])):
-        both = [np.concatenate([roles[one].columns_of(part) for one in chosen], axis=1) for part in (train, test)]
-        fitted = HistGradientBoostingClassifier(random_state=seed).fit(both[0], y)
-        found[what] = float(owner.task.compute_metrics(fitted.predict_proba(both[1]), held)["auc"])
-    return found
-
-
-def _cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+def fill_cells(
+    setting: Setting, wanted: Sequence[tuple[str, float | None]], python: Path | None, epochs: int, *, on_shares: bool
+) -> Iterator[dict[str, Any]]:
+    """Run the wanted methods at their ε, and yield a row for each."""
+    named = {"table": setting.table, "rows": setting.rows, "seed": setting.seed}
+    scripted = [(SCRIPT[method], epsilon) for method, epsilon in wanted if method in SCRIPT and epsilon is not None]
+    for method, epsilon in wanted:
+        start = time.process_time()
+        if method in OURS:
+            found = (share_cell if on_shares else train_cell)(setting, method, epsilon, epochs)
+        elif method in FREE:
+            found = {"auc": boost_trees(gather_rows(setting), setting.seed, alone=FREE[method])}
+        elif method == OPACUS and epsilon is not None:
+            found = {"auc": train_noisily(gather_rows(setting), epsilon, setting.seed)}
+        else:
+            continue
+        yield {**named, "method": method, "epsilon": epsilon, **found, "cpu": time.process_time() - start}
+    titles = {name: title for title, name in SCRIPT.items()}
+    if scripted and python is not None:
+        for found in run_script(python, gather_rows(setting), setting.seed, scripted):
+            yield {**named, **found, "method": titles[found["method"]]}
 
 
-def measure_cost(rows: int, columns: Sequence[int], *, bounded: bool, repeat: int = 3) -> dict[str, Any]:
-    """One epoch of two classes.
+def strengths_of(method: str) -> tuple[float | None, ...]:
+    """The ε at which a method runs."""
+    return EPSILONS if method in OURS else EPSILONS[:1] if method in FREE else EPSILONS[1:]
 
-    Args:
-        rows: that train.
-        columns: of each data party, the intercept with the first.
-        bounded: whether what is dealt is checked, as in a job with a budget.
-        repeat: how often; the medians count.
-    """
-    protection = sv.Shares(dp=sv.DP(model=sv.Gaussian(epsilon=1.0)), metrics="none")
-    algorithm = sv.Additive(edges="declared")
-    job = algorithm.plan_sums(protection, rows=rows, outputs=1, columns=columns, epochs=EPOCHS)
-    tops = [cap + 2 * slack for cap, slack in zip(job.caps, job.slacks, strict=True)]
-    rng = np.random.default_rng(0)
-    every, one, largest = sum(columns), job.one, job.contrast
-    mass = rng.uniform(0.05, 0.5, every)
-    side = rng.random((rows, every)) < mass
-    contrasts = np.where(side, largest, np.rint(-mass / (1 - mass) * largest)).astype(np.int64)
-    parts = [rng.integers(0, top + 1, (rows, 1)) for top in tops]
-    y = deal_shares((rng.integers(0, 2, (rows, 1)) * one).astype(np.uint64))
-    ends = np.cumsum(columns)
-    figures = []
-    for _ in range(repeat):
-        start = _cpu()
-        dealt = []
-        for end, width, part, top in zip(ends, columns, parts, tops, strict=True):
-            split = split_contrasts(contrasts[:, end - width : end])
-            words = [split.bits, part.astype(np.uint64), split.values.view(np.uint64)]
-            if bounded:
-                words[1:] = [split_bits(part, top), split_bits(split.values + largest, 2 * largest)]
-            dealt.append([deal_shares(array) for array in words])
-        dealing = _cpu() - start
-        start = _cpu()
-        run = run_three(_epoch_program(dealt, y, tops, largest, ends, bounded=bounded), openings=_OPENINGS)
-        figures.append(
+
+def mean_cells(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The mean AUC of each method, table, rows and ε over the seeds, their deviation, and how many were refused."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        groups.setdefault((cell["table"], cell["rows"], cell["method"], cell["epsilon"]), []).append(cell)
+    found = []
+    for (table, rows, method, epsilon), own in sorted(groups.items(), key=str):
+        aucs = [cell["auc"] for cell in own]
+        found.append(
             {
-                "dealing cpu": dealing,
-                "computing cpu": _cpu() - start,
-                "dealt bytes": sum(one.nbytes for party in dealt for array in party for one in array),
-                "computing bytes": run.bytes_sent,
-                "rounds": run.rounds,
+                "table": table,
+                "rows": rows,
+                "method": method,
+                "epsilon": epsilon,
+                "auc": statistics.mean(aucs),
+                "deviation": statistics.stdev(aucs) if len(aucs) > 1 else None,
+                "seeds": len(own),
+                "refused": any(cell.get("refused", False) for cell in own),
             }
         )
-    middle = {name: statistics.median(one[name] for one in figures) for name in figures[0]}
-    return {"rows": rows, "columns": list(columns), "bounded": bounded, **middle}
-
-
-_OPENINGS = {"bounds": 1, "sums 0": 1, "sums 1": 1, "sums 2": 1}
-
-
-def _epoch_program(
-    dealt: Sequence[Sequence[Any]], y: Any, tops: Sequence[int], largest: int, ends: np.ndarray, *, bounded: bool
-) -> Callable[[Computing], Any]:
-    async def program(party: Computing) -> None:
-        from securevfl_crypto.replicated import concatenate
-
-        taken = [[party.read_dealt(one[party.index]) for one in own] for own in dealt]
-        await party.confirm("input", *(share for own in taken for share in own))
-        bits = concatenate([own[0] for own in taken], axis=1)
-        residual = party.read_dealt(y[party.index])
-        parts, values = [own[1] for own in taken], [own[2] for own in taken]
-        if bounded:
-            wrong = await find_violations(party, [bits, *parts, *values], [])
-            assert await party.is_zero("bounds", wrong)
-            parts = [join_bits(part, top) for part, top in zip(parts, tops, strict=True)]
-            values = [
-                join_bits(one, 2 * largest) - party.constant(np.full(one.shape[:2], largest, np.uint64))
-                for one in values
-            ]
-        for part in parts:
-            residual = residual - part
-        noise = np.zeros((bits.shape[1], 1), np.uint64)
-        sums = await sum_contrasts(party, [SharedRows(bits, residual)], concatenate(values, axis=1), noise)
-        await party.open_each([(f"sums {k}", own, k) for k, own in enumerate(_split(sums, ends))])
-
-    return program
-
-
-def _split(sums: Any, ends: np.ndarray) -> list[Any]:
-    starts = [0, *ends.tolist()]
-    return [sums[low:high] for low, high in pairwise(starts)]
-
-
-def _mean_rows(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """ "table rows, ε" → mean AUC over the seeds."""
-    groups: dict[str, list[float]] = {}
-    for run in runs:
-        strength = "no noise" if run["epsilon"] is None else f"ε = {run['epsilon']:g}"
-        groups.setdefault(f"{run['table']} {run['rows']}, {strength}", []).append(run["auc"])
-    return {name: statistics.mean(values) for name, values in groups.items()}
+    return found
 
 
 def main() -> None:
     """Run what is missing, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few rows, one seed, one ε; nothing is written")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--tables", nargs="+", choices=sorted(TABLES), default=sorted(TABLES))
-    parser.add_argument("--rows", nargs="+", type=int, default=[18_000])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--shares", action="store_true", help="train on shares, which takes minutes a run")
     parser.add_argument("--only", choices=("auc", "cost"))
+    parser.add_argument("--peers-python", default=os.environ.get("SECUREVFL_DP_PYTHON", str(PEERS_PYTHON)))
+    parser.add_argument("--results", default="additive", help="name of the results file")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    kept: dict[str, Any] = {"runs": [], "peers": [], "costs": []} | ({} if options.quick else before("additive"))
-    seeds, sizes, epochs = (1, [2000], 5) if options.quick else (options.seeds, options.rows, EPOCHS)
+    python = Path(options.peers_python) if Path(options.peers_python).is_file() else None
+    kept: dict[str, Any] = {"cells": [], "costs": []} | ({} if options.quick else before(options.results))
+    epochs = 5 if options.quick else EPOCHS
 
     def store() -> None:
         if not options.quick:
-            figures = {"delta": DELTA, "epochs": EPOCHS, "means": _mean_rows(kept["runs"])}
-            write("additive", {**figures, **{name: kept[name] for name in ("runs", "peers", "costs")}}, show=False)
+            figures = {"delta": DELTA, "epochs": EPOCHS, "means": mean_cells(kept["cells"])}
+            write(options.results, {**figures, "cells": kept["cells"], "costs": kept["costs"]}, show=False)
 
-    def missing(part: str, wanted: Mapping[str, Any]) -> bool:
+    def is_missing(part: str, wanted: Mapping[str, Any]) -> bool:
         return not any(all(run.get(name) == value for name, value in wanted.items()) for run in kept[part])
 
-    if options.only != "auc":
-        for rows in (2000,) if options.quick else (13_000, 100_000):
-            for bounded in (False, True):
-                if missing("costs", {"rows": rows, "bounded": bounded}):
-                    kept["costs"].append(measure_cost(rows, (6, 6, 12), bounded=bounded))
-                    print(kept["costs"][-1], flush=True)
-                    store()
-    cells = [(t, r, s) for t in options.tables for r in sizes for s in range(seeds)] if options.only != "cost" else []
-    for table, rows, seed in cells:
-        asked = {"table": table, "asked": rows, "seed": seed}
-        if missing("peers", asked):
-            found = measure_peers(table, rows, seed)
-            if found is None:
-                return
-            kept["peers"].append(asked | found)
-            print(kept["peers"][-1], flush=True)
-            store()
-        for epsilon in EPSILONS[:2] if options.quick else EPSILONS:
-            if missing("runs", asked | {"epsilon": epsilon}):
-                run = (measure_auc if options.shares else measure_in_clear)(table, rows, epsilon, seed, epochs)
-                if run is None:
-                    return
-                kept["runs"].append(asked | run)
-                print(kept["runs"][-1], flush=True)
+    for rows in () if options.only == "auc" else (2000,) if options.quick else (13_000, 100_000):
+        for bounded in (False, True):
+            if is_missing("costs", {"rows": rows, "bounded": bounded}):
+                kept["costs"].append(measure_cost(rows, (6, 6, 12), bounded=bounded))
+                print(kept["costs"][-1], flush=True)
                 store()
-    print(_mean_rows(kept["runs"]))
+    seeds = range(options.first, options.first + (1 if options.quick else options.seeds))
+    sizes = [1000] if options.quick else options.rows
+    tables = options.tables[:1] if options.quick else options.tables
+    settings = [Setting(table, rows, seed) for seed in seeds for rows in sizes for table in tables]
+    for setting in settings if options.only != "cost" else ():
+        if data(partial(load_table, setting.table, setting.seed, setting.rows), f"the {setting.table} table") is None:
+            continue
+        named = {"table": setting.table, "rows": setting.rows, "seed": setting.seed}
+        wanted = [
+            (method, epsilon)
+            for method in options.methods
+            for epsilon in (strengths_of(method)[:2] if options.quick else strengths_of(method))
+            if is_missing("cells", {**named, "method": method, "epsilon": epsilon})
+        ]
+        for cell in fill_cells(setting, wanted, python, epochs, on_shares=options.shares):
+            kept["cells"].append(cell)
+            print(cell, flush=True)
+            store()
 
 
 if __name__ == "__main__":

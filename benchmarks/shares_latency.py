@@ -28,7 +28,7 @@ import securevfl as sv
 from benchmarks.common import write
 from benchmarks.parties import through_processes
 from benchmarks.shaping import shaped
-from securevfl.report import Record
+from securevfl.report import Record, RunRecord
 from securevfl.testing.company import Company, create_company
 
 LATENCIES = (0.2, 20.0, 80.0)
@@ -51,6 +51,22 @@ def through_lines(company: Company, held: ExitStack, latency: float) -> None:
         file.write_text(_DIAL.sub(longer, file.read_text()))
 
 
+def train_over_lines(
+    folder: Path, people: sv.Parties, job: sv.Job, latency: float
+) -> tuple[Company, dict[str, RunRecord]]:
+    """Train a job, each party a process, over lines of one round trip; the parties' folders, and what each reports."""
+    company = create_company(folder, people, job)
+    with ExitStack() as held:
+        through_lines(company, held, latency)
+        codes = through_processes(company)
+    if any(codes.values()):
+        said = "\n".join((company.folder / f"{name}.output").read_text()[-1500:] for name in company.names)
+        raise SystemExit(f"{job.protection.name} over {latency} ms: {codes}\n{said}")
+    return company, {
+        name: Record.read(company.state_folder(name) / "report" / "metrics.json").runs[0] for name in company.names
+    }
+
+
 def one(folder: Path, protection: str, latency: float, rows: int, epochs: int) -> dict[str, Any]:
     """Train over lines of one length; what an epoch took and what crossed."""
     job = sv.Job(
@@ -60,15 +76,9 @@ def one(folder: Path, protection: str, latency: float, rows: int, epochs: int) -
         batch_size=256,
         seed=3,
     )
-    company = create_company(folder, sv.datasets.default_credit(overlap=0.85, seed=0, rows=rows), job)
     load = os.getloadavg()[0]
-    with ExitStack() as held:
-        through_lines(company, held, latency)
-        codes = through_processes(company)
-    if any(codes.values()):
-        said = "\n".join((company.folder / f"{name}.output").read_text()[-1500:] for name in company.names)
-        raise SystemExit(f"{protection} over {latency} ms: {codes}\n{said}")
-    runs = {name: Record.read(company.state_folder(name) / "report" / "metrics.json").runs[0] for name in company.names}
+    people = sv.datasets.default_credit(overlap=0.85, seed=0, rows=rows)
+    _, runs = train_over_lines(folder, people, job, latency)
     own = runs["bank"]
     later = [e.seconds for e in own.epochs[1:]]
     return {

@@ -1,27 +1,34 @@
 """Boosted trees on shares beside plain ones, beside Paillier, and beside SecretFlow's SPU.
 
-    python -m benchmarks.shares_trees [--quick] [--only auc cost rows] [--seeds 5] [--peers-python PATH]
+    python -m benchmarks.shares_trees [--quick] [--only auc cost rows] [--tables credit …] [--seeds 5]
+                                      [--peers-python PATH]
 
-*auc*: whole jobs by `sv.simulate`, under `sv.Plain()` and `sv.Shares()` with like settings: credit (two classes),
-handwritten digits (ten classes, four parties), the credit limit (a number) and marked late payers of the credit table
-with half of the columns. Two classes: AUC; ten: accuracy; a number: R² of the answers.
+*auc*: whole jobs by `sv.simulate`, under `sv.Plain()` and `sv.Shares()` with like settings: the credit table (two
+classes, and another time its credit limit, a number), handwritten digits (ten classes, four parties), vehicle
+silhouettes (four classes) and breast cancer (two), both of two companies and a coordinator. Two classes: AUC; more:
+accuracy; a number: R² of the answers.
 
 *cost*: one tree of depth 5 on the credit table's 12,945 × 23 cells, 32 bins, by the three computing parties in one
 process, each after the other: CPU-seconds of all three, rounds, bytes. Then, in the same run and on one core, the
 sealed sums of a tree under Paillier with hidden nodes (`benchmarks.sealed_boosting`, without the growing), and SPU's
 program of a tree of the same shape under ABY3 (`benchmarks/peers/spu_tree.py`).
 
-*rows*: a tree of 100,000 rows, and its ratio to 12,945.
+*rows*: a tree of 100,000 rows, its ratio to 12,945, and the memory of all three parties in one process.
+
+Sections and tables that a run does not make keep the figures that they have.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +40,7 @@ from securevfl_crypto.ring import encode_words
 import securevfl as sv
 from benchmarks import sealed_boosting, skip
 from benchmarks.boosting import credit, digits, limit
-from benchmarks.common import data, write
+from benchmarks.common import before, data, write
 from benchmarks.psi_peers import _run as run_peer
 from benchmarks.psi_peers import peers_python
 from securevfl.shares.trees import (
@@ -51,63 +58,97 @@ COLUMNS = (5, 6, 12)
 """Columns of each party."""
 
 
-def late_half(seed: int, rows: int | None) -> sv.Parties:
-    """The credit table without every second column."""
-    people = credit(seed, rows)
-    tables = [
-        sv.PartyTable(
-            table.name,
-            table.ids,
-            dict(list(table.columns.items())[::2]),
-            label=table.label,
-            classes=table.classes,
-        )
-        for table in (people.active, *people.passive)
-    ]
-    return sv.Parties.of(*tables)
+@dataclass(frozen=True)
+class Compared:
+    """A table on which trees on shares are compared with plain ones.
+
+    Attributes:
+        parties: seed, number of rows → who takes part.
+        metric: of the test rows.
+        rounds: of trees.
+        settings: of `sv.Shares`, beside its defaults.
+        task: of the job.
+    """
+
+    parties: Callable[[int, int | None], sv.Parties]
+    metric: str
+    rounds: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    task: str = "classification"
 
 
-JOBS: Mapping[str, tuple[Any, str, int]] = {
-    "credit": (credit, "auc", 20),
-    "credit, half of the columns": (late_half, "auc", 20),
-    "handwritten": (digits, "accuracy", 10),
-    "credit limit": (limit, "r2", 20),
+def silhouettes(seed: int, rows: int | None) -> sv.Parties:
+    """Four classes, a guest and a host."""
+    return sv.datasets.fate(table="vehicle_silhouettes", seed=seed)
+
+
+def cancer(seed: int, rows: int | None) -> sv.Parties:
+    """Two classes, a clinic and a lab."""
+    return sv.datasets.breast_cancer(overlap=1.0, seed=seed)
+
+
+_FEW = {"few_rows": True, "useful": "off"}
+"""For tables too small for the rule of usefulness."""
+
+JOBS: Mapping[str, Compared] = {
+    "credit": Compared(credit, "auc", 20),
+    "credit limit": Compared(limit, "r2", 20, task="regression"),
+    "handwritten": Compared(digits, "accuracy", 5, {"useful": "off"}),
+    "silhouettes": Compared(silhouettes, "accuracy", 20, _FEW | {"computing": ("guest", "host", "helper")}),
+    "breast cancer": Compared(cancer, "auc", 20, _FEW | {"computing": ("clinic", "lab", "helper")}),
 }
-"""Name → data, metric, rounds of trees."""
 
 
-def compare_jobs(seeds: int, rows: int | None, trees: int | None) -> dict[str, Any]:
-    """Whole jobs: each seed's figures, and the mean difference."""
-    found: dict[str, Any] = {}
-    for name, (make, metric, rounds) in JOBS.items():
+def compare_table(one: Compared, seed: int, people: sv.Parties, trees: int) -> dict[str, float]:
+    """Test figures, seconds and CPU-seconds of both jobs of one seed."""
+    found: dict[str, float] = {}
+    for kind, protection in (("plain", sv.Plain()), ("shares", sv.Shares(**one.settings))):
+        job = sv.Job(
+            algorithm=sv.Boosting(depth=4, bins=BINS, lr=RATE),
+            protection=protection,
+            task=one.task,
+            epochs=trees,
+            valid_every=trees,
+            patience=None,
+            keep="last",
+            seed=seed,
+        )
+        start, used = time.perf_counter(), time.process_time()
+        run = sv.simulate(job, people).record.runs[-1]
+        found[kind] = run.test[one.metric]
+        found[f"{kind}, seconds"] = time.perf_counter() - start
+        found[f"{kind}, CPU seconds"] = time.process_time() - used
+    return found
+
+
+def summarize(one: Compared, per: list[dict[str, float]], trees: int) -> dict[str, Any]:
+    """Each seed's figures, the mean and worst difference, and how far chance moves the mean."""
+    gaps = [each["shares"] - each["plain"] for each in per]
+    return {
+        "metric": one.metric,
+        "rounds of trees": trees,
+        "seeds": per,
+        "shares − plain, mean": statistics.mean(gaps),
+        "shares − plain, worst": min(gaps),
+        "shares − plain, error of the mean": statistics.stdev(gaps) / len(gaps) ** 0.5 if len(gaps) > 1 else None,
+    }
+
+
+def compare_jobs(
+    names: Iterable[str], seeds: int, rows: int | None, trees: int | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Whole jobs, a table after the other: name, and its figures."""
+    for name in names:
+        one = JOBS[name]
         per: list[dict[str, float]] = []
         for seed in range(seeds):
-            people = data(lambda m=make, s=seed: m(s, rows), name)
+            people = data(lambda m=one.parties, s=seed: m(s, rows), name)  # type: ignore[misc]
             if people is None:
                 break
-            count = trees or rounds
-            plan: dict[str, Any] = {"epochs": count, "patience": None, "keep": "last", "seed": seed}
-            plan |= {"valid_every": count, "task": "regression"} if metric == "r2" else {"valid_every": count}
-            one: dict[str, float] = {}
-            for kind, protection in (("plain", sv.Plain()), ("shares", sv.Shares())):
-                job = sv.Job(algorithm=sv.Boosting(depth=4, bins=BINS, lr=RATE), protection=protection, **plan)
-                start, used = time.perf_counter(), time.process_time()
-                run = sv.simulate(job, people).record.runs[-1]
-                one[kind] = run.test[metric]
-                one[f"{kind}, seconds"] = time.perf_counter() - start
-                one[f"{kind}, CPU seconds"] = time.process_time() - used
-            print(name, seed, {key: round(value, 4) for key, value in one.items()}, flush=True)
-            per.append(one)
+            per.append(compare_table(one, seed, people, trees or one.rounds))
+            print(name, seed, {key: round(value, 4) for key, value in per[-1].items()}, flush=True)
         if per:
-            gaps = [one["shares"] - one["plain"] for one in per]
-            found[name] = {
-                "metric": metric,
-                "rounds of trees": trees or rounds,
-                "seeds": per,
-                "shares − plain, mean": statistics.mean(gaps),
-                "shares − plain, worst": min(gaps),
-            }
-    return found
+            yield name, summarize(one, per, trees or one.rounds)
 
 
 def table(rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -177,6 +218,22 @@ def grow(rows: int, trees: int) -> dict[str, Any]:
     }
 
 
+def compare_rows() -> dict[str, Any]:
+    """A tree of many rows beside one of few, each in a process of its own, so that each has its own peak of memory."""
+    make = get_context("spawn")
+    found: dict[str, Any] = {}
+    for rows, trees in ((12945, 3), (100_000, 2)):
+        with make.Pool(1) as pool:
+            found[str(rows)] = pool.apply(_grow_alone, (rows, trees))
+    name = "CPU seconds a tree, all three parties"
+    return found | {"ratio of CPU": found["100000"][name] / found["12945"][name]}
+
+
+def _grow_alone(rows: int, trees: int) -> dict[str, Any]:
+    found = grow(rows, trees)
+    return found | {"peak MB, all three parties": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3}
+
+
 def compare_costs(rows: int, trees: int, python: Path | None) -> dict[str, Any]:
     """A tree on shares, under Paillier with hidden nodes, and by SPU, one after the other."""
     grow(min(rows, 1000), 1)
@@ -213,8 +270,9 @@ def compare_costs(rows: int, trees: int, python: Path | None) -> dict[str, Any]:
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one seed, 3 rounds of trees, 2,000 rows, no peers")
+    parser.add_argument("--quick", action="store_true", help="one seed, two tables, 3 rounds, 2,000 rows, no peers")
     parser.add_argument("--only", nargs="+", choices=("auc", "cost", "rows"), default=("auc", "cost", "rows"))
+    parser.add_argument("--tables", nargs="+", choices=list(JOBS), default=list(JOBS), help="of auc")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--peers-python", help="the interpreter that has SPU; see benchmarks/peers-requirements.txt")
     given = parser.parse_args()
@@ -222,19 +280,24 @@ def main() -> None:
     quick = given.quick
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    content: dict[str, Any] = {}
+    name = "shares_trees-quick" if quick else "shares_trees"
+    content: dict[str, Any] = {} if quick else dict(before(name))
     if "cost" in given.only:
         python = None if quick else peers_python(given.peers_python)
         content["cost"] = compare_costs(2000 if quick else 12945, 1 if quick else 5, python)
+        write(name, content, show=False)
         print(content["cost"], flush=True)
     if "rows" in given.only and not quick:
-        few, many = grow(12945, 3), grow(100_000, 2)
-        name = "CPU seconds a tree, all three parties"
-        content["rows"] = {"12945": few, "100000": many, "ratio of CPU": many[name] / few[name]}
+        content["rows"] = compare_rows()
+        write(name, content, show=False)
         print(content["rows"], flush=True)
     if "auc" in given.only:
-        content["auc"] = compare_jobs(1 if quick else given.seeds, 2000 if quick else None, 3 if quick else None)
-    write("shares_trees-quick" if quick else "shares_trees", content)
+        amount = (1, 2000, 3) if quick else (given.seeds, None, None)
+        content["auc"] = dict(content.get("auc", {}))
+        for which, figures in compare_jobs(given.tables[:2] if quick else given.tables, *amount):
+            content["auc"][which] = figures
+            write(name, content, show=False)
+    write(name, content)
 
 
 if __name__ == "__main__":

@@ -66,14 +66,17 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.errors import (
         AlignmentError,
         AuditError,
+        DiskFull,
         Expired,
         FewCommonRows,
         InputError,
+        MachineFault,
         NoCommonRows,
         Parked,
         PartyFailed,
         PeerEnded,
         PeerRefused,
+        PeerSilent,
         PolicyError,
         ProtectionInactive,
         ProtocolError,
@@ -120,9 +123,9 @@ _NAMES: Mapping[str, str] = {
     "securevfl.data": "ColumnPreparation LabelBook Parties PartyTable Preparation Storage TableLimits datasets "
     "read_csv read_parquet read_table",
     "securevfl.errors": (
-        "AlignmentError AuditError Expired FewCommonRows InputError NoCommonRows Parked PartyFailed PeerEnded "
-        "PeerRefused PolicyError ProtectionInactive ProtocolError RangeError RowsSpent SecureVFLError UnknownNameError "
-        "WireError"
+        "AlignmentError AuditError DiskFull Expired FewCommonRows InputError MachineFault NoCommonRows Parked "
+        "PartyFailed PeerEnded PeerRefused PeerSilent PolicyError ProtectionInactive ProtocolError RangeError "
+        "RowsSpent SecureVFLError UnknownNameError WireError"
     ),
     "securevfl.auditing": "audit",
     "securevfl.experiments": ("AttackResult Study attack compare cross_validate demo read_sweep run_sweep simulate"),
@@ -175,6 +178,7 @@ __all__ = [
     "BoostedResidual",
     "Boosting",
     "ColumnPreparation",
+    "DiskFull",
     "Distilled",
     "EntityAugmentation",
     "Expired",
@@ -193,6 +197,7 @@ __all__ = [
     "Linkage",
     "Local",
     "LogisticRegression",
+    "MachineFault",
     "Model",
     "MultiVFL",
     "NoCommonRows",
@@ -205,6 +210,7 @@ __all__ = [
     "PartyTable",
     "PeerEnded",
     "PeerRefused",
+    "PeerSilent",
     "Plain",
     "PlugVFL",
     "Policy",

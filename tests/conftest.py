@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import tempfile
@@ -19,8 +20,8 @@ from hypothesis import settings  # noqa: E402
 
 torch.set_num_threads(1)  # the tests run side by side, and their tensors are small
 
-# Speed is never a test: no deadlines. CI repeats the same 50 examples; at a desk every run draws 100 new ones.
-settings.register_profile("desk", deadline=None)
+# Speed is never a test: no deadlines. CI repeats the same 50 examples; at a desk every run draws 50 new ones.
+settings.register_profile("desk", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
@@ -48,6 +49,14 @@ CLOCKS = (
 Each gets one more go, and the summary names those that took it, under `RERUN`. A mistake fails twice; a name that comes
 up there again and again is a mistake too. No other test gets a second go.
 """
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Share the work on test files that pytest has not yet rewritten."""
+    from support.rewriting import rewrite_own_part
+
+    with contextlib.suppress(AttributeError):  # pytest's own functions; it only saves time
+        rewrite_own_part(config, Path(__file__).parent)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pytest
+from securevfl_crypto.replicated import Share
 
 from securevfl.privacy import severity
 from securevfl.privacy.severity import load_measured
@@ -17,12 +18,12 @@ from securevfl.transport import Kind, Message
 
 if TYPE_CHECKING:
     from benchmarks.gate import __main__ as gate
-    from benchmarks.gate import cells, judge, measure, on_asking, on_shares, power
+    from benchmarks.gate import cells, judge, measure, on_asking, on_cells, on_shares, on_sums, power
 else:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[1]))
         from benchmarks.gate import __main__ as gate
-        from benchmarks.gate import cells, judge, measure, on_asking, on_shares, power
+        from benchmarks.gate import cells, judge, measure, on_asking, on_cells, on_shares, on_sums, power
 
 Figures, Got, Audited = judge.Figures, judge.Got, judge.Audited
 
@@ -68,6 +69,10 @@ BROKEN = {
     "shares, features beside chance": (shares(features=got("leak", 0.30, 0.25)), "gets features with R² 0.30"),
     "shares, uneven words": (shares(uneven=1.2), "are not uniform: 1.2 times what chance gives"),
     "shares, predictions": (shares(predictions=got("note", 0.24, 0.04)), "says note, and an attack gets features"),
+    "shares, sums by bin": (
+        shares(sums=got(value=0.45, without=0.28), together=0.6),
+        "an attack gives away 0.45, and guessing 0.28",
+    ),
     "shares, by a coordinator": (
         shares(protection="shares, coordinator", labels=got("ok", 0.55, 0.5)),
         "an attack ranks labels with AUC 0.550",
@@ -93,12 +98,37 @@ HONEST = {
     "a twin": cell(twin=True),
     "shares": shares(labels=got("ok", 0.535, 0.5), features=got("leak", 0.285, 0.25), attribute=got("leak", 0.53, 0.5)),
     "shares, predictions": shares(predictions=got("leak", 0.24, 0.04)),
+    "shares, sums by bin": shares(sums=got(value=0.08, without=0.28), together=0.6),
+    "sums in the clear": cell(algorithm="boosting", sums=got(value=0.55, without=0.16)),
 }
 
 
 @pytest.mark.parametrize("made", HONEST.values(), ids=HONEST)
 def test_the_gate_opens_for_honest_cells(made: judge.Figures) -> None:
     assert judge.judge([*CONTROLS, made]) == []
+
+
+@pytest.mark.parametrize("made", [got("leak", 0.98), got("ok", 1.0)], ids=["not got", "said to be ok"])
+def test_exact_sums_that_give_no_labels_or_ask_for_no_consent_fail_the_gate(made: judge.Got) -> None:
+    exact = cell(algorithm="additive", protection="exact sums", labels=made)
+    assert any("positive control: a cell" in line for line in judge.judge([*CONTROLS, exact]))
+    exact = cell(algorithm="additive", protection="exact sums", labels=got("leak", 1.0))
+    assert judge.judge([*CONTROLS, exact]) == []
+
+
+def test_noise_on_sums_hides_a_row_and_a_tenth_of_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_sums, "TRIALS", 400)
+    one = cells.Cell("canaries", "additive", "noisy sums", epochs=2)
+    honest, less = (
+        measure.measure(each, rows=800, tests=2, every_party=False) for each in (one, changed(one, noise=0.05))
+    )
+    assert not any(power.rejects(secret, 2) for secret in honest.ranked)
+    assert less.control
+    assert all(power.rejects(secret, 2) for secret in less.ranked)
+    exact = measure.measure(changed(one, protection="exact sums"), rows=800, tests=2, every_party=False)
+    assert judge.judge([*CONTROLS, exact]) == []
+    assert exact.labels is not None
+    assert (exact.labels.value, exact.labels.severity, exact.labels.admitted) == (1.0, "leak", False)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +144,8 @@ def test_the_gate_opens_for_honest_cells(made: judge.Figures) -> None:
             [CONTROLS[0], msgspec.structs.replace(CONTROLS[1], features=got(value=0.98))],
             "features under identity bottoms are got with 0.980",
         ),
+        ([*CONTROLS, shares(sums=got(value=0.08, without=0.28), together=0.4)], "gives away 0.40 by sums"),
+        ([*CONTROLS, cell(algorithm="boosting", sums=got(value=0.3, without=0.2))], "gives away 0.30 by sums"),
     ],
 )
 def test_attacks_that_get_nothing_where_all_lies_open_fail_the_gate(cells: list[judge.Figures], words: str) -> None:
@@ -178,11 +210,11 @@ def test_a_control_with_too_little_noise_that_passes_fails_the_gate() -> None:
 
 def test_noise_that_is_too_small_by_three_fifths_is_found() -> None:
     one = cells.Cell("canaries", "splitnn, identity", "features 1", epochs=4)
-    honest = judge.judge([*CONTROLS, _measured(one)])
-    assert honest == []
+    honest = _measured(one)
+    assert judge.judge([*CONTROLS, honest]) == []
     less = _measured(changed(one, noise=0.4))
     assert less.control
-    assert judge.judge([*CONTROLS, _measured(one), less]) == []
+    assert judge.judge([*CONTROLS, honest, less]) == []
     assert any(power.rejects(secret, len(less.ranked)) for secret in less.ranked)
 
 
@@ -250,7 +282,6 @@ def test_every_algorithm_with_a_cut_is_in_the_matrix() -> None:
 
     named = {name.split(",")[0] for name in cells.ALGORITHMS}
     left_out = {
-        "additive",  # no cell yet: sums with noise, see its audit
         "best",  # each of its members is
         "boosted_residual",  # its messages are those of boosting
         "local",
@@ -360,3 +391,62 @@ def test_numbers_that_are_counted_after_they_left_fail_the_gate(monkeypatch: pyt
     assert any("'max_results' has to refuse it" in line for line in lines)
     assert any("3 answers of each row" in line for line in lines)
     assert any("the book has 0 to 0 numbers" in line for line in lines)
+
+
+# Sums by bin on shares.
+
+THREE = ("bank", "network", "retailer")
+ROWS, SIZES = 60, (4, 3, 6)
+"""Rows, and bins of three columns, of which the last two are the partners'."""
+
+
+def _split_words(values: np.ndarray, draw: np.random.Generator) -> list[Share]:
+    summands = [draw.integers(0, 2**64, values.shape, dtype=np.uint64) for _ in range(2)]
+    summands.append(values.astype(np.int64).view(np.uint64) - summands[0] - summands[1])
+    return [Share(summands[i], summands[(i + 1) % 3]) for i in range(3)]
+
+
+def _added_up(sent: Callable[[np.ndarray, np.random.Generator], np.ndarray]) -> Any:
+    """Steps of three parties that add up gradients by bin, where the first receives what `sent` makes of the sums."""
+    draw = np.random.default_rng(3)
+    codes = np.stack([draw.integers(0, size, ROWS) for size in SIZES], axis=1)
+    cells = np.concatenate([codes[:, j] == k for j, size in enumerate(SIZES) for k in range(size)]).reshape(-1, ROWS)
+    tap, found = on_shares.Wiretap(), on_cells.Summed()
+    for _ in range(20):
+        by = np.rint(draw.normal(0, 1 << 14, (2, ROWS)))
+        sums = by @ cells.T
+        words = sent(sums, draw)
+        message = Message(Kind.SHARE, "shares/round", {"1": words.T.reshape(-1)})
+        start = len(tap.heard_by["bank"])
+        tap.heard_by["bank"].append(("network", message))
+        for name, values, total in zip(THREE, _split_words(by, draw), _split_words(sums, draw), strict=True):
+            found.steps[name].append(on_cells.Step(values, total, slice(start, start + 1)))
+    return tap, found, codes
+
+
+def test_sums_that_reach_one_party_in_the_clear_are_found() -> None:
+    tap, found, codes = _added_up(lambda sums, draw: sums.astype(np.int64).view(np.uint64))
+    value, guessed, together = on_cells.solve_sums(tap, found, THREE, codes, SIZES, slice(1, 3))
+    assert value == together
+    assert value > guessed + 0.2
+
+
+def test_masked_sums_give_away_no_more_than_guessing() -> None:
+    tap, found, codes = _added_up(lambda sums, draw: draw.integers(0, 2**64, sums.shape, dtype=np.uint64))
+    value, guessed, together = on_cells.solve_sums(tap, found, THREE, codes, SIZES, slice(1, 3))
+    assert value < guessed + 0.02
+    assert together > guessed + 0.2
+
+
+def test_counts_of_a_partys_own_bins_are_read_where_they_lie_open() -> None:
+    draw = np.random.default_rng(5)
+    counts = draw.integers(0, 90, 40).astype(np.float64)
+    tap, found = on_shares.Wiretap(), on_cells.Summed()
+    ones = np.ones((1, ROWS))
+    for name, by, total in zip(THREE, _split_words(ones, draw), _split_words(counts[None], draw), strict=True):
+        found.steps[name].append(on_cells.Step(by, total, slice(0, 0)))
+    truth = {"network": (slice(0, 40), counts)}
+    value, chance, together = on_cells.read_counts(tap, found, THREE, truth)
+    assert value < chance < 0.5 < together
+    found.steps["network"] = [on_cells.Step(by, Share(total.mine * 0, counts[None].astype(np.uint64)), slice(0, 0))]
+    assert on_cells.read_counts(tap, found, THREE, truth)[0] > 0.99

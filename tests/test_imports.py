@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from opacus.accountants import PRVAccountant, RDPAccountant
+from support.processes import run_python
 
 HEAVY = (
     "jinja2",
@@ -30,64 +31,65 @@ HEAVY = (
 )
 
 
-def _loaded(code: str) -> tuple[set[str], str]:
-    """The heavy libraries that `code` loads in a fresh interpreter, and what it printed."""
+def _loaded_by_each(*pieces: str) -> list[tuple[set[str], str]]:
+    """The heavy libraries that are loaded after each piece of code, one after another in a fresh interpreter, and what
+    it printed: a piece that loads more than those before it had loaded says so, whatever comes after it."""
     script = f"""
 import sys
-try:
-    {code}
-except SystemExit as end:
-    assert not end.code, end.code
-print("loaded:", *(name for name in {HEAVY!r} if name in sys.modules))
+for piece in {list(pieces)!r}:
+    try:
+        exec(piece)
+    except SystemExit as end:
+        assert not end.code, (piece, end.code)
+    print("loaded:", *(name for name in {HEAVY!r} if name in sys.modules), end=chr(0))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
-    printed, names = done.stdout.rsplit("loaded:", 1)
-    return set(names.split()), printed
+    printed = [piece.rsplit("loaded:", 1) for piece in done.stdout.split(chr(0))[:-1]]
+    assert len(printed) == len(pieces)
+    return [(set(names.split()), text) for text, names in printed]
+
+
+def _loaded(code: str) -> tuple[set[str], str]:
+    return _loaded_by_each(code)[0]
 
 
 def _command(*arguments: str) -> str:
     return f"from securevfl.cli import main; main({list(arguments)!r})"
 
 
-@pytest.mark.parametrize(
-    ("code", "allowed"),
-    [
-        ("import securevfl", set()),
-        ("import securevfl as sv; sv.InputError; sv.UnknownNameError", set()),
-        ("import securevfl as sv; sv.PartyTable; sv.Parties; sv.read_csv; sv.datasets.names()", set()),
-        (
-            "import securevfl as sv; sv.Job(); sv.SplitNN(); sv.Shares(); sv.Paillier(); sv.BFV(); sv.Auto()",
-            {"pyarrow"},
-        ),
-        ("import securevfl as sv; sv.DP(features=sv.Gaussian(epsilon=4.0)); sv.Policy(); sv.Align(); sv.audit", set()),
-        ("import securevfl as sv; sv.Frozen(8); sv.Linkage; sv.Observer; sv.read_job", set()),
-        ("import securevfl as sv; sv.simulate", {"torch", "pyarrow"}),
-        (
-            "from securevfl import *",
-            {"torch", "sklearn", "scipy", "pandas", "pyarrow"},
-        ),  # estimators are of scikit-learn
-    ],
-)
-def test_names_load_no_more_than_they_need(code: str, allowed: set[str]) -> None:
-    # A star is not allowed in a block.
-    loaded, _ = _loaded(code.replace("from securevfl import *", "exec('from securevfl import *')"))
-    assert loaded <= allowed
+NAMED = {
+    "import securevfl": set[str](),
+    "import securevfl as sv; sv.InputError; sv.UnknownNameError": set(),
+    "import securevfl as sv; sv.PartyTable; sv.Parties; sv.read_csv; sv.datasets.names()": set(),
+    "import securevfl as sv; sv.DP(features=sv.Gaussian(epsilon=4.0)); sv.Policy(); sv.Align(); sv.audit": set(),
+    "import securevfl as sv; sv.Frozen(8); sv.Linkage; sv.Observer; sv.read_job": set(),
+    "import securevfl as sv; sv.Job(); sv.SplitNN(); sv.Shares(); sv.Paillier(); sv.BFV(); sv.Auto()": {"pyarrow"},
+    "import securevfl as sv; sv.simulate": {"torch", "pyarrow"},
+    # Estimators are of scikit-learn.
+    "from securevfl import *": {"torch", "sklearn", "scipy", "pandas", "pyarrow"},
+}
+"""Code → what it may load, the least first."""
+
+
+def test_names_load_no_more_than_they_need() -> None:
+    for (code, allowed), (loaded, _) in zip(NAMED.items(), _loaded_by_each(*NAMED), strict=True):
+        assert loaded <= allowed, code
 
 
 def test_training_loads_torch_and_its_accountant_scipy() -> None:
     """No scikit-learn, no pandas, none of Opacus but the accountants, and not torch's compiler."""
     code = """
-    import securevfl as sv
-    from securevfl.privacy import GaussianRelease, epsilon_prv, epsilon_rdp
-    for algorithm in (sv.SplitNN(), sv.algorithms.ResidualAtTheCut(folds=2)):
-        job = sv.Job(algorithm=algorithm, protection=sv.Plain(), epochs=2, steps=3)
-        sv.simulate(job, sv.datasets.breast_cancer())
-    assert not {"scipy", "sklearn"} & sys.modules.keys(), "training"
-    release = GaussianRelease(1.3, 200, 0.02)
-    print(repr([epsilon_rdp(release, 1e-5), epsilon_prv(release, 1e-5)]))
+import securevfl as sv
+from securevfl.privacy import GaussianRelease, epsilon_prv, epsilon_rdp
+for algorithm in (sv.SplitNN(), sv.algorithms.ResidualAtTheCut(folds=2)):
+    job = sv.Job(algorithm=algorithm, protection=sv.Plain(), epochs=2, steps=3)
+    sv.simulate(job, sv.datasets.breast_cancer())
+assert not {"scipy", "sklearn"} & sys.modules.keys(), "training"
+release = GaussianRelease(1.3, 200, 0.02)
+print(repr([epsilon_rdp(release, 1e-5), epsilon_prv(release, 1e-5)]))
 """
-    loaded, printed = _loaded(code.strip())
+    loaded, printed = _loaded(code)
     assert loaded == {"scipy", "torch"}
     rdp, prv = RDPAccountant(), PRVAccountant()
     rdp.history = prv.history = [(1.3, 0.02, 200)]
@@ -96,11 +98,11 @@ def test_training_loads_torch_and_its_accountant_scipy() -> None:
     assert ast.literal_eval(printed.strip().splitlines()[-1]) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["run", "--help"], ["psi", "--help"]])
-def test_help_and_version_load_no_heavy_library(arguments: list[str]) -> None:
-    loaded, printed = _loaded(_command(*arguments))
-    assert printed.strip()
-    assert not loaded
+def test_help_and_version_load_no_heavy_library() -> None:
+    asked = ["--version"], ["--help"], ["run", "--help"], ["psi", "--help"]
+    for arguments, (loaded, printed) in zip(asked, _loaded_by_each(*(_command(*one) for one in asked)), strict=True):
+        assert printed.strip(), arguments
+        assert not loaded, arguments
 
 
 PARTIES = {
@@ -130,47 +132,39 @@ COMPUTES = {"matplotlib", "opacus", "pandas", "scipy", "sklearn", "tenseal", "to
 """What a command that only describes must not load."""
 
 
-@pytest.fixture(scope="module")
-def agreed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two parties' keys, tables, party files and cards, a proposal with noise, and a policy."""
-    folder = tmp_path_factory.mktemp("agreed")
+DESCRIBING = """
+keys --show keys/bank.pub
+card bank.toml
+propose job.toml --card bank.card --card shop.card --purpose credit -o other.toml
+approve agreement.toml --file bank.toml --yes
+agreement show agreement.toml
+agreement compare agreement.toml agreement.toml
+policy check job.toml policy.toml
+"""
+
+
+def test_a_command_that_only_describes_loads_nothing_that_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder with two parties' keys, tables, party files and cards, a proposal with noise, and a policy."""
+    monkeypatch.chdir(tmp_path)
     for name, (head, row, columns) in PARTIES.items():
         rows = "".join(row.format(k, k % 2) for k in range(40))
-        (folder / f"{name}.csv").write_text(head + rows, encoding="utf-8")
+        Path(f"{name}.csv").write_text(head + rows, encoding="utf-8")
         keys = f"signing = 'keys/{name}.key'\ncertificate = 'certs/{name}.crt'\nkey = 'certs/{name}.key'"
         text = f"party = '{name}'\n[data]\nfile = '{name}.csv'\n{columns}\n[keys]\n{keys}\n"
-        (folder / f"{name}.toml").write_text(text, encoding="utf-8")
-    (folder / "job.toml").write_text(JOB, encoding="utf-8")
-    (folder / "policy.toml").write_text(
-        "party = 'shop'\nmax_epsilon = 5.0\nmax_results = 'unlimited'\n", encoding="utf-8"
-    )
-    commands = [[*words, name] for name in PARTIES for words in (["keys"], ["certs", "new"])]
-    commands += [["card", f"{name}.toml"] for name in PARTIES]
-    commands += [["propose", "job.toml", "--card", "bank.card", "--card", "shop.card", "--purpose", "credit"]]
-    for command in commands:
-        subprocess.run([sys.executable, "-m", "securevfl", *command], cwd=folder, check=True, capture_output=True)
-    return folder
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "card bank.toml",
-        "propose job.toml --card bank.card --card shop.card --purpose credit -o other.toml",
-        "approve agreement.toml --file bank.toml --yes",
-        "agreement show agreement.toml",
-        "agreement compare agreement.toml agreement.toml",
-        "policy check job.toml policy.toml",
-        "keys --show keys/bank.pub",
-    ],
-)
-def test_a_command_that_only_describes_loads_nothing_that_computes(
-    command: str, agreed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(agreed)
-    loaded, printed = _loaded(_command(*command.split()))
-    assert printed.strip()
-    assert not loaded & COMPUTES
+        Path(f"{name}.toml").write_text(text, encoding="utf-8")
+    Path("job.toml").write_text(JOB, encoding="utf-8")
+    Path("policy.toml").write_text("party = 'shop'\nmax_epsilon = 5.0\nmax_results = 'unlimited'\n", encoding="utf-8")
+    before = [[*words, name] for name in PARTIES for words in (["keys"], ["certs", "new"])]
+    before += [["card", f"{name}.toml"] for name in PARTIES]
+    before += [["propose", "job.toml", "--card", "bank.card", "--card", "shop.card", "--purpose", "credit"]]
+    commands = [*before, *(line.split() for line in DESCRIBING.strip().splitlines())]
+    for command, (loaded, printed) in zip(
+        commands, _loaded_by_each(*(_command(*one) for one in commands)), strict=True
+    ):
+        assert printed.strip(), command
+        assert not loaded & COMPUTES, command
 
 
 def test_an_audit_of_a_run_with_its_model_loads_nothing_that_computes(
@@ -179,7 +173,7 @@ def test_an_audit_of_a_run_with_its_model_loads_nothing_that_computes(
     monkeypatch.chdir(tmp_path)
     text = "protection = 'plain'\n[job]\nepochs = 1\nsteps = 1\n[data]\nname = 'breast_cancer'\n"
     (tmp_path / "job.toml").write_text(text, encoding="utf-8")
-    _loaded(_command("run", "job.toml", "--out", "run"))
+    assert run_python(["-m", "securevfl", "run", "job.toml", "--out", "run"]).returncode == 0
     assert list((tmp_path / "run/model").glob("*.safetensors"))
     loaded, printed = _loaded(_command("audit", "run"))
     assert "ledgers verified" in printed
@@ -188,12 +182,12 @@ def test_an_audit_of_a_run_with_its_model_loads_nothing_that_computes(
 
 def test_a_job_file_that_names_one_algorithm_loads_no_other() -> None:
     code = """
-    import securevfl as sv
-    from securevfl.training import Algorithm
-    Algorithm.from_values("splitnn")
-    print(*(name for name in sys.modules if name.startswith("securevfl.algorithms.")))
+import securevfl as sv
+from securevfl.training import Algorithm
+Algorithm.from_values("splitnn")
+print(*(name for name in sys.modules if name.startswith("securevfl.algorithms.")))
 """
-    _, printed = _loaded(code.strip())
+    _, printed = _loaded(code)
     assert {name.split(".")[2] for name in printed.split()} == {"splitnn"}
 
 

@@ -35,7 +35,7 @@ WIDTH, MARGIN = 900, 24
 ROOMS = {1: 420, 2: 330}
 NARROW, LANE, GAP, FLOOR_GAP = 252, 14, 22, 38
 LINE, LETTER, PADDING, ROOF = 15, 6.3, 11, 60
-BEGINNINGS = 120
+BEGINNINGS = 60
 COLOURS = {
     "securevfl": ("#e0e7ff", "#4f46e5"),
     "securevfl_net": ("#fce7f3", "#be185d"),
@@ -204,14 +204,20 @@ def _sorted(row: Sequence[Item], above: dict[int, float], below: dict[int, float
 
     # The best order that begins with a set of items is the best order of that set, continued: n · 2^n steps, not n!.
     best: dict[int, tuple[int, float, tuple[int, ...]]] = {0: (0, 0.0, ())}
+    over = {0: [0] * len(row)}  # a set of items → how often its arrows cross those of each item after it
     for place in count:
         longer: dict[int, tuple[int, float, tuple[int, ...]]] = {}
         for taken, (crossings, far, order) in best.items():
+            if taken:
+                first = taken & -taken
+                more = crossed[first.bit_length() - 1]
+                over[taken] = [a + b for a, b in zip(over[taken ^ first], more, strict=True)]
             for i in count:
                 if not taken >> i & 1:
-                    more = sum(crossed[before][i] for before in order)
-                    found = (crossings + more, round(far + length[i][place], 6), (*order, i))
-                    longer[taken | 1 << i] = min(longer.get(taken | 1 << i, found), found)
+                    known, total = longer.get(taken | 1 << i), crossings + over[taken][i]
+                    if known is None or total <= known[0]:
+                        found = (total, round(far + length[i][place], 6), (*order, i))
+                        longer[taken | 1 << i] = found if known is None else min(known, found)
         best = longer
     return [row[i] for i in best[(1 << len(row)) - 1][2]]
 

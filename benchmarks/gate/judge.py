@@ -28,6 +28,8 @@ SIGMAS = 3.0
 R2_MARGIN = 0.02
 DP_TOLERANCE = 0.03
 CONTROL = 0.99
+SUMS = 0.2
+"""What sums that lie open give away at least, above guessing."""
 NOISE = 4.0
 """Standard errors that the worst of some dozens of attacks on noise may be off."""
 
@@ -87,6 +89,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """on shares: features from final predictions alone, over own columns; `features` has them in its baseline"""
     uneven: float | msgspec.UnsetType = msgspec.UNSET
     """on shares: how far words that were received are from uniform; above 1 they are not"""
+    sums: Got | msgspec.UnsetType = msgspec.UNSET
+    """of trees and scorecards: what sums by bin give away, as a share of the partners' cells, or R² of the counts of
+    own bins; on shares with what one party received"""
+    together: float | msgspec.UnsetType = msgspec.UNSET
+    """on shares: the same with what two computing parties have together, the positive control of that attack"""
     twin: bool | None = None
     """whether a sealed transcript equals that of its exact twin, where both ran"""
 
@@ -155,6 +162,8 @@ def shares_tell_nothing(cell: Figures) -> Iterator[str]:
         yield f"words that a computing party received are not uniform: {cell.uneven:.1f} times what chance gives"
     if told is not msgspec.UNSET and told.severity != "leak" and _explains(told):
         yield f"says {told.severity}, and {_explained(told)}"
+    if cell.sums is not msgspec.UNSET and cell.sums.value - cell.sums.without > R2_MARGIN:
+        yield f"{cell.sums.attack} gives away {cell.sums.value:.2f}, and guessing {cell.sums.without:.2f}"
 
 
 def twins_agree(cell: Figures) -> Iterator[str]:
@@ -193,6 +202,20 @@ def controls(cells: Sequence[Figures]) -> list[str]:
         worst = min(values, default=0.0)
         if not worst >= CONTROL:
             found.append(f"positive control: {what} are got with {worst:.3f}, and {CONTROL} was expected")
+    for cell in cells:
+        if cell.sums is not msgspec.UNSET:
+            reached = cell.sums.value if cell.together is msgspec.UNSET else cell.together
+            if not reached - cell.sums.without >= SUMS:
+                found.append(
+                    f"positive control: {cell.name} gives away {reached:.2f} by sums that lie open, and guessing "
+                    f"{cell.sums.without:.2f}"
+                )
+        if cell.protection == "exact sums" and cell.labels is not None:
+            got = cell.labels
+            if not (got.value >= CONTROL and got.severity == "leak"):
+                found.append(
+                    f"positive control: {cell.name} says {got.severity}, and labels are got with {got.value:.3f}"
+                )
     tests = sum(len(cell.ranked) for cell in cells if not cell.control)
     for cell in cells:
         if cell.control and not any(rejects(one, tests) for one in cell.ranked):

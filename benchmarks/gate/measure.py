@@ -3,7 +3,7 @@ stands beside what they got."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from unittest import mock
 import msgspec
 import numpy as np
 
-from benchmarks.gate import on_scorecards, on_trees
+from benchmarks.gate import on_cells, on_scorecards, on_sums, on_trees
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
 from benchmarks.gate.on_shares import Attacked, Wiretap, of_all, uneven
@@ -101,8 +101,10 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
         tests: audits in the whole run, among which the level of 5 % is divided.
         every_party: attack the labels from each passive party, and each one's features; otherwise those of the first.
     """
+    if cell.algorithm == "additive":
+        return on_sums.measure(cell, rows, partial(_stated, cell, "bank", ("shop",)))
     if cell.job.protection.on_shares:
-        return _measured_on_shares(cell, rows)
+        return _measured_on_shares(cell, rows, every_party=every_party)
     if cell.trees:
         return on_trees.measure(cell, rows, lambda owner, passive: partial(_stated, cell, owner, tuple(passive)))
     with roles_begun() as begun, _noise_times(cell.noise):
@@ -190,19 +192,29 @@ def _each_ranked(
         )
 
 
-def _measured_on_shares(cell: Cell, rows: int) -> Figures:
-    """Every attack of every computing party on what each other has; the worst of each kind."""
+def _measured_on_shares(cell: Cell, rows: int, *, every_party: bool) -> Figures:
+    """Every attack of every computing party on what each other has; the worst of each kind.
+
+    Of jobs that deal bins the first two attack each other, unless every party is wanted.
+    """
     tap = Wiretap()
-    ran, transcript = _recorded(cell, rows, tap)
+    people, protection = list(cell.parties(rows)), cell.job.protection
+    computing = protection.computing_parties(people[0], people[1:], protection.coordinator_among(people))
+    with on_cells.watch(tap, computing) as summed, roles_begun() as begun:
+        ran, transcript = _recorded(cell, rows, tap)
     owner = next(iter(transcript.truths))
     bank, truth = transcript.view(owner, owner), transcript.truth(owner)
     bits = {name: _bits(cell, x) for name, x in truth.x.items()}
-    protection = cell.job.protection
-    helper = protection.coordinator_among([owner, *bank.passive])
-    computing = protection.computing_parties(owner, bank.passive, helper)
+    sort = partial(on_cells.sort_rows, found=summed) if summed.steps else None
+    roles = {role.site.name: role for role in begun}
+    sums, together = _sums_on_shares(cell, bank, tap, summed, computing, roles, truth.y)
     order = _order(cell, bank, bank.passive[0], truth.others.get(bank.passive[0])) if cell.data == "planted" else None
     found: dict[str, list[Got]] = {}
-    for one in of_all(tap, transcript, owner, computing, ran.trained[owner].scores, bits, cell.seed):
+    attackers = computing if every_party or sort is None else computing[:2]
+    scores = ran.trained[owner].scores
+    for one in of_all(
+        tap, transcript, owner, attackers, scores, bits, cell.seed, sort, () if every_party else attackers
+    ):
         got = _got_on_shares(cell, bank, one)
         found.setdefault(one.about, []).append(msgspec.structs.replace(got, view=_VIEWS.get(one.about, "")))
     return Figures(
@@ -217,7 +229,44 @@ def _measured_on_shares(cell: Cell, rows: int) -> Figures:
         order=order,
         predictions=_worst(found["predictions"]),
         uneven=max(uneven(tap, party) for party in computing),
+        sums=sums,
+        together=together,
     )
+
+
+def _sums_on_shares(
+    cell: Cell,
+    bank: PartyView,
+    tap: Wiretap,
+    summed: on_cells.Summed,
+    computing: Sequence[str],
+    roles: dict[str, Any],
+    y: np.ndarray,
+) -> tuple[Got | msgspec.UnsetType, float | msgspec.UnsetType]:
+    """What sums by bin give away to one party, of trees the active one and of scorecards a passive one; and to two."""
+    if not summed.steps:
+        return msgspec.UNSET, msgspec.UNSET
+    names, learned = (bank.party, *bank.passive), np.unique(bank.train)
+    if cell.trees:
+        columns = [roles[name].column_bins() for name in names]
+        counts = [count + lacks for one in columns for count, lacks in zip(one.bins, one.missing, strict=True)]
+        codes = np.concatenate([roles[name].encode_cells(learned) for name in names]).T
+        theirs = slice(len(columns[0].bins), len(counts))
+        value, without, together = on_cells.solve_sums(tap, summed, computing, codes, counts, theirs)
+        attack, (severity, admitted) = on_trees.EQUATIONS, _said(cell, bank, bank.party, bank.passive[0])
+    else:
+        held, first = {}, 0
+        for name in names:
+            sizes = [len(cut) + 1 for cut in roles[name].cuts]
+            codes = roles[name].find_bins(learned) + np.cumsum([0, *sizes])[:-1]
+            positives = np.bincount(codes[y[learned] == 1].reshape(-1), minlength=sum(sizes)).astype(np.float64)
+            if name in computing and name != bank.party:
+                held[name] = slice(first, first + len(positives)), positives
+            first += len(positives)
+        value, without, together = on_cells.read_counts(tap, summed, computing, held)
+        attack, (severity, admitted) = "labels: counts by own bins", _said(cell, bank, bank.passive[0], bank.party)
+    got = Got(severity=severity, value=value, without=without, attack=attack, admitted=admitted)  # type: ignore[arg-type]
+    return got, together
 
 
 def _got_on_shares(cell: Cell, bank: PartyView, one: Attacked) -> Got:

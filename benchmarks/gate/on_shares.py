@@ -4,7 +4,7 @@ what final predictions alone tell."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,7 +18,7 @@ from securevfl.attacks.measure import draw_known, r_squared, score_ranking
 from securevfl.experiments.recorder import Recorder
 from securevfl.transport import Message
 
-__all__ = ["Attacked", "Sights", "Wiretap", "of_all", "sights", "uneven"]
+__all__ = ["Attacked", "Sights", "Wiretap", "of_all", "shares_of", "sights", "uneven"]
 
 _WIDTH = 16
 """Of all hidden layers in the matrix: so many masked values of a row stand side by side in a message."""
@@ -103,7 +103,7 @@ class Sights:
         return kept, np.stack([np.stack(found[row][-least:]) for row in kept.tolist()])
 
 
-def _shares(message: Message, number: int, rows: int, width: int) -> np.ndarray:
+def shares_of(message: Message, number: int, rows: int, width: int) -> np.ndarray:
     """Both summands that a message carries, their sum, and their lowest octets: (rows, 4 width), float64."""
     parts = tuple(np.asarray(message.arrays[f"{number}{side}"]) for side in "ab")
     one = Dealt((rows, width), parts).share()  # type: ignore[arg-type]
@@ -136,7 +136,7 @@ def sights(tap: Wiretap, party: str, owner: str, widths: Mapping[str, int], spli
             under_way = batches
             learned = split.get("learned", np.arange(0))
             if peer == owner and not batches and length == len(learned) and not found.of.get("labels"):
-                for row, value in zip(learned.tolist(), _shares(message, 0, length, 1), strict=True):
+                for row, value in zip(learned.tolist(), shares_of(message, 0, length, 1), strict=True):
                     found.of["labels"][row].append(value)
                 continue
             scored = next((rows for name, rows in split.items() if name != "learned" and len(rows) == length), _NONE)
@@ -144,10 +144,10 @@ def sights(tap: Wiretap, party: str, owner: str, widths: Mapping[str, int], spli
             if not len(rows):
                 continue
             width = widths[peer]
-            for row, value in zip(rows.tolist(), _shares(message, 0, len(rows), width), strict=True):
+            for row, value in zip(rows.tolist(), shares_of(message, 0, len(rows), width), strict=True):
                 found.of[peer][row].append(value)
             if peer == owner and "1a" in message.arrays:
-                for row, value in zip(rows.tolist(), _shares(message, 1, len(rows), 1), strict=True):
+                for row, value in zip(rows.tolist(), shares_of(message, 1, len(rows), 1), strict=True):
                     found.of["labels"][row].append(value)
         elif message.what == "shares/round":
             rounds.append(np.asarray(message.arrays["1"]) if "1" in message.arrays else np.empty(0, np.uint64))
@@ -396,6 +396,20 @@ def _view_of(transcript: Transcript, party: str, owner: str) -> PartyView:
     return replace(known, party=party, x=known.x[:, :0], y=None, observations={}, steps={}, scores=None)
 
 
+Sorting = Callable[[Wiretap, str, PartyView], Sights]
+"""Recorder, computing party, its view → what it received, by row."""
+
+
+def sort_batches(owner: str) -> Sorting:
+    """How to sort what computing parties receive of a network, batch by batch."""
+
+    def sort(tap: Wiretap, party: str, view: PartyView) -> Sights:
+        learned = np.concatenate([np.unique(view.train), view.valid])
+        return sights(tap, party, owner, widths_of(tap), {"valid": view.valid, "test": view.test, "learned": learned})
+
+    return sort
+
+
 def of_all(
     tap: Wiretap,
     transcript: Transcript,
@@ -404,19 +418,20 @@ def of_all(
     scores: np.ndarray,
     bits: Mapping[str, np.ndarray],
     seed: int,
+    sort: Sorting | None = None,
+    victims: Collection[str] = (),
 ) -> Iterator[Attacked]:
-    """Every attack of every computing party: labels, features, an attribute, and what predictions allow."""
-    truth, widths = transcript.truth(owner), widths_of(tap)
+    """Every attack of every computing party: labels, features, an attribute, and what predictions allow; on all others,
+    or on these victims."""
+    truth, sort = transcript.truth(owner), sort or sort_batches(owner)
     for party in computing:
         view = _view_of(transcript, party, owner)
-        learned = np.concatenate([np.unique(view.train), view.valid])
-        split = {"valid": view.valid, "test": view.test, "learned": learned}
-        seen = sights(tap, party, owner, widths, split)
+        seen = sort(tap, party, view)
         told = scores if party == owner else None
         if party != owner:
             yield Attacked("labels", party, owner, labels_of(view, seen, truth.y, seed))
         for victim in truth.x:
-            if victim == party:
+            if victim == party or (victims and victim not in victims):
                 continue
             yield Attacked("features", party, victim, features_of(view, seen, victim, truth.x[victim], told, seed))
             if told is not None:

@@ -3,12 +3,13 @@ the sides and sums that it is told."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
+import msgspec
 import numpy as np
 
 from benchmarks.gate.cells import Cell
@@ -22,11 +23,12 @@ from securevfl.run import join_parties
 from securevfl.run.simulation import run_parties
 from securevfl.testing.trial import roles_begun
 
-__all__ = ["Sights", "cells_read", "cells_solved", "measure", "watch"]
+__all__ = ["EQUATIONS", "Sights", "cells_read", "cells_solved", "guess_cells", "measure", "solve_cells", "watch"]
 
 _KNOWN_LABELS, _KNOWN_RECORDS = 40, 72
 _TIED = 1e-6
 """Estimates of a row's bins that differ by less are equal. Anything from 1e-9 to 1e-3 gives the same share."""
+EQUATIONS = "cells: equations of sums by bin"
 Said = Callable[[str, str], tuple[str, bool]]
 """Learner, whose data it is → the severity that the job states, and whether ``leaks = false`` admits it."""
 
@@ -125,13 +127,27 @@ def cells_solved(
             if merged and (slot != 0).any():
                 continue
             for k in range(values.shape[1]):
-                one = np.where(slot == node, values[:, k], 0).astype(np.float64)
-                if length := float(np.linalg.norm(one)):
-                    known.append(one / length)
-                    told.append(sums[node, :, k] / length)
-    if not known:
+                known.append(np.where(slot == node, values[:, k], 0).astype(np.float64))
+                told.append(sums[node, :, k].astype(np.float64))
+    return solve_cells(known, told, codes, counts)
+
+
+def solve_cells(
+    known: Sequence[np.ndarray], told: Sequence[np.ndarray], codes: np.ndarray, counts: Sequence[int]
+) -> float:
+    """Share of cells that the equations *sum of `known` over the rows of a bin = `told`* give right.
+
+    Args:
+        known: of each equation the values of all rows, float64 (n,).
+        told: of each equation the sums of all bins, float64 (bins of all columns,).
+        codes: (n, columns), the truth.
+        counts: bins of each column.
+    """
+    lengths = [float(np.linalg.norm(one)) for one in known]
+    if not any(lengths):
         return 0.0
-    equations, right = np.stack(known), np.stack(told)
+    equations = np.stack([one / length for one, length in zip(known, lengths, strict=True) if length])
+    right = np.stack([one / length for one, length in zip(told, lengths, strict=True) if length])
     solved, starts = np.linalg.pinv(equations, rcond=1e-6), np.concatenate([[0], np.cumsum(counts)])
     correct = []
     for j, count in enumerate(counts):
@@ -142,6 +158,11 @@ def cells_solved(
         best = found >= found.max(axis=1, keepdims=True) - _TIED
         correct.append(best[np.arange(len(codes)), codes[:, j]] / best.sum(axis=1))
     return float(np.mean(correct))
+
+
+def guess_cells(codes: np.ndarray) -> float:
+    """Share of cells that whoever guesses each column's most frequent bin gets right."""
+    return float(np.mean([np.bincount(column).max() / len(column) for column in codes.T]))
 
 
 def measure(cell: Cell, rows: int, said: Callable[[str, list[str]], Said]) -> Figures:
@@ -191,7 +212,26 @@ def measure(cell: Cell, rows: int, said: Callable[[str, list[str]], Said]) -> Fi
         seed=cell.seed,
         labels=max(labels, key=lambda got: got.value - max(got.without, 0.5)),
         features=max(features, key=lambda got: got.value - max(got.without, 0.0)),
+        sums=_sums(sights, roles, owner, names, stated) if cell.algorithm == "boosting" else msgspec.UNSET,
     )
+
+
+def _sums(sights: Sights, roles: dict[str, Any], owner: str, names: list[str], stated: Said) -> Got:
+    """What the active party solves for, of the partner of whom it gains most."""
+    found = []
+    for name in names:
+        codes, counts = roles[name].codes, roles[name].bins.code_counts
+        severity, admitted = stated(owner, name)
+        found.append(
+            Got(
+                severity=severity,  # type: ignore[arg-type]
+                value=cells_solved(sights, name, codes, counts),
+                without=guess_cells(codes),
+                attack=EQUATIONS,
+                admitted=admitted,
+            )
+        )
+    return max(found, key=lambda got: got.value - got.without)
 
 
 def _nodes_seen(places: list[np.ndarray]) -> np.ndarray:

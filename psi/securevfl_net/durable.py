@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from securevfl_net.errors import InputError
+from securevfl_net.errors import DiskFull, InputError
 
 if sys.platform != "win32":
     import fcntl
@@ -17,6 +17,7 @@ __all__ = [
     "InUse",
     "append_data",
     "append_synced",
+    "flush_to_disk",
     "is_held",
     "lock_file",
     "lock_folder",
@@ -47,7 +48,8 @@ def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
         private: True makes it readable only by its owner (mode 0600).
 
     Raises:
-        OSError: writing failed, for example on a full disk; the old content is unchanged and no temporary file is left.
+        DiskFull: no room for it.
+        OSError: writing failed. As with a full disk, the old content is unchanged and no temporary file is left.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -56,11 +58,13 @@ def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
         with open(handle, "wb") as file:
             file.write(data)
             file.flush()
-            _flush_to_disk(file.fileno())
+            flush_to_disk(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):  # the first error is the one to report, not a failed cleanup
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise DiskFull.convert(error, path) from error
         raise
     sync_folder(path.parent)
 
@@ -69,6 +73,7 @@ def append_synced(path: Path, data: bytes) -> None:
     """Append `data` to a private file and return once it is on disk.
 
     Raises:
+        DiskFull: no room for it; the file is as before, as far as the system allows.
         OSError: writing failed; the file may then end with a part of `data`.
     """
     append_data(path, data)
@@ -80,12 +85,20 @@ def append_data(path: Path, data: bytes) -> None:
     appended, can then be synced together.
 
     Raises:
+        DiskFull: no room for it; the file is as before, as far as the system allows.
         OSError: writing failed; the file may then end with a part of `data`.
     """
     new = not path.exists()
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
-    with open(handle, "ab") as file:
-        file.write(data)
+    with open(handle, "ab", buffering=0) as file:
+        before, done = os.fstat(handle).st_size, 0
+        try:
+            while done < len(data):
+                done += file.write(data[done:]) or 0
+        except OSError as error:
+            with suppress(OSError):  # a reader cuts a last line off that is not whole
+                os.ftruncate(handle, before)
+            raise DiskFull.convert(error, path) from error
     if new:
         sync_folder(path.parent)
 
@@ -94,11 +107,14 @@ def sync_file(path: Path) -> None:
     """Return once all that was appended to `path` is on disk.
 
     Raises:
+        DiskFull: no room; file systems that allocate late say so only here.
         OSError: there is no such file, or the disk failed.
     """
     handle = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
     try:
-        _flush_to_disk(handle)
+        flush_to_disk(handle)
+    except OSError as error:
+        raise DiskFull.convert(error, path) from error
     finally:
         os.close(handle)
 
@@ -109,12 +125,13 @@ def sync_folder(folder: Path) -> None:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        _flush_to_disk(handle)
+        flush_to_disk(handle)
     finally:
         os.close(handle)
 
 
-def _flush_to_disk(handle: int) -> None:
+def flush_to_disk(handle: int) -> None:
+    """Return once an open file's content is on the disk."""
     if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves the data in the drive's cache
         fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
     else:
@@ -128,7 +145,7 @@ def make_folder(path: Path, *, private: bool = False) -> None:
         InputError: it cannot be made, or is not a folder.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
         if private:
             path.chmod(0o700)
     except OSError as error:
@@ -162,7 +179,9 @@ def lock_folder(folder: Path, what: str) -> Iterator[None]:
             raise InputError(f"{folder} cannot be locked ({error.strerror}): choose one on a local disk") from None
         running = folder / RUNNING
         try:
-            running.write_text(f"{os.getpid()}\n", encoding="ascii")
+            number = os.open(running, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(number, "w", encoding="ascii") as file:
+                file.write(f"{os.getpid()}\n")
         except OSError as error:
             raise InputError(f"{folder} cannot be written ({error.strerror}): choose another folder") from None
         try:

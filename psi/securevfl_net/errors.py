@@ -1,4 +1,4 @@
-"""The toolkit's exceptions and their exit codes.
+"""The toolkit's exceptions and their exit codes, which are those of `securevfl_net.exit_codes`.
 
 Every message states the value found, the bound it broke and the cure.
 
@@ -14,10 +14,13 @@ SecureVFLError                exit 1
 ├── AlignmentError            exit 4   the parties do not agree on the common rows
 │   └── NoCommonRows          exit 4   no row is common to all parties
 ├── ProtocolError             exit 5   a peer sent something that the protocol does not allow
-│   ├── PeerEnded             exit 5   a peer ended before the run did
+│   ├── PeerEnded             exit 75  a peer ended before the run did
 │   │   └── Parked            exit 75  a peer is gone; starting again resumes
-│   ├── PeerRefused           exit 5   a connection or an agreement was refused, with the named reason
+│   ├── PeerSilent            exit 75  a peer showed no sign of life for too long
+│   ├── PeerRefused           exit 3   a connection or an agreement was refused, with the named reason
 │   └── WireError             exit 5   bytes that are not a message of this version
+├── MachineFault              exit 75  a full disk, no memory, a killed gate: nobody's fault here
+│   └── DiskFull              exit 75  starting again resumes, once there is room
 ├── PartyFailed               exit 6   a party's program ended with an error; `__cause__` is its error
 ├── RangeError                exit 7   a value left the fixed-point range that the job computed
 └── AuditError                exit 8   a ledger that does not verify
@@ -27,20 +30,27 @@ SecureVFLError                exit 1
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
+
+from securevfl_net import exit_codes
 
 __all__ = [
     "AlignmentError",
     "AuditError",
+    "DiskFull",
     "Expired",
     "FewCommonRows",
     "InputError",
+    "MachineFault",
     "NoCommonRows",
     "Parked",
     "PartyFailed",
     "PeerEnded",
     "PeerRefused",
+    "PeerSilent",
     "PolicyError",
     "ProtectionInactive",
     "ProtocolError",
@@ -49,6 +59,8 @@ __all__ = [
     "SecureVFLError",
     "UnknownNameError",
     "WireError",
+    "exit_code_of",
+    "fault_behind",
 ]
 
 
@@ -60,7 +72,7 @@ class SecureVFLError(Exception):
         ledgers: the ledgers of all parties up to the failure, for the run that this error ended.
     """
 
-    exit_code: ClassVar[int] = 1
+    exit_code: ClassVar[int] = exit_codes.PROGRAM
     ledgers: tuple[Any, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -78,7 +90,7 @@ def _rebuild_error(kind: type[SecureVFLError], args: tuple[Any, ...], state: dic
 class InputError(SecureVFLError, ValueError):
     """The user's tables, job file, names or options are invalid."""
 
-    exit_code = 2
+    exit_code = exit_codes.CONFIGURATION
 
 
 class UnknownNameError(InputError):
@@ -105,7 +117,7 @@ class PolicyError(SecureVFLError):
         cause: a short name of the rule, for parties that may learn which one ended the job and nothing else.
     """
 
-    exit_code = 3
+    exit_code = exit_codes.REFUSED
 
     def __init__(self, message: str = "", *, cause: str = "") -> None:
         super().__init__(message)
@@ -147,7 +159,7 @@ class ProtectionInactive(PolicyError):
 class AlignmentError(SecureVFLError):
     """The parties have no or too few common rows, or disagree about them."""
 
-    exit_code = 4
+    exit_code = exit_codes.ROWS
 
 
 class NoCommonRows(AlignmentError):
@@ -155,22 +167,34 @@ class NoCommonRows(AlignmentError):
 
 
 class ProtocolError(SecureVFLError):
-    """A peer sent a message that the protocol does not allow at this point."""
+    """A peer sent a message that the protocol does not allow at this point.
 
-    exit_code = 5
+    Args:
+        message: what was found and expected.
+        party: who sent it; empty if the raising code does not know.
+    """
+
+    exit_code = exit_codes.EVIDENCE
+
+    def __init__(self, message: str = "", *, party: str = "") -> None:
+        super().__init__(message)
+        self.party = party
 
 
 class PeerEnded(ProtocolError):
     """A peer closed its links before the run was over; the peer's own error gives the reason."""
 
+    exit_code = exit_codes.AGAIN
+
+
+class PeerSilent(ProtocolError):
+    """A peer showed no sign of life for too long: its program may be stopped or hang, or the link may be cut."""
+
+    exit_code = exit_codes.AGAIN
+
 
 class Parked(PeerEnded):
-    """An attempt stopped because a peer is gone; the parties connect again and resume from their checkpoints.
-
-    The exit code is ``EX_TEMPFAIL``: of a process that gave up waiting and resumes when it is started again.
-    """
-
-    exit_code = 75
+    """An attempt stopped because a peer is gone; the parties connect again and resume from their checkpoints."""
 
 
 class PeerRefused(ProtocolError):
@@ -180,6 +204,8 @@ class PeerRefused(ProtocolError):
         code: the reason's name, for example ``"unknown-ca"``.
         words: what was found, what was expected and the cure.
     """
+
+    exit_code = exit_codes.REFUSED
 
     def __init__(self, code: str, words: str) -> None:
         self.code = code
@@ -193,17 +219,54 @@ class WireError(ProtocolError):
 class PartyFailed(SecureVFLError):
     """A party's program ended with an error, which ends the run. `__cause__` is that error."""
 
-    exit_code = 6
+    exit_code = exit_codes.UNFORESEEN
 
     def __init__(self, party: str, cause: BaseException) -> None:
         self.party = party
         super().__init__(f"party {party!r} failed: {type(cause).__name__}: {cause}")
 
 
+class MachineFault(SecureVFLError):
+    """Something outside the job failed here: the disk or the memory is full, or the party's gate process was killed.
+
+    Nothing is wrong with the job: starting again resumes it.
+    """
+
+    exit_code = exit_codes.AGAIN
+
+
+class DiskFull(MachineFault, OSError):
+    """A disk, or a quota, has no room for what must be written before the next step; that step was not taken.
+
+    Args:
+        number: errno of the system's error.
+        reason: its text.
+        path: the file.
+    """
+
+    _NUMBERS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+    def __init__(self, number: int, reason: str, path: str) -> None:
+        super().__init__(number, reason, path)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.filename} cannot be written: disk full ({self.strerror}). What depends on it was not sent: free "
+            "space, then start again; the run resumes"
+        )
+
+    @classmethod
+    def convert(cls, error: OSError, path: Path) -> OSError:
+        """A `DiskFull` where `error` means that there is no room; otherwise `error` itself."""
+        if isinstance(error, cls) or error.errno not in cls._NUMBERS:
+            return error
+        return cls(int(error.errno or 0), str(error.strerror), str(path))
+
+
 class RangeError(SecureVFLError, ValueError):
     """A value left the fixed-point range that the job computed; continuing would wrap around."""
 
-    exit_code = 7
+    exit_code = exit_codes.JOB
 
 
 class AuditError(SecureVFLError):
@@ -213,8 +276,30 @@ class AuditError(SecureVFLError):
         flaws: all flaws found, each with file, line and party.
     """
 
-    exit_code = 8
+    exit_code = exit_codes.LEDGER
 
     def __init__(self, text: str, *, flaws: Iterable[Any] = ()) -> None:
         self.flaws = tuple(flaws)
         super().__init__(text)
+
+
+_MAY_HIDE_FAULTS = (exit_codes.CONFIGURATION, exit_codes.UNFORESEEN, exit_codes.PROGRAM)
+"""Codes of errors that a full disk or a lost network may cause. A refusal or evidence stays what it is."""
+
+
+def fault_behind(error: BaseException) -> OSError | MemoryError | None:
+    """The fault of the machine that caused an error, so that starting again helps; None if there is none."""
+    if isinstance(error, SecureVFLError) and error.exit_code not in _MAY_HIDE_FAULTS:
+        return None
+    return exit_codes.find_machine_fault(error)
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code of the command line after an error."""
+    if isinstance(error, KeyboardInterrupt):
+        return exit_codes.INTERRUPTED
+    if fault_behind(error) is not None:
+        return exit_codes.AGAIN
+    if isinstance(error, SecureVFLError):
+        return error.exit_code
+    return exit_codes.CONFIGURATION if isinstance(error, OSError) else exit_codes.PROGRAM

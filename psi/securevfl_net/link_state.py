@@ -24,6 +24,7 @@ class Beat:
         step: what for.
         worked: seconds of processor time that the party's program was seen to take for long computations; a program
             that computes takes no steps and sends nothing itself, so its gate counts for it.
+        at: when the party's program wrote it, on the reader's monotonic clock; 0 if unknown.
     """
 
     steps: int = 0
@@ -32,6 +33,7 @@ class Beat:
     awaits: str = ""
     step: str = ""
     worked: float = 0.0
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

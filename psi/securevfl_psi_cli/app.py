@@ -1,7 +1,4 @@
-"""The commands. Exit codes are those of `securevfl`: 0 done; 1 an error of the toolkit; 2 what the user gave; 3 a
-policy of this party forbids it; 4 no common rows, or the parties do not agree; 5 the peer broke the protocol; 6 the
-peer is lost, refused, or another one than expected; 130 interrupted.
-"""
+"""The commands. Exit codes are those of `securevfl`, in `securevfl_net.exit_codes`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """What every command does with its end: one message and an exit code in the place of a traceback, and a summary.
 
-Exit codes are those of `securevfl`: 0 done; 1 an error of the toolkit; 2 what the user gave; 3 a policy of this party
-forbids it; 4 no common rows, or the parties do not agree; 5 the peer broke the protocol; 6 the peer is lost, refused,
-or another one than expected; 130 interrupted.
+Exit codes are those of `securevfl`, in `securevfl_net.exit_codes`: 75 says that starting again may help.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from securevfl_crypto import CryptoError
 from securevfl_crypto.errors import EngineError
+from securevfl_net import exit_codes
 from securevfl_psi.errors import (
     BudgetError,
     CertificateError,
@@ -37,6 +36,15 @@ from securevfl_psi_cli.party import Watch
 __all__ = ["exit_code", "print_summary", "report_errors"]
 
 
+_CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
+    ((InputError, IdentifierError, EngineError, LinkageError), exit_codes.CONFIGURATION),
+    ((BudgetError, ExpiredError, PeerRefused, CertificateError), exit_codes.REFUSED),
+    ((DisagreementError,), exit_codes.ROWS),
+    ((MalformedError,), exit_codes.EVIDENCE),
+    ((ConnectionLost,), exit_codes.AGAIN),
+)
+
+
 def _make_console(*, stderr: bool = False) -> Console:
     """A console; wide where nobody looks (a file, a pipe) unless COLUMNS is set."""
     console = Console(stderr=stderr)
@@ -51,17 +59,12 @@ def exit_code(error: Exception, watch: Watch) -> int:
         watch: how far the run was.
     """
     if isinstance(error, SmallIntersectionError):
-        return 4 if watch.least <= 1 else 3
+        return exit_codes.ROWS if watch.least <= 1 else exit_codes.REFUSED
     if isinstance(error, SetSizeError):  # before both agreed, a limit of this party's; after it, the peer's breach
-        return 3 if watch.peer_rows is None else 5
-    codes = (
-        ((InputError, IdentifierError, EngineError, LinkageError), 2),
-        ((BudgetError, ExpiredError), 3),
-        (DisagreementError, 4),
-        (MalformedError, 5),
-        ((ConnectionLost, PeerRefused, CertificateError), 6),
-    )
-    return next((code for kinds, code in codes if isinstance(error, kinds)), 1)
+        return exit_codes.REFUSED if watch.peer_rows is None else exit_codes.EVIDENCE
+    code = next((code for kinds, code in _CODES if isinstance(error, kinds)), exit_codes.PROGRAM)
+    may_hide = code in (exit_codes.CONFIGURATION, exit_codes.PROGRAM)
+    return exit_codes.AGAIN if may_hide and exit_codes.find_machine_fault(error) is not None else code
 
 
 @contextmanager
@@ -76,7 +79,7 @@ def report_errors(watch: Watch) -> Iterator[Console]:
         raise typer.Exit(exit_code(error, watch)) from None
     except KeyboardInterrupt:
         err.print("interrupted")
-        raise typer.Exit(130) from None
+        raise typer.Exit(exit_codes.INTERRUPTED) from None
 
 
 def print_summary(title: str, lines: list[tuple[str, str]]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.auditing.epsilon import Epsilon, find_wrong_epsilons, recompute_epsilons
-from securevfl.auditing.files import changed_files, missing_files
+from securevfl.auditing.files import changed_files, missing_files, missing_parts
 from securevfl.auditing.lines import AuditLine, find_undeclared, sum_up_chain
 from securevfl.errors import AuditError, InputError, UnknownNameError
 from securevfl.ledger import describe_missing, raise_flaws, read_lines, read_public_keys, verify_files
@@ -31,6 +31,8 @@ class Audit:
             does anybody who truncates files.
         pinned: parties whose keys were known beforehand.
         missing: files of the label owner's that the ledgers name and that are not here, so that they were not compared.
+        parts: files of model parts that the ledgers name and that are not here, none of them.
+        compared: links of which both ends were compared, over all runs.
     """
 
     chains: Sequence[LedgerChain]
@@ -40,6 +42,8 @@ class Audit:
     incomplete: Sequence[str] = field(default=())
     pinned: Sequence[str] = field(default=())
     missing: Sequence[str] = field(default=())
+    parts: Sequence[str] = field(default=())
+    compared: int = 0
 
     def __iter__(self) -> Iterator[Any]:
         """``chains, lines = audit(…)``."""
@@ -57,8 +61,8 @@ class Audit:
 
     @property
     def is_complete(self) -> bool:
-        """Whether both ends of every link were available for comparison."""
-        return not self.alone
+        """Whether every chain has its end, every expected run is there, and both ends of every link were compared."""
+        return not self.alone and not self.incomplete
 
     def of(self, *, party: str = "", run: str = "") -> Audit:
         """The part that one party, one run or one party's part in one run is.
@@ -84,6 +88,8 @@ class Audit:
             incomplete=self.incomplete,
             pinned=[name for name in self.pinned if party in ("", name)],
             missing=self.missing,
+            parts=self.parts,
+            compared=self.compared,
         )
 
 
@@ -116,7 +122,8 @@ def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: st
         ]
     )
     there = {(chain.run, chain.party) for chain in chains}
-    peers = {(chain.run, chain.party): {entry.peer for entry in chain.entries} for chain in chains}
+    peers = {(c.run, c.party): {*c.peers, *(entry.peer for entry in c.entries)} for c in chains}
+    pairs = {(run, *sorted((party, peer))) for (run, party), names in peers.items() for peer in names}
     return Audit(
         chains=chains,
         lines=[line for chain in chains for line in sum_up_chain(chain)],
@@ -124,10 +131,18 @@ def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: st
         alone=[
             (run, party) for (run, party), names in peers.items() if any((run, peer) not in there for peer in names)
         ],
-        incomplete=describe_missing(chains),
+        incomplete=[*describe_missing(chains), *_find_empty(files, chains)],
         pinned=tuple(party for party in parties if party in known),
         missing=missing_files(chains, Path(folder)),
+        parts=missing_parts(chains, Path(folder)),
+        compared=sum((run, one) in there and (run, other) in there for run, one, other in pairs),
     )
+
+
+def _find_empty(files: Sequence[Path], chains: Sequence[LedgerChain]) -> list[str]:
+    """Describe files without a whole line beside others' ledgers: of a process that was stopped as it began."""
+    named = {chain.file for chain in chains}
+    return [f"{path}:1: the file contains no whole line" for path in files if str(path) not in named]
 
 
 def _ledger_files(folder: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from securevfl.run.model_parts import MODEL_PART, PART
 from securevfl.run.run_files import BOUND, LEDGER_FILE, LEDGERS, OWN_RESULT, RESULT_FILE, RESULTS, file_digest
 from securevfl.run.store import digest_stored_tree
 
-__all__ = ["changed_files", "missing_files"]
+__all__ = ["changed_files", "missing_files", "missing_parts"]
 
 _OWNERS = frozenset({"scores.csv"})
 """Files that belong to the label owner alone: a passive party audits without them."""
@@ -21,9 +21,9 @@ _OWNERS = frozenset({"scores.csv"})
 def changed_files(chains: Sequence[LedgerChain], folder: Path) -> Iterator[Flaw]:
     """Files of `folder` that are not those that the parties' chains name, each with the line that names it."""
     yield from _find_renamed(chains)
-    for chain in chains:
-        if chain.run == RESULTS:
-            yield from _check_results(chain, chains, folder)
+    last = {chain.party: chain for chain in chains if chain.run == RESULTS}  # a party may have bound its own twice
+    for chain in last.values():
+        yield from _check_results(chain, chains, folder)
     yield from _find_unbound(chains, folder)
     yield from _check_parts(chains, folder / "model")
 
@@ -38,6 +38,16 @@ def missing_files(chains: Sequence[LedgerChain], folder: Path) -> list[str]:
         if note.note == RESULT_FILE
     }
     return sorted(name for name in named & _OWNERS if not (folder / name).is_file())
+
+
+def missing_parts(chains: Sequence[LedgerChain], folder: Path) -> list[str]:
+    """Model parts that the chains name where none is in `folder`: removed, or kept elsewhere. If some are there, a
+    missing one is a flaw.
+    """
+    if any((folder / "model").glob(f"*{PART}")):
+        return []
+    named = {chain.party for chain in chains for note in chain.notes if note.note == MODEL_PART}
+    return [f"model/{party}{PART}" for party in sorted(named)]
 
 
 def _find_unbound(chains: Sequence[LedgerChain], folder: Path) -> Iterator[Flaw]:

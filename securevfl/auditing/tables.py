@@ -109,7 +109,9 @@ def describe_epsilon(line: Epsilon) -> str:
 
 def summarise_audit(found: Audit) -> list[str]:
     """Summarise what was verified, what could not be, and which parties did not end normally."""
-    ends = "both ends of every link agree" if found.is_complete else "both ends of every compared link agree"
+    ends = "both ends of every link agree" if not found.alone else "both ends of every compared link agree"
+    if not found.compared:
+        ends = "no link was compared, because that takes both parties' ledgers"
     kept = "chains unbroken as far as they go" if found.incomplete else "chains unbroken and signed"
     text = [f"{len(found.chains)} ledgers verified, {found.messages:,} entries: {kept}, {ends}."]
     if found.alone:
@@ -117,6 +119,8 @@ def summarise_audit(found: Audit) -> list[str]:
         text.append(f"Not compared, because the other party's ledger is missing: links of {names}.")
     if found.missing:
         text.append(f"Not compared, because only the label owner has it: {', '.join(found.missing)}.")
+    if found.parts:
+        text.append(f"Not compared, because not in the folder: {', '.join(found.parts)}; the ledgers name them.")
     text.append("Not covered by any signature: report.html. `securevfl report` renders it again from metrics.json.")
     text += [
         f"{chain.run}: {chain.party} ended with: {chain.outcome}"
@@ -147,13 +151,15 @@ def _summarise_keys(found: Audit) -> list[str]:
 
 
 def audit_json(found: Audit) -> str:
-    """One JSON object: chains, lines, epsilons, and whether both ends of every link were compared."""
+    """One JSON object: chains, lines, epsilons, and whether everything was there to be compared."""
     return json.dumps(
         {
             "format": _FORMAT,
             "verified": True,
             "complete": found.is_complete,
             "incomplete": list(found.incomplete),
+            "compared": found.compared,
+            "missing": [*found.missing, *found.parts],
             "keys": [
                 {"party": party, "fingerprint": key, "pinned": party in found.pinned}
                 for party, key in sorted(found.keys.items())

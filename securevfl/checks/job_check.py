@@ -165,9 +165,18 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
         hints=tuple(hints),
         refusals=tuple(dict.fromkeys(refused)),
         summary=_summarise_job(job, roster, sections),
-        card=None if job is None or roster is None else job_card(job, roster.owners, roster.passive),
+        card=None if job is None or roster is None else _make_card(job, roster, sections, file.parent),
         tables=tuple(tables),
     )
+
+
+def _make_card(job: Job, roster: Roster, sections: JobSections, folder: Path) -> Card | None:
+    """The job's card, with the columns of the tables that can be read here, counted as `run` counts them."""
+    try:
+        columns = {name: len(own) for name, own in _feature_columns(sections, folder).items()}
+    except InputError:  # a named data set without its files, which is reported elsewhere
+        columns = {}
+    return job_card(job, roster.owners, roster.passive, columns=columns)
 
 
 def _about_rows(job: Job, tables: Sequence[TableOverview]) -> list[str]:

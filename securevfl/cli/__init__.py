@@ -1,10 +1,7 @@
 """The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | runs | audit | keys |
-certs | relay | card | propose | approve | agreement | serve | engine | psi`.
+certs | relay | card | propose | approve | agreement | readmit | serve | engine | psi`.
 
-Exit codes: 0 done; 1 an error of the toolkit itself; 2 invalid input; 3 a policy forbids it, a protection had no
-effect, or an attack succeeded where the job claims ok; 4 the parties have no common rows or disagree about them; 5 a
-peer broke the protocol; 6 a party failed; 7 a value outside the fixed-point range; 8 a ledger does not verify or is
-incomplete; 130 interrupted (Ctrl-C), 143 ended by SIGTERM.
+Exit codes are those of `securevfl_net.exit_codes`: 0 done; 75, 130 and 143 start again; any other: a person must act.
 
 Each command imports what it needs when it runs, so that help is fast and `securevfl psi` never loads torch.
 """
@@ -16,6 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from rich.console import Console
+from securevfl_net import exit_codes
+from securevfl_net.errors import exit_code_of, fault_behind
 from typer.main import get_command
 
 from securevfl.cli import (
@@ -26,13 +25,14 @@ from securevfl.cli import (
     experiments,
     parties,
     policies,
+    readmissions,
     relays,
     runs,
     serving,
     terminal,
 )
 from securevfl.cli.application import app
-from securevfl.errors import InputError, SecureVFLError
+from securevfl.errors import SecureVFLError
 
 __all__ = [
     "Console",
@@ -45,6 +45,7 @@ __all__ = [
     "main",
     "parties",
     "policies",
+    "readmissions",
     "relays",
     "runs",
     "serving",
@@ -68,11 +69,13 @@ def main(arguments: list[str] | None = None) -> None:
         terminal.err.print(str(error), markup=False, highlight=False, soft_wrap=True)
         for note in getattr(error, "__notes__", []):
             terminal.err.print(f"  ({note})", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(error.exit_code)
+        sys.exit(exit_code_of(error))
     except KeyboardInterrupt:
         terminal.err.print("interrupted")
-        sys.exit(130)
-    except OSError as error:
-        wrapped = InputError(f"{error.strerror or error}: {error.filename or ''}")
-        terminal.err.print(f"[bold red]InputError[/]: {wrapped}", highlight=False, soft_wrap=True)
-        sys.exit(wrapped.exit_code)
+        sys.exit(exit_codes.INTERRUPTED)
+    except (OSError, MemoryError) as error:
+        name = "InputError" if fault_behind(error) is None else "MachineFault"
+        what = f"{error.strerror or error}: {error.filename or ''}" if isinstance(error, OSError) else "no memory"
+        terminal.err.print(f"[bold red]{name}[/]: ", end="")
+        terminal.err.print(what, markup=False, highlight=False, soft_wrap=True)
+        sys.exit(exit_code_of(error))

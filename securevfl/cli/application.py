@@ -26,6 +26,7 @@ _ORDER = (
     "propose",
     "approve",
     "agreement",
+    "readmit",
     "party",
     "status",
     "keys",

@@ -32,6 +32,10 @@ def party_command(
     wait: Annotated[
         float | None, typer.Option(help="Seconds to wait for peers while nothing runs; default: as agreed.")
     ] = None,
+    stay: Annotated[
+        float,
+        typer.Option(help="Seconds that a party with its result stays for peers that have not confirmed it.", min=0),
+    ] = 600.0,
     silence: Annotated[
         float, typer.Option(help="Seconds without a sign of life after which a peer counts as lost.", min=1)
     ] = 600.0,
@@ -46,7 +50,8 @@ def party_command(
 ) -> None:
     """Take part in an agreement: connect, agree, align, train. Start it again to resume.
 
-    Exit code 0 when all parties have their results, 75 when it stopped early and can be started again.
+    Exit code 0 when this party has its result, 75 when it stopped early and can be started again, and others when a
+    person must act.
     """
     from securevfl.process.launch import read_start
     from securevfl.process.operations import keep_to_quota, open_outputs
@@ -63,6 +68,7 @@ def party_command(
     ):
         party = start.run(
             wait=wait,
+            stay=stay,
             silence=silence,
             pool=pool,
             hearers=[*told.hearers, *bars],
@@ -116,6 +122,9 @@ def _say_results(start: Start, party: JobProcess | None) -> None:
         *([f"Model: {state / 'model' / f'{name}.model.safetensors'}"] if any((state / "model").iterdir()) else []),
     ):
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if party.unconfirmed:
+        names = ", ".join(party.unconfirmed)
+        terminal.print_line(f"Not confirmed by: {names}. If they still need {name}, start this command again.")
 
 
 @app.command("status")

@@ -78,7 +78,7 @@ def _show_one_screen(result: sv.Result, page: Path) -> None:
 def demo_command(
     full: Annotated[bool, typer.Option("--full", help="Use the full table of 30,000 clients.")] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="Also BFV, Paillier and noise on features; print every table.")
+        bool, typer.Option("--all", help="Also CKKS, BFV, Paillier and DP on networks; print every table.")
     ] = False,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Folder for the report; default: runs/credit, or runs/credit-2 ….")
@@ -86,9 +86,10 @@ def demo_command(
     overwrite: Annotated[bool, typer.Option("--overwrite", help=_OVERWRITE)] = False,
     seed: Annotated[int, typer.Option(help="Seed of the data split and of training.")] = 0,
     bits: Annotated[int, typer.Option(help="Size of the Paillier key.")] = 2048,
-    epsilon: Annotated[float, typer.Option(help="Privacy budget of the DP run.")] = 8.0,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of the DP runs of --all.")] = 8.0,
 ) -> None:
-    """A bank, a network and a retailer predict who will default: on secret shares, plain, sealed, and with DP."""
+    """A bank, a network and a retailer predict who will default: a network and boosted trees, each on secret shares and
+    plain, and an additive model at ε = 1."""
     with run_folder(folder, "credit", overwrite=overwrite) as place, terminal.progress_bars() as bars:
         result = sv.demo(
             full=full,

@@ -150,7 +150,8 @@ def attack(
         contradictions=list(dict.fromkeys(text for severity, text in said if text and severity)),
         unstated=list(dict.fromkeys(text for severity, text in said if text and not severity)),
     )
-    card = job_card(job, *names, record)
+    columns = {table.name: len(table.feature_names) for table in parties.values()}
+    card = job_card(job, *names, record, columns=columns)
     return AttackResult(record=record, transcripts=transcripts, card=card)
 
 

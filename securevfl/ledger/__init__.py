@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.ledger.lines import (
         CONNECTIONS,
         LINE_BYTES,
+        READMITTED,
+        REFUSED,
+        STOPPED,
         VERSION,
         Closing,
         Entry,
@@ -34,6 +37,15 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
     from securevfl.ledger.own_ledger import OpensLedgers, OwnLedgers
     from securevfl.ledger.reading import Flaw, Located, raise_flaws, read_lines
+    from securevfl.ledger.readmission import (
+        Readmission,
+        ReadmissionRequest,
+        decode_readmission,
+        encode_readmission,
+        grant_readmission,
+        require_signed,
+        sign_request,
+    )
     from securevfl.ledger.verifying import LedgerChain, chains_of
 
 _NAMES = {
@@ -43,10 +55,15 @@ _NAMES = {
     "securevfl.ledger.keys": "PrivateKey PublicSigningKey",
     "securevfl.ledger.ledgers": "Ledgers file_of",
     "securevfl.ledger.lines": (
-        "CONNECTIONS LINE_BYTES VERSION Closing Entry Line NoteLine OpeningLine decode_line hash_of"
+        "CONNECTIONS LINE_BYTES READMITTED REFUSED STOPPED VERSION Closing Entry Line NoteLine OpeningLine decode_line "
+        "hash_of"
     ),
     "securevfl.ledger.own_ledger": "OpensLedgers OwnLedgers",
     "securevfl.ledger.reading": "Flaw Located raise_flaws read_lines",
+    "securevfl.ledger.readmission": (
+        "Readmission ReadmissionRequest decode_readmission encode_readmission grant_readmission require_signed "
+        "sign_request"
+    ),
     "securevfl.ledger.verifying": "LedgerChain chains_of",
 }
 """Module → the names that it gives to this package, loaded when one of them is first used."""
@@ -55,6 +72,9 @@ __all__ = [
     "CONNECTIONS",
     "LINE_BYTES",
     "MARK_EVERY",
+    "READMITTED",
+    "REFUSED",
+    "STOPPED",
     "VERSION",
     "Closing",
     "Entry",
@@ -70,11 +90,16 @@ __all__ = [
     "OwnLedgers",
     "PrivateKey",
     "PublicSigningKey",
+    "Readmission",
+    "ReadmissionRequest",
     "chains_of",
     "decode_line",
+    "decode_readmission",
     "describe_missing",
+    "encode_readmission",
     "file_of",
     "find_pin_mismatches",
+    "grant_readmission",
     "hash_of",
     "make_key",
     "raise_flaws",
@@ -83,6 +108,8 @@ __all__ = [
     "read_private_key",
     "read_public_key",
     "read_public_keys",
+    "require_signed",
+    "sign_request",
     "verify_chains",
     "verify_files",
 ]

@@ -27,6 +27,7 @@ from msgspec.structs import force_setattr
 
 from securevfl.errors import AuditError, ProtocolError
 from securevfl.ledger.keys import PrivateKey, PublicSigningKey
+from securevfl.ledger.line_file import LineFile
 from securevfl.ledger.lines import (
     GENESIS,
     LINE_BYTES,
@@ -62,6 +63,8 @@ _LONGEST = 4000
 """Maximum characters of a note or an outcome; a longer text is cut and ends with its original length."""
 
 
+_NO_HASH = b'"hash":""'
+
 Way = Literal["sent", "received"]
 
 _Late = tuple[int, int, Way, str, Message, int, Callable[[], None] | None]
@@ -91,6 +94,7 @@ class Ledger:
         path: file to append to; each line is written before the next one is made.
         pins: party → its public key in hex, if an agreement names it; `meet` rejects any other key.
         kept: whether to keep lines in memory as well. A process that trains for days keeps them only in its file.
+        not_before: time of the previous chain's last line: a clock that was set back does not reorder chains.
 
     Attributes:
         length: number of lines.
@@ -112,25 +116,26 @@ class Ledger:
         path: Path | None = None,
         kept: bool = True,
         pins: Mapping[str, str] | None = None,
+        not_before: int = 0,
     ) -> None:
         self.party = party
         self.run = run
         self.length = 0
         self._lines: list[Line] | None = [] if kept or path is None else None
         self._path = path
-        self._begin = path.stat().st_size if path is not None and path.exists() else 0
         self._key = key or PrivateKey.generate()
         self._head = GENESIS
-        self._time = 0
+        self._time = not_before
         self._count = 0
         self._attempt = 0, ""
         self._late: deque[_Late] = deque()
         self._closed = False
+        self._attested = False
         self._peers: dict[str, Peer] = {}
         self._pins = dict(pins or {})
         self._words: dict[str, Word] = {}
-        # Unbuffered: each line reaches the operating system before its message leaves, even if the process is killed.
-        self._file = path.open("ab", buffering=0) if path is not None else None
+        self._file = None if path is None else LineFile(path)
+        self._begin = 0 if self._file is None else self._file.end
         self.opening = OpeningLine(
             time=self._next_time(),
             party=party,
@@ -153,28 +158,25 @@ class Ledger:
 
     def _append_line(self, line: Line) -> None:
         content = signed_part(line)
-        self._chain_line(line, content)
+        force_setattr(line, "hash", hashlib.sha256(content).hexdigest())  # nobody else has seen the line yet
         if isinstance(line, OpeningLine | AttemptLine | Mark | Closing):
             force_setattr(line, "signature", self._key.sign(signed_kind(line), content))
         self._write_line(line)
 
-    def _chain_line(self, line: Line, content: bytes) -> None:
-        """Make `line` the head. `content` is its bytes with hash and signature empty."""
-        self._head = hashlib.sha256(content).hexdigest()
-        force_setattr(line, "hash", self._head)  # nobody else has seen the line yet
-
-    def _write_line(self, line: Line) -> None:
-        if self._lines is not None:
-            self._lines.append(line)
-        self._last = line
-        self.length += 1
+    def _write_line(self, line: Line, encoded: bytes = b"") -> None:
+        """Make `line` the last one. If it cannot be written, the chain is as before."""
         if self._file is not None:
-            raw = encode(line) + b"\n"
+            raw = (encoded or encode(line)) + b"\n"
             if len(raw) > LINE_BYTES:
                 raise AuditError(
                     f"{self.party!r}'s ledger line has {len(raw)} bytes; the limit is {LINE_BYTES}: use shorter names"
                 )
-            self._file.write(raw)
+            self._file.append(raw)
+        if self._lines is not None:
+            self._lines.append(line)
+        self._last = line
+        self._head = line.hash
+        self.length += 1
 
     def record(
         self,
@@ -197,16 +199,23 @@ class Ledger:
             message: the message.
             size: its size in bytes on the wire.
             check: called once the arrays have arrived from the device; it may raise.
+
+        Raises:
+            DiskFull: no room for a line; the message must not leave.
         """
-        self._count += 1
         if message.here and not self._late:
-            self._append_entry(self._count, self._next_time(), way, peer, message, size, check)
+            self._append_entry(self._count + 1, self._next_time(), way, peer, message, size)
+            self._count += 1
+            self._mark_messages()
+            if check is not None:
+                check()
             return
         # Start the copies now and hash them later, so that training does not wait for the device at each message.
         begin_copies(message)
+        self._count += 1
         self._late.append((self._count, self._next_time(), way, peer, message, size, check))
         if len(self._late) > LAG:
-            self._append_entry(*self._late.popleft())
+            self._append_oldest()
 
     def catch_up(self) -> None:
         """Record all waiting messages and run their checks.
@@ -215,11 +224,18 @@ class Ledger:
             ProtocolError: a check of a message failed.
         """
         while self._late:
-            self._append_entry(*self._late.popleft())
+            self._append_oldest()
 
-    def _append_entry(
-        self, seq: int, moment: int, way: Way, peer: str, message: Message, size: int, check: Callable[[], None] | None
-    ) -> None:
+    def _append_oldest(self, *, checked: bool = True) -> None:
+        """Record the message that waits longest; it stays if its line cannot be written."""
+        seq, moment, way, peer, message, size, check = self._late[0]
+        self._append_entry(seq, moment, way, peer, message, size)
+        self._late.popleft()
+        self._mark_messages()
+        if checked and check is not None:
+            check()
+
+    def _append_entry(self, seq: int, moment: int, way: Way, peer: str, message: Message, size: int) -> None:
         guard = message.guard
         line = Entry(
             seq=seq,
@@ -237,12 +253,16 @@ class Ledger:
             noise=guard.noise,
             prev=self._head,
         )
-        self._chain_line(line, encode(line))  # no `_append_line`: it has no hash yet and is never signed
-        self._write_line(line)
-        if seq % MARK_EVERY == 0:
-            self._append_line(Mark(time=moment, messages=seq, prev=self._head))
-        if check is not None:
-            check()
+        content = encode(line)  # no `_append_line`: it has no hash yet and is never signed
+        digest = hashlib.sha256(content).hexdigest()
+        force_setattr(line, "hash", digest)
+        # The first empty hash is the line's own: before it stand its type, a number and the hash of another line.
+        self._write_line(line, content.replace(_NO_HASH, b'"hash":"%b"' % digest.encode(), 1))
+
+    def _mark_messages(self) -> None:
+        last = self._last
+        if isinstance(last, Entry) and last.seq % MARK_EVERY == 0:
+            self._append_line(Mark(time=last.time, messages=last.seq, prev=self._head))
 
     def record_attempt(self, attempt: int, view: str, *, epoch: int = 0, step: int = 0) -> None:
         """Append the attempt line, the chain's second line, and return once it is on disk.
@@ -252,10 +272,10 @@ class Ledger:
             view: digest of the processes and checkpoints that take part, in hex.
             epoch, step: epochs completed, and batches completed in the next epoch.
         """
-        self._attempt = attempt, view
         self._append_line(
             AttemptLine(time=self._next_time(), attempt=attempt, view=view, epoch=epoch, step=step, prev=self.head)
         )
+        self._attempt = attempt, view
         self.sync()
 
     @property
@@ -266,7 +286,7 @@ class Ledger:
     def sync(self) -> None:
         """Return once all lines are on disk. Does nothing if there is no file."""
         if self._file is not None and not self._closed:
-            os.fsync(self._file.fileno())
+            self._file.sync()
 
     def record_note(self, note: str, values: Mapping[str, Scalar] | str) -> None:
         """Append a note on the run; a text is stored as ``{"text": …}``. Too slow for the hot path.
@@ -276,10 +296,12 @@ class Ledger:
             values: named scalars; numbers that are not finite are stored as text, because JSON cannot express them.
 
         Raises:
-            AuditError: the ledger is closed.
+            AuditError: the ledger is closed, or the party has sent its signed head.
+            DiskFull: no room for the line.
         """
-        if self._closed:
-            raise AuditError(f"{self.party!r}'s ledger of run {self.run!r} is closed; add note {note!r} earlier")
+        if self._closed or self._attested:
+            state = "closed" if self._closed else "attested"
+            raise AuditError(f"{self.party!r}'s ledger of run {self.run!r} is {state}; add note {note!r} earlier")
         named = {"text": values} if isinstance(values, str) else values
         plain = {name: _plain_scalar(value) for name, value in named.items()}
         self._append_line(NoteLine(time=self._next_time(), note=note, values=plain, prev=self.head))
@@ -325,8 +347,8 @@ class Ledger:
                 raise ProtocolError(f"{name!r} sent the session {session[:80]!r}; expected 32 hexadecimal digits")
             found[name] = Peer(role=role, key=key, session=session)
         if found and found != self._peers:
-            self._peers = found
             self._append_line(PeersLine(time=self._next_time(), peers=found, prev=self.head))
+            self._peers = found
 
     def has_pinned(self, peer: str) -> bool:
         """Whether an agreement names this peer's key."""
@@ -370,8 +392,21 @@ class Ledger:
             self.catch_up()
         return self._head
 
+    @property
+    def is_attested(self) -> bool:
+        """Whether peers have this party's signed head for their closing lines: notes belong to a later chain then."""
+        return self._attested
+
     def sign_head(self) -> dict[str, Scalar]:
-        """The party's signed head: the chain's last hash, its message count and the signature."""
+        """The party's signed head for its peers' closing lines: the chain's last hash, its message count and the
+        signature. Syncs the chain to disk first. Nothing but messages and the closing line may follow.
+        """
+        head = self._signed_head()
+        self.sync()
+        self._attested = True
+        return head
+
+    def _signed_head(self) -> dict[str, Scalar]:
         head, count = self.head, self._count
         mine = self.opening
         signature = self._key.sign(*word_bytes(mine.party, mine.run, mine.session, mine.job, head, count))
@@ -383,16 +418,17 @@ class Ledger:
         """
         self._append_line(Mark(time=self._next_time(), messages=self._count, prev=self.head))
         self.sync()
-        return self.sign_head()
+        return self._signed_head()
 
     def record_head(self, peer: str, said: Mapping[str, Scalar]) -> None:
-        """Record a peer's `publish_head` in a separate line and return once it is on disk.
+        """Record a peer's `publish_head` in a separate line and return once it is on disk. Once this party has sent its
+        own head for closing lines, those of its peers follow and this one is not recorded.
 
         Raises:
             ProtocolError: see `take_head`.
         """
         word = self._check_word(peer, said)
-        if not self._closed:
+        if not self._closed and not self._attested:
             self._append_line(Words(time=self._next_time(), words={peer: word}, prev=self.head))
             self.sync()
 
@@ -417,12 +453,15 @@ class Ledger:
         return Word(head=head, messages=messages, signature=signature)
 
     def close(self, outcome: str = "done") -> None:
-        """Append the closing line; nothing can be recorded after it. Closing twice does nothing."""
+        """Append the closing line; nothing can be recorded after it. Closing twice does nothing.
+
+        Raises:
+            DiskFull: no room for the line; the chain stays open.
+        """
         if self._closed:
             return
         while self._late:  # the run is over: write waiting messages, skip their checks
-            self._append_entry(*self._late.popleft()[:-1], None)
-        self._closed = True
+            self._append_oldest(checked=False)
         words = dict(sorted(self._words.items()))
         self._append_line(
             Closing(
@@ -433,9 +472,15 @@ class Ledger:
                 prev=self.head,
             )
         )
+        self._closed = True
         if self._file is not None:
-            os.fsync(self._file.fileno())
+            self._file.sync()
             self._file.close()
+
+    @property
+    def last_time(self) -> int:
+        """Time of the last line: a chain that follows begins no earlier."""
+        return self._time
 
     @property
     def last_line(self) -> Line:

@@ -12,6 +12,7 @@ from securevfl.errors import AuditError
 from securevfl.ledger.keys import PublicSigningKey
 from securevfl.ledger.lines import Entry, word_bytes
 from securevfl.ledger.reading import Flaw, Located, raise_flaws
+from securevfl.ledger.readmission import excused_attempts
 from securevfl.ledger.verifying import LedgerChain, chains_of
 
 __all__ = ["describe_missing", "find_pin_mismatches", "verify_chains", "verify_files"]
@@ -65,23 +66,52 @@ def _compare_chains(chains: Sequence[LedgerChain], pins: Mapping[str, str], from
     by_name: dict[tuple[str, str], LedgerChain] = {}
     for chain in chains:
         first = by_name.setdefault((chain.run, chain.party), chain)
-        if first is not chain:
+        if first is not chain and _repeats(first, chain, chains):
+            by_name[chain.run, chain.party] = chain
+        elif first is not chain:
             yield _chain_flaw(
                 chain, f"a second chain of run {chain.run!r}; the first begins at {first.file}:{first.first}"
             )
     yield from find_pin_mismatches(chains, pins)
     yield from _check_own_chains(chains, from_first)
     yield from _check_jobs(by_name)
+    excused = _find_excused(chains)
+    for chain in chains:
+        if chain.attempt in excused.get(chain.party, ()) and not chain.is_closed:
+            chain.lost_end = True
     parties = {chain.party for chain in chains}
     for chain in by_name.values():
-        yield from _find_removed(chain, by_name, parties)
+        yield from _find_removed(chain, by_name, {one for one in parties if chain.attempt not in excused.get(one, ())})
         yield from _check_rosters(chain, by_name)
-        yield from _check_heads(chain, by_name)
+        yield from _check_heads(chain, by_name, excused)
     for chain in by_name.values():
         for peer in sorted({entry.peer for entry in chain.entries}):
             other = by_name.get((chain.run, peer))
             if other is not None:
                 yield from _compare_messages(chain, other)
+
+
+def _find_excused(chains: Sequence[LedgerChain]) -> dict[str, range]:
+    """Party → attempts of which its ledger may lack lines: its folder was restored, and all its peers signed that they
+    admit it again.
+    """
+    found = {}
+    for party in {chain.party for chain in chains}:
+        own = [chain for chain in chains if chain.party == party]
+        notes = [note for chain in own for note in chain.notes]
+        keys = {name: peer.key for chain in own for name, peer in chain.peers.items()}
+        attempts = excused_attempts(party, notes, {name: PublicSigningKey.from_hex(key) for name, key in keys.items()})
+        if attempts is not None:
+            found[party] = range(attempts[0], attempts[1] + 1)
+    return found
+
+
+def _repeats(first: LedgerChain, chain: LedgerChain, chains: Sequence[LedgerChain]) -> bool:
+    """Return True for a second chain that binds a party's own results: its process was killed, or it took part in
+    another attempt, after the first. Such chains have no messages, and peers never attest them.
+    """
+    own = any(other.party == chain.party and other.attempt for other in chains)
+    return own and not any((first.entries, chain.entries, first.attempt, chain.attempt))
 
 
 def _chain_flaw(chain: LedgerChain, text: str, line: int = 0) -> Flaw:
@@ -162,7 +192,8 @@ def _find_removed(
                 got[0][0],
             )
     for (run, _), peer in by_name.items():
-        if run == chain.run and peer.view != chain.view:
+        # Without an attempt line the party was stopped before it sent anything of the attempt.
+        if run == chain.run and peer.view != chain.view and (peer.attempt or peer.entries):
             there = f"{peer.party!r} ({peer.file}:{peer.first}) recorded view {peer.view[:16]}…"
             yield _chain_flaw(chain, f"attempt {chain.attempt} has view {chain.view[:16]}…, {there}")
 
@@ -187,7 +218,9 @@ def _check_rosters(chain: LedgerChain, by_name: Mapping[tuple[str, str], LedgerC
             yield _chain_flaw(other, f"the chain's role is {mine.role!r}; {heard} {peer.role!r}")
 
 
-def _check_heads(chain: LedgerChain, by_name: Mapping[tuple[str, str], LedgerChain]) -> Iterator[Flaw]:
+def _check_heads(
+    chain: LedgerChain, by_name: Mapping[tuple[str, str], LedgerChain], excused: Mapping[str, range]
+) -> Iterator[Flaw]:
     """Check that the peers' signed heads in the party's lines match the peers' chains."""
     if chain.outcome == DONE:
         for name in chain.peers.keys() - chain.words.keys():
@@ -207,9 +240,11 @@ def _check_heads(chain: LedgerChain, by_name: Mapping[tuple[str, str], LedgerCha
             continue
         other = by_name.get((chain.run, name))
         given = (word.head, word.messages)
-        if other is None or other.opening.key != known.key:
+        if other is None or other.opening.key != known.key or other.attempt in excused.get(name, ()):
             continue
-        if given != other.head_sent if last else given not in other.marks:
+        # The head is synced before it is sent, and the line which records that it was sent may be lost.
+        cut = other.lost_end and other.head_sent is None and given == (other.head, len(other.entries))
+        if (given != other.head_sent and not cut) if last else given not in other.marks:
             held = f"{chain.party!r} recorded its signed head ({chain.file}:{at}):"
             ends = (
                 "the chain ends before it sent the head, or has another line there"
@@ -240,7 +275,7 @@ def _compare_messages(chain: LedgerChain, other: LedgerChain) -> Iterator[Flaw]:
                 at,
             )
             return
-    if len(got) > len(sent):
+    if len(got) > len(sent) and not chain.lost_end:
         at, extra = got[len(sent)]
         yield _chain_flaw(
             other,
@@ -298,11 +333,28 @@ def describe_missing(chains: Sequence[LedgerChain]) -> list[str]:
         if not chain.is_closed and not chain.broke_off
     ]
     found += [
+        f"{chain.file}:{chain.last}: a part of a line follows {chain.party!r}'s closing line: its process was stopped "
+        "when it began another chain, or the rest was removed"
+        for chain in chains
+        if chain.is_closed and chain.torn
+    ]
+    found += _describe_lost_ends(chains)
+    found += [
+        f"{party!r}'s state folder was restored from a back-up, and its peers admitted it again: its ledger may lack "
+        f"lines of attempts {attempts[0]} to {attempts[-1]}, which it counts as whole runs"
+        for party, attempts in sorted(_find_excused(chains).items())
+        if attempts
+    ]
+    found += [
         f"{chain.file}:{chain.last}: {chain.party!r}'s run {chain.run!r} ended with {chain.outcome!r:.60} after "
         "it sent its peers its signed head, and they succeeded: it failed at the very end, or the line was "
         "written later"
         for chain in chains
-        if chain.is_closed and chain.outcome != DONE and _is_believed(chain, chains)
+        if chain.is_closed
+        and chain.outcome != DONE
+        and _is_believed(chain, chains)
+        # A peer that lost its connection at the very end begins another attempt, which is no gap.
+        and not any(later.party == chain.party and 0 < chain.attempt < later.attempt for later in chains)
     ]
     parties: dict[str, dict[str, LedgerChain]] = {}
     for chain in chains:
@@ -311,13 +363,30 @@ def describe_missing(chains: Sequence[LedgerChain]) -> list[str]:
     for chain in chains:
         every.setdefault(chain.run, []).append(chain)
     for party, own in parties.items():
-        last = list(own.values())[-1]
-        missing = [run for run in last.opening.runs if run not in own and not last.attempt]
+        # A last attempt that did not succeed is followed by another one, and not by what the party expected.
+        last = ([chain for chain in own.values() if not chain.between_attempts] or list(own.values()))[-1]
+        over = not last.between_attempts and (not last.attempt or last.outcome == DONE)
+        missing = [run for run in last.opening.runs if run not in own and over]
         ended = all(chain.outcome != DONE for chain in every[last.run])
         if missing and not (ended and not any(run in every for run in missing)):
             names = ", ".join(map(repr, missing))
             found.append(f"{last.file}:{last.last}: {party!r}'s ledger also expects run {names}, which is missing")
     return found
+
+
+def _describe_lost_ends(chains: Sequence[LedgerChain]) -> Iterator[str]:
+    """Messages that peers received, and that lie beyond the end of a chain which may have lost its last lines."""
+    for chain in chains:
+        for other in chains if chain.lost_end else ():
+            if other.run != chain.run or other.party == chain.party:
+                continue
+            lost = len(_messages_with(other, "received", chain.party)) - len(_messages_with(chain, "sent", other.party))
+            if lost > 0:
+                yield (
+                    f"{chain.file}:{chain.last}: {chain.party!r}'s chain of run {chain.run!r} ends here; "
+                    f"{other.party!r} received {lost:,} more of its messages: the machine stopped before they were on "
+                    "its disk, or lines were removed"
+                )
 
 
 def _is_believed(chain: LedgerChain, chains: Sequence[LedgerChain]) -> bool:

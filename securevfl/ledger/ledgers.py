@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from securevfl_net.durable import make_folder
+
 from securevfl.errors import InputError
 from securevfl.ledger.chain import Ledger
 from securevfl.ledger.keys import PrivateKey, PublicSigningKey
@@ -74,7 +76,7 @@ class Ledgers:
     def _open_ledger(self, party: str, run: str, job: str, policy: str, role: str, folder: Path | None) -> Ledger:
         before = self._before.get(party)
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder, private=True)
         return Ledger(
             party,
             run=run,
@@ -87,6 +89,7 @@ class Ledgers:
             software=self._software,
             after="" if before is None else before.head,
             path=None if folder is None else file_of(party, folder),
+            not_before=0 if before is None else before.last_time,
         )
 
     def following_ledgers(

@@ -17,8 +17,12 @@ from securevfl.errors import AuditError
 from securevfl.transport import Guard, Kind
 
 __all__ = [
+    "CONNECTIONS",
     "GENESIS",
     "LINE_BYTES",
+    "READMITTED",
+    "REFUSED",
+    "STOPPED",
     "VERSION",
     "AttemptLine",
     "Closing",
@@ -41,6 +45,16 @@ __all__ = [
 
 CONNECTIONS = "connections"
 """Name, followed by a number, of a run that records events between attempts. It contains no messages."""
+
+REFUSED = "refused connection"
+"""Name of a note on connections that a party refused. It has no bearing on what a run released."""
+
+READMITTED = "readmitted"
+"""Name of a note in a party's first chain after its state folder was restored and its peers admitted it again."""
+
+STOPPED = "machine stopped"
+"""Name of a note in a party's first chain after its machine, and not only its process, stopped without closing the
+chain before: lines that had not reached the disk are lost."""
 
 VERSION = 3
 """3 has keys, times, digests and signed heads. 1 and 2 had no keys, so anyone who can compute a hash could have written

@@ -16,8 +16,9 @@ from typing import Protocol
 from securevfl.errors import AuditError
 from securevfl.ledger.chain import Ledger
 from securevfl.ledger.keys import PrivateKey
-from securevfl.ledger.lines import VERSION
+from securevfl.ledger.lines import READMITTED, STOPPED, VERSION
 from securevfl.ledger.reading import Flaw, raise_flaws, read_lines
+from securevfl.ledger.readmission import Readmission, encode_readmission, grants_in_note
 from securevfl.ledger.verifying import chains_of
 from securevfl.transport import Scalar
 
@@ -42,6 +43,8 @@ class OwnLedgers:
         software: name and version of the program that writes it.
         later: names of runs after the attempts, for example the one that binds the results.
         pins: see `Ledger`.
+        stopped: whether the machine, and not only the process, has stopped since the file was last written.
+        readmitted: grants of its peers, after the file was restored; the next chain records them.
 
     Attributes:
         dropped: bytes of a torn last line, now removed.
@@ -59,6 +62,8 @@ class OwnLedgers:
         software: str = f"securevfl ledger {VERSION}",
         later: Sequence[str] = (),
         pins: Mapping[str, str] | None = None,
+        stopped: bool = False,
+        readmitted: Sequence[Readmission] = (),
     ) -> None:
         self.party = party
         self.dropped = 0
@@ -67,14 +72,20 @@ class OwnLedgers:
         self._software = software
         self._later = tuple(later)
         self._pins = dict(pins or {})
+        self._stopped = stopped
+        self._readmitted = tuple(readmitted)
         self._session = os.urandom(16).hex()
         self._attempt = 0
         self._before: Ledger | None = None
         self._after = ""
+        self._last_time = 0
         self._given: set[str] = set()
         self._held: dict[str, str] = {}
         if path.exists():
             self._read_chains()
+        else:
+            self._stopped = False
+        self._given |= {grant.head for grant in self._readmitted if grant.head}
 
     def _read_chains(self) -> None:
         self.dropped = _cut_torn(self._path)
@@ -91,11 +102,18 @@ class OwnLedgers:
             if chain.opening.after != before:
                 flaws.append(Flaw(chain.file, chain.first, chain.party, "the chain before it is missing"))
         raise_flaws(flaws)
+        # Only a chain that was open can have lost lines: a closing line is synced.
+        self._stopped = self._stopped and bool(chains) and not chains[-1].is_closed
         if chains:
             self._session, self._after = chains[0].opening.session, chains[-1].head
+            self._last_time = chains[-1].last_time
             self._attempt = max(chain.attempt for chain in chains)
             self._given = {head for chain in chains for head, _ in chain.marks}
             self._given |= {chain.head_sent[0] for chain in chains if chain.head_sent is not None}
+            known = [grant for chain in chains for note in chain.notes for grant in grants_in_note(note)]
+            self._given |= {grant.head for grant in known if grant.head}
+            if {grant.nonce for grant in self._readmitted} <= {grant.nonce for grant in known}:
+                self._readmitted = ()
             for chain in chains:
                 self._held |= {name: word.head for _, name, word in chain.settled}
 
@@ -171,11 +189,18 @@ class OwnLedgers:
             path=self._path,
             kept=False,
             pins=self._pins,
+            not_before=self._last_time if self._before is None else self._before.last_time,
         )
         self._before = ledger
         if one is not None:
             ledger.record_attempt(one.attempt, one.view, epoch=one.epoch, step=one.step)
             self._attempt = one.attempt
+        if self._stopped:
+            ledger.record_note(STOPPED, {"before": self._after})
+            self._stopped = False
+        if self._readmitted:
+            ledger.record_note(READMITTED, {one.by: encode_readmission(one).decode() for one in self._readmitted})
+            self._readmitted = ()
         return ledger
 
 

@@ -12,6 +12,8 @@ from securevfl.ledger.keys import PublicSigningKey
 from securevfl.ledger.lines import (
     CONNECTIONS,
     GENESIS,
+    REFUSED,
+    STOPPED,
     VERSION,
     AttemptLine,
     Closing,
@@ -50,13 +52,17 @@ class LedgerChain:
         attempt: number of the attempt at the job; 0 if the job has only one.
         view: digest of the processes and checkpoints of the attempt.
         broke_off: whether it has no closing line and a later attempt follows it.
+        lost_end: whether its last lines may be lost without anybody's fault: it has no closing line, and either nothing
+            follows it, or what follows records that the machine had stopped.
         settled: line number, peer and head, for each head that a peer signed during the run.
-        told: hash and message count just before the party first sent its head for closing lines.
+        head_sent: hash and message count just before the party first sent its head for closing lines.
         marks: hash and message count of each line signed during the run.
         first, last: line numbers of the opening line and of the last line.
         peers_at: line number of the roster.
         signed: number of the last line that a signature covers.
+        torn: whether a part of a line follows its last one.
         flaws: everything that does not verify.
+        last_time: time of its last line.
     """
 
     file: str
@@ -75,13 +81,14 @@ class LedgerChain:
     attempt: int = 0
     view: str = ""
     broke_off: bool = False
+    lost_end: bool = False
     settled: list[tuple[int, str, Word]] = field(default_factory=list)
     head_sent: tuple[str, int] | None = None
     marks: set[tuple[str, int]] = field(default_factory=set)
     signed: int = 0
     torn: bool = False
     flaws: list[Flaw] = field(default_factory=list)
-    _time: int = 0
+    last_time: int = 0
 
     @property
     def party(self) -> str:
@@ -121,9 +128,11 @@ class LedgerChain:
             self.add_flaw(number, f"the line was changed: its hash is {head[:16]}…, but it records {line.hash[:16]}…")
         elif line.prev != self.head:
             self.add_flaw(number, "the line does not follow the line before it (a line was removed, added or moved)")
-        if line.time < self._time:
-            self.add_flaw(number, f"the line is {(self._time - line.time) / 1e6:.3f} s older than the line before it")
-        self._time = line.time
+        if line.time < self.last_time:
+            self.add_flaw(
+                number, f"the line is {(self.last_time - line.time) / 1e6:.3f} s older than the line before it"
+            )
+        self.last_time = line.time
         if isinstance(line, OpeningLine | AttemptLine | Mark | Closing):
             self._check_signature(number, line, content)
         if isinstance(line, Entry):
@@ -131,7 +140,8 @@ class LedgerChain:
         elif isinstance(line, AttemptLine | Words):
             self._of_attempt(number, line)
         elif isinstance(line, NoteLine):
-            if self.head_sent is not None:
+            # Its peers do not vouch for a refusal that came after the head, and nothing depends on it.
+            if self.head_sent is not None and line.note != REFUSED:
                 self.add_flaw(number, f"note {line.note!r} was added after the party sent its peers its signed head")
             self.notes.append(line)
             self.notes_at.append(number)
@@ -186,9 +196,7 @@ def chains_of(lines: Iterable[Located], where: str) -> tuple[list[LedgerChain], 
     for number, line in lines:
         last = chains[-1] if chains else None
         if isinstance(line, Torn):
-            if last is None or last.is_closed:
-                loose.append(Flaw(where, number, last.party if last else "", "a part of a line, outside any chain"))
-            else:
+            if last is not None:  # without a chain the file is as good as empty
                 last.torn = True
         elif isinstance(line, Flaw):
             loose.append(Flaw(line.file, line.line, last.party if last else "", line.text))
@@ -209,10 +217,16 @@ def chains_of(lines: Iterable[Located], where: str) -> tuple[list[LedgerChain], 
     for before, chain in pairwise(chains):
         if before.is_closed:
             continue
-        before.broke_off = chain.attempt > before.attempt or (chain.between_attempts and before.attempt > 0)
+        before.lost_end = any(note.note == STOPPED for note in chain.notes)
+        # A chain without messages released nothing: its process was killed, and the next one begins it again.
+        again = chain.run == before.run and not before.entries and not before.attempt
+        begun = before.attempt > 0 or not before.entries
+        before.broke_off = chain.attempt > before.attempt or (chain.between_attempts and begun) or again
         if not before.broke_off:
             text = f"the chain of run {before.run!r} has no closing line, but another chain follows it"
             before.add_flaw(before.last, text)
+    if chains and not chains[-1].is_closed:
+        chains[-1].lost_end = True
     return chains, loose
 
 

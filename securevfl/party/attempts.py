@@ -10,17 +10,18 @@ has lost nothing, and the numbers agree again at the next attempt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from securevfl_net.incarnation import Incarnation
 
 from securevfl.errors import InputError, PeerRefused, ProtocolError
+from securevfl.party.finish import Finish, Statement
 from securevfl.party.reports import Report, View
 from securevfl.party_context import PartyContext
 from securevfl.privacy import describe_lost_attempts, fan_out
 from securevfl.transport import Kind, Scalar
 
-__all__ = ["Attempts", "Restored", "agree_attempt", "attempt_fields"]
+__all__ = ["Attempts", "Restored", "Superseded", "agree_attempt", "attempt_fields"]
 
 _NUMBERS = ("agreed", "begun", "start")
 
@@ -30,6 +31,25 @@ class Restored(PeerRefused):
 
     def __init__(self, words: str) -> None:
         super().__init__("restored", words)
+
+
+class Superseded(PeerRefused):
+    """Another process of this party, on another copy of its state folder, is the one that its peers know.
+
+    Nobody can tell from outside which copy is the legitimate one, so the one whose running number goes on continues,
+    and only the other one stops.
+    """
+
+    CODES = frozenset({"stale-incarnation", "twin-incarnation", "running-incarnation"})
+    """Codes of refusals that mean this, or that may mean it."""
+
+    def __init__(self, code: str, peer: str, words: str) -> None:
+        super().__init__(
+            code,
+            f"{peer!r} refuses this process: {words}. If this state folder is a copy, or was restored from a back-up, "
+            "delete it and use the newest one. If it is the only one that you know of, somebody else runs a copy of it "
+            "with your keys: tell your peers, stop the job, and make new keys. The job goes on without this process",
+        )
 
 
 class Attempts:
@@ -43,14 +63,38 @@ class Attempts:
         self.incarnation = incarnation
         self.agreed = 0
         self.begun = 0
+        self.finish: Finish | None = None
 
     def current_report(self) -> Report:
         """The party's current report. Reads stored files, so call it only while no attempt runs."""
-        return Report(incarnation=str(self.incarnation), agreed=self.agreed, begun=self.begun)
+        return Report(
+            incarnation=str(self.incarnation), agreed=self.agreed, begun=self.begun, finished=self._finished_mark
+        )
+
+    @property
+    def _finished_mark(self) -> str:
+        own = None if self.finish is None else self.finish.own
+        return "" if own is None else own.mark.hex()
 
     def admits(self, reports: Mapping[str, Report]) -> bool:
-        """Whether the party takes part with parties that gave these reports; see `Rendezvous`."""
-        return True
+        """Whether the party takes part with parties that gave these reports; see `Rendezvous`. It does not if all have
+        finished together: they exchange their statements instead.
+        """
+        marks = {report.finished for report in reports.values()}
+        return len(marks) > 1 or marks == {""}
+
+    def open_finish(self, me: str, peers: Iterable[str]) -> Finish:
+        """What is known of the job's end, from earlier processes too."""
+        if self.finish is None:
+            self.finish = Finish(me, peers)
+        return self.finish
+
+    def state_finished(self, me: str, view: View, result: object) -> Statement:
+        """The party's statement that it has finished, with this result, which is stored."""
+        return Statement(me, "", view.attempt, view.mark)
+
+    def store_finish(self, finish: Finish) -> None:
+        """Store what is known of the job's end, before any peer learns of it."""
 
     def store_agreement(self, view: View, reports: Mapping[str, Report]) -> None:
         """Store that the party is ready for an attempt, before it announces it."""

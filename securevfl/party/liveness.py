@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from securevfl_net.link_state import Beat
 
-from securevfl.errors import ProtocolError
+from securevfl.errors import PeerSilent, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 
@@ -36,8 +36,8 @@ async def run_with_liveness(site: PartyContext, work: Awaitable[T]) -> T:
     """Run a party's `work` under the watch.
 
     Raises:
-        ProtocolError: a peer was silent for longer than `PartyContext.silence`; the message names it and the awaited
-            step.
+        PeerSilent: a peer was silent for longer than `PartyContext.silence`; the message names it and the awaited step.
+        ProtocolError: the two wait for each other, and both live.
     """
     task = asyncio.current_task()
     if task is None or not site.links:
@@ -93,11 +93,17 @@ class _LivenessMonitor:
         self._silent[link.peer] += passed
         elsewhere = beat.awaits not in ("", link.me)
         if self._silent[link.peer] > self._site.silence * (2 if elsewhere else 1):
-            self.error = ProtocolError(self._explain_silence(link, beat))
+            self.error = self._explain_silence(link, beat)
             self._task.cancel()
 
-    def _explain_silence(self, link: Link, beat: Beat) -> str:
+    def _explain_silence(self, link: Link, beat: Beat) -> ProtocolError:
         what = f"{link.me!r} has waited {self._silent[link.peer]:.0f} s for {link.peer!r} ({link.awaits})"
+        age = time.monotonic() - beat.at if beat.at else self._silent[link.peer]
+        if age > self._silent[link.peer] / 2:  # what it last reported is out of date, so it proves nothing
+            return PeerSilent(
+                f"{what}: no sign of life from {link.peer!r} for {age:.0f} s; it may be stopped, or the link cut",
+                party=link.peer,
+            )
         if beat.awaits == link.me:
             lost = beat.sent > link.received or link.sent > beat.read
             sides = (
@@ -109,7 +115,13 @@ class _LivenessMonitor:
                 if lost
                 else f"they run different programs, or {link.peer!r} hangs: check its ledger"
             )
-            return f"{what}, which itself waits for {link.me!r} ({beat.step}): {sides}; {why}"
+            return ProtocolError(f"{what}, which itself waits for {link.me!r} ({beat.step}): {sides}; {why}")
         if beat.awaits:
-            return f"{what}, which waits for {beat.awaits!r} ({beat.step}): check that party first"
-        return f"{what}, which showed no sign of life: it hangs, or was stopped; check {link.peer!r}'s ledger"
+            return PeerSilent(
+                f"{what}, which waits for {beat.awaits!r} ({beat.step}): check that party first",
+                party=beat.awaits if beat.awaits in self._site.links else "",
+            )
+        return PeerSilent(
+            f"{what}, which showed no sign of life: its process runs, and its program takes no step; check its log",
+            party=link.peer,
+        )

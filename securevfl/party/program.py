@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 import torch
+from securevfl_net.errors import fault_behind
 
 from securevfl.align import Alignment, check_fields
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.snapshots import describe_snapshots, find_ending
-from securevfl.errors import InputError, PeerEnded
+from securevfl.errors import InputError, MachineFault, PeerEnded
 from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
 from securevfl.party.consent import exchange_consent
 from securevfl.party.default_protection import refuse_unnamed
@@ -331,7 +332,8 @@ def _repeated_noise(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedN
 
 async def run_and_close(site: PartyContext, work: Awaitable[T]) -> T:
     """Run a party's `work` with liveness checks on its links and exchange signed ledger heads with all peers. Close the
-    ledger and the links at the end, also after an error.
+    ledger and the links at the end, also after an error; but not the links after a fault of this machine, because peers
+    would take their end for the job's: they wait until this party is back.
 
     Raises:
         ProtocolError: a peer was silent for too long, or sent a message that nothing reads.
@@ -345,9 +347,10 @@ async def run_and_close(site: PartyContext, work: Awaitable[T]) -> T:
             outcome = "cancelled: another party failed, or the run was interrupted"
         with _attach_error(error, "the ledger could not be closed"):
             site.ledger.close(outcome)
+        if not isinstance(error, MachineFault) and fault_behind(error) is None:
+            site.close()
         raise
-    finally:
-        site.close()
+    site.close()
     return result
 
 

@@ -63,6 +63,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         approval: its signature of the agreement; empty while nobody approved.
         words: peer → hash of the last line of the peer's ledger that this party knows from a signed head.
         readmits: party whose folder was restored → this party's signature that admits it again.
+        finished: mark of the view in which it finished and stored its result, hexadecimal; empty before it did.
     """
 
     incarnation: _Incarnation
@@ -74,6 +75,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     approval: Annotated[bytes, Meta(max_length=4096)] = b""
     words: Annotated[tuple[tuple[_Name, _Hex], ...], Meta(max_length=64)] = ()
     readmits: Annotated[tuple[tuple[_Name, Annotated[bytes, Meta(max_length=4096)]], ...], Meta(max_length=64)] = ()
+    finished: _Hex = ""
 
     @property
     def start_count(self) -> int:

@@ -24,6 +24,10 @@ class EarlierCounts:
     kept: np.ndarray
     lost: np.ndarray
 
+    def add_lost(self, times: int) -> EarlierCounts:
+        """These counts, and `times` more releases of every row in epochs that are repeated."""
+        return EarlierCounts(self.kept, self.lost + times)
+
 
 class RowCounts:
     """How often each row was released, over all attempts at a run.

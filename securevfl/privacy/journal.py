@@ -84,7 +84,16 @@ class _Close(msgspec.Struct, frozen=True, kw_only=True, tag="close", tag_field="
     hash: str = ""
 
 
-Line = _Opening | _Agreed | _Attempt | _Reserve | _Close
+class _Lost(msgspec.Struct, frozen=True, kw_only=True, tag="lost", tag_field="line", forbid_unknown_fields=True):
+    """The file was restored from a back-up: so many attempts may have released all that the plan allows, uncounted."""
+
+    nonce: str
+    attempts: int
+    prev: str = ""
+    hash: str = ""
+
+
+Line = _Opening | _Agreed | _Attempt | _Reserve | _Close | _Lost
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Line).decode
 
@@ -109,6 +118,7 @@ class Journal:
     Attributes:
         attempt: number of the last attempt that began; 0 before the first.
         agreed: number of the last attempt that the parties agreed on, whether it began or not.
+        lost_attempts: attempts that the file does not count because it was restored; each counts as a whole run.
 
     Raises:
         InputError: the file was altered, or belongs to another party or job.
@@ -120,6 +130,8 @@ class Journal:
         self.job = job
         self.attempt = 0
         self.agreed = 0
+        self.lost_attempts = 0
+        self._readmissions: set[str] = set()
         self._head = ""
         self._known: dict[str, np.ndarray] = {}
         self._epochs: list[_Epoch] = []
@@ -141,6 +153,19 @@ class Journal:
         """Record the number that all parties agreed on for the next attempt; see `securevfl.party.attempts`."""
         self._open()
         self._append_line(_Agreed(attempt=attempt))
+
+    def record_lost(self, nonce: str, agreed: int) -> None:
+        """Record that the file was restored, and that the party took part in up to `agreed` attempts. The last one
+        that the file counts may have gone on after the back-up, and so counts among the lost ones. Does nothing for a
+        `nonce` that it has recorded.
+        """
+        if nonce in self._readmissions:
+            return
+        self._open()
+        lost = max(0, agreed - self.attempt) + (self.attempt > 0)
+        self._append_line(_Lost(nonce=nonce, attempts=lost))
+        if agreed > self.agreed:
+            self.record_agreed(agreed)
 
     def begin_attempt(self, start: int) -> None:
         """Start an attempt that resumes after epoch `start`; 0 starts from scratch. Later calls on the same object do
@@ -176,9 +201,11 @@ class Journal:
         self._append_line(line)
 
     def max_releases(self, release: str, epoch: int) -> int:
-        """How often a release may have happened in this epoch, over all attempts, this one included."""
+        """How often a release may have happened in this epoch, over all attempts, this one included; each lost attempt
+        counts once.
+        """
         found = (one.counts[release] for one in self._epochs if one.epoch == epoch and release in one.counts)
-        return sum(int(counts.max(initial=0)) for counts in found)
+        return self.lost_attempts + sum(int(counts.max(initial=0)) for counts in found)
 
     def earlier_counts(self, release: str, rows: int, start: int) -> EarlierCounts:
         """What earlier attempts released, for a run that resumes after epoch `start`.
@@ -218,6 +245,9 @@ class Journal:
         self._heads.add(line.hash)
         if isinstance(line, _Agreed):
             self.agreed = line.attempt
+        elif isinstance(line, _Lost):
+            self.lost_attempts += line.attempts
+            self._readmissions.add(line.nonce)
         elif isinstance(line, _Attempt):
             self.attempt, self.agreed = line.attempt, max(line.attempt, self.agreed)
         elif isinstance(line, _Reserve):

@@ -184,6 +184,9 @@ class Link:
         self.awaits = repr(what)
         try:
             message, size = await self._channel.receive()
+        except ProtocolError as error:
+            error.party = error.party or self.peer
+            raise
         finally:
             self.awaits = ""
         self.received += 1
@@ -199,12 +202,14 @@ class Link:
             raise ProtocolError(
                 f"{self.me!r} expected {kind.value} {what!r} with arrays {sorted(names)} from {self.peer!r} and got "
                 f"{message.kind.value} {message.what!r} with {sorted(message.arrays)}: do both run the same "
-                "version and job?"
+                "version and job?",
+                party=self.peer,
             )
         if self._takes is not None and (what, kind) not in self._takes:
             raise ProtocolError(
                 f"{self.peer!r} sent {kind.value} {what!r} to {self.me!r}, which nothing in the job declares: "
-                "do both run the same version and job?"
+                "do both run the same version and job?",
+                party=self.peer,
             )
         if late is None:
             _require_finite(message, self.peer, self.me)
@@ -283,7 +288,8 @@ def _require_finite(message: Message, sender: str, receiver: str) -> None:
         raise ProtocolError(
             f"{sender!r} sent numbers that are not finite to {receiver!r} ({message.what!r}, array "
             f"{' or '.join(map(repr, message.arrays))}): check the training and the tables of {sender!r}; lower "
-            "the learning rates if it diverged"
+            "the learning rates if it diverged",
+            party=sender,
         )
 
 

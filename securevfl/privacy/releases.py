@@ -291,6 +291,8 @@ class Releases:
         self._journal, self._epoch, self._scope = journal, start + 1, scope
         for name, release in self._name_releases():
             before = journal.earlier_counts(name, release.counts.rows, start)
+            if journal.lost_attempts:  # of an attempt that nobody counted, each row may have had all planned releases
+                before = before.add_lost(journal.lost_attempts * release.counts.times)
             release.counts.begin_attempt(before, partial(self._reserve_releases, name, release))
             self._check_lost(release)
             if self._over_jobs is not None:

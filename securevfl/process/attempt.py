@@ -46,6 +46,7 @@ class AttemptOutcome:
         ledger: of the attempt, closed.
         aligning: seconds that alignment took in this attempt; 0 where an earlier one was used.
         seconds: that the attempt took.
+        model: SHA-256 of its part of the model; empty without one.
     """
 
     trained: Trained
@@ -53,6 +54,7 @@ class AttemptOutcome:
     ledger: Ledger
     aligning: float
     seconds: float
+    model: str = ""
 
 
 @dataclass(kw_only=True)
@@ -113,6 +115,7 @@ class PartyAttempts:
             steps=STEPS if self.job.protection.is_sealed else 0,
         )
         self.secret = self.state.keep_secret(draw_secret(self.job, self.name))
+        self._part = ""
 
     def _digests_of_data(self, kept: StoredAlignment | None) -> dict[str, str]:
         return data_digests(self.table, {} if kept is None else kept.alignments)
@@ -153,6 +156,7 @@ class PartyAttempts:
             ledger=site.ledger,
             aligning=aligning,
             seconds=time.perf_counter() - began,
+            model=self._part,
         )
         if self.keep is not None:
             self.keep(finished)
@@ -177,7 +181,8 @@ class PartyAttempts:
         site.observer.phase("heads")
         if trained.model:
             part = model_part(self.job, self.name, trained.model)
-            site.ledger.record_note(MODEL_PART, {"sha256": tree_digest(part)})
+            self._part = tree_digest(part)
+            site.ledger.record_note(MODEL_PART, {"sha256": self._part})
             write_tree(self.state.model_folder / f"{self.name}{PART}", part)
             write_run(self.state.model_folder, self.state.agreement)
         return kept.alignments, aligning, trained

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
+import msgspec
 from securevfl_net.incarnation import Incarnation
 
 from securevfl.agreement import Agreement, AgreementUse, check_running
 from securevfl.agreement.party_file import PartyBudget
-from securevfl.errors import InputError
+from securevfl.errors import AuditError, InputError
 from securevfl.party.attempts import Attempts, Restored
+from securevfl.party.finish import Finish, Statement
 from securevfl.party.reports import CheckpointKey, Report, View
+from securevfl.privacy import PublicSigningKey
+from securevfl.process.attempt import AttemptOutcome
 from securevfl.process.chains import Chains
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.run_files import file_digest
 
-__all__ = ["StoredAttempts"]
+__all__ = ["FINISHED", "StoredAttempts"]
+
+FINISHED = "finished"
+"""The type of content under which a party signs that it has finished."""
 
 _KEEP_TIME = 5.0
 """Seconds of an attempt that a crash may leave uncounted."""
@@ -73,6 +80,7 @@ class StoredAttempts(Attempts):
             alignment="" if alignment is None else alignment.digest,
             approval=b"" if mine is None else mine.file_bytes,
             words=tuple(sorted(self._chains.own.peer_heads.items())),
+            finished=self._finished_mark,
         )
 
     def admits(self, reports: Mapping[str, Report]) -> bool:
@@ -82,7 +90,30 @@ class StoredAttempts(Attempts):
         me = self._state.party
         for name, report in sorted(reports.items()):
             self._check_older(me, name, report)
-        return self.agreement.is_complete
+        return self.agreement.is_complete and super().admits(reports)
+
+    def open_finish(self, me: str, peers: Iterable[str]) -> Finish:
+        if self.finish is None:
+            known = [one for one in self._state.statements if one.party != me or one.attempt >= self.begun]
+            self.finish = Finish(me, peers, check=self._check_statement, known=known)
+        return self.finish
+
+    def _check_statement(self, one: Statement) -> None:
+        key = self.agreement.proposal.public_keys.get(one.party, "")
+        if one.agreement != self.agreement.digest:
+            raise ValueError(f"{one.party!r} finished another agreement")
+        try:
+            PublicSigningKey.from_hex(key).verify(FINISHED, one.signed_content, one.signature)
+        except (AuditError, ValueError) as error:
+            raise ValueError(f"the statement of {one.party!r}: {error}") from None
+
+    def state_finished(self, me: str, view: View, result: object) -> Statement:
+        head, model = (result.ledger.head, result.model) if isinstance(result, AttemptOutcome) else ("", "")
+        own = Statement(me, self.agreement.digest, view.attempt, view.mark, head, model)
+        return msgspec.structs.replace(own, signature=self._chains.sign(FINISHED, own.signed_content))
+
+    def store_finish(self, finish: Finish) -> None:
+        self._state.store_statements(finish.statements.values())
 
     def _check_older(self, me: str, peer: str, report: Report) -> None:
         """Check whether a peer saw more of this party than its folder records.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from securevfl.errors import ProtocolError
-from securevfl.ledger import file_of
+from securevfl.ledger import Readmission, chains_of, file_of, read_lines
 from securevfl.party.reports import View
 from securevfl.privacy import Ledger, OpensLedgers, OwnLedgers, PrivateKey
 from securevfl.run.run_files import OWN_RESULT, RESULTS
@@ -35,14 +36,36 @@ class Chains:
         folder: of the file.
         software: name and version of what keeps them.
         pins: party → its public key, hexadecimal, as the agreement names it.
+        stopped, readmitted: see `OwnLedgers`.
 
     Attributes:
         own: the party's file.
     """
 
-    def __init__(self, party: str, key: PrivateKey, folder: Path, software: str, pins: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        party: str,
+        key: PrivateKey,
+        folder: Path,
+        software: str,
+        pins: Mapping[str, str],
+        *,
+        stopped: bool = False,
+        readmitted: Sequence[Readmission] = (),
+    ) -> None:
         self._party = party
-        self.own = OwnLedgers(party, key, file_of(party, folder), software=software, later=[RESULTS], pins=pins)
+        self._key = key
+        self._path = file_of(party, folder)
+        self.own = OwnLedgers(
+            party,
+            key,
+            self._path,
+            software=software,
+            later=[RESULTS],
+            pins=pins,
+            stopped=stopped,
+            readmitted=readmitted,
+        )
 
     def run_name(self, attempt: int) -> str:
         """Name of an attempt's chain."""
@@ -56,7 +79,7 @@ class Chains:
     def signed_head(self) -> bytes:
         """The party's signed ledger head for a note to all peers; empty before it has met any."""
         ledger = self.own.current_ledger
-        if ledger is None or not ledger.peers:
+        if ledger is None or not ledger.peers or ledger.is_attested:
             return b""
         return msgspec.msgpack.encode(_SignedHead(ledger.run, **self.own.sign_head(ledger)))  # type: ignore[arg-type]
 
@@ -76,9 +99,20 @@ class Chains:
             said: dict[str, Scalar] = {"head": word.head, "messages": word.messages, "signature": word.signature}
             self.own.record_head(ledger, peer, said)
 
+    def sign(self, kind: str, content: bytes) -> str:
+        """Sign content of a type with the party's key."""
+        return self._key.sign(kind, content)
+
     def open_separate(self, run: str) -> Ledger:
         """A chain that belongs to no attempt, after the last one."""
         return self.own.open(self._party, run=run, job="")
+
+    @property
+    def are_results_bound(self) -> bool:
+        """Whether the chain that names the party's own results follows the last attempt in the file."""
+        chains, _ = chains_of(read_lines(self._path), str(self._path)) if self._path.exists() else ([], [])
+        after = takewhile(lambda chain: not chain.attempt, reversed(chains))
+        return any(chain.run == RESULTS and chain.is_closed for chain in after)
 
     def bind_results(self, digests: Mapping[str, str]) -> None:
         """Write the chain that names the party's own results.

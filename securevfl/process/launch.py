@@ -31,10 +31,11 @@ from securevfl.agreement.party_file import Address as OwnAddress
 from securevfl.errors import InputError
 from securevfl.party_context import SILENCE, Observer
 from securevfl.process.certificate_renewal import renew_certificates
+from securevfl.process.machine_lock import lock_party
 from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.events import RunEvents
-from securevfl.run.timeouts import Timeouts
+from securevfl.run.timeouts import STAY, Timeouts
 from securevfl.transport.network_mesh import NetworkMesh
 
 __all__ = ["Start", "read_start"]
@@ -61,6 +62,7 @@ class Start:
         self,
         *,
         wait: float | None = None,
+        stay: float = STAY,
         silence: float = SILENCE,
         pool: str = "",
         hearers: Iterable[RunEvents | Observer] = (),
@@ -71,6 +73,7 @@ class Start:
 
         Args:
             wait: seconds that the party waits for its peers while nothing runs; the agreement's unless given.
+            stay: see `Timeouts.stay`.
             silence: see `PartyContext.silence`.
             pool: the party's own workers; those of its file unless given.
             hearers: of what happens.
@@ -78,15 +81,19 @@ class Start:
             stopping: entered in the event loop, as long as the party runs: for signals.
 
         Returns:
-            The party; None if the job was finished before.
+            The party; None if the job was finished before, and all peers had confirmed it.
 
         Raises:
+            InUse: another process of the party runs, on this state folder or on a copy of it.
             Parked: the peers did not come, or the party was stopped: starting again resumes the run.
             SecureVFLError: whatever ended the job.
         """
         own, agreement = self.own, self.agreement
-        with StateFolder.lock(own.state, party=own.party, agreement=agreement.digest) as state:
-            if state.outcome is not None:
+        with (
+            StateFolder.lock(own.state, party=own.party, agreement=agreement.digest) as state,
+            lock_party(agreement.digest, own.party, own.state),
+        ):
+            if state.outcome is not None and not state.outcome.get("unconfirmed"):
                 return None
             limits = agreement.proposal.limits
             party = JobProcess(
@@ -99,7 +106,7 @@ class Start:
                 budget=own.budget,
                 device=own.device,
                 pool=pool or own.pool,
-                patience=Timeouts(away=limits.reconnect, gather=limits.gather if wait is None else wait),
+                patience=Timeouts(away=limits.reconnect, gather=limits.gather if wait is None else wait, stay=stay),
                 silence=silence,
                 results=own.results,
                 organisations=own.organisations,

@@ -8,11 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from securevfl_net.incarnation import Incarnation
+from securevfl_net.link_state import LinkState
 
 from securevfl.agreement import Agreement, Proposal
 from securevfl.agreement.party_file import PartyBudget
 from securevfl.data import PartyTable
-from securevfl.errors import Parked, SecureVFLError
+from securevfl.errors import DiskFull, MachineFault, Parked, SecureVFLError
 from securevfl.ledger import Closing
 from securevfl.party_context import SILENCE, Observer
 from securevfl.privacy import HeldNumbers, Policy, PrivateKey, ResultBook
@@ -60,6 +61,10 @@ class JobProcess:
         filters: see `PartyContext.filters`.
         hearers: of what happens, observers and `RunEvents`.
         command: what makes the report again.
+
+    Attributes:
+        record: its own report, once there is one.
+        unconfirmed: after `attend`, peers that did not confirm that they have everybody's statement of the end.
     """
 
     def __init__(
@@ -95,7 +100,15 @@ class JobProcess:
         self.status = Status(name, self.roster.role_of(name), self.job.algorithm.title, agreement.digest)
         everyone = [self.status, *hearers]
         self.incarnation = Incarnation(*state.count_start())
-        self.chains = Chains(name, key, state.ledger_file.parent, software_version(), proposal.public_keys)
+        self.chains = Chains(
+            name,
+            key,
+            state.ledger_file.parent,
+            software_version(),
+            proposal.public_keys,
+            stopped=state.machine_stopped,
+            readmitted=state.readmissions,
+        )
         self.refusals = Refusals(self.chains, self.incarnation.count)
         self.news = SeveralReceivers([*(one for one in everyone if isinstance(one, RunEvents)), self.refusals])
         book = results or state.path.parent / f"{name}.results.jsonl"
@@ -121,41 +134,61 @@ class JobProcess:
         self.attempts = StoredAttempts(state, self.incarnation, agreement, self.course.keeper, self.chains, budget)
         self.finished: AttemptOutcome | None = None
         self.record: Record | None = None
+        self.unconfirmed: tuple[str, ...] = ()
         self._patience = patience or Timeouts(away=proposal.limits.reconnect, gather=proposal.limits.gather)
         self._command = command
         self._runner: PartyRunner[AttemptOutcome] | None = None
 
-    async def attend(self, mesh: Mesh) -> AttemptOutcome:
-        """Take part until the job is done at all parties.
+    async def attend(self, mesh: Mesh) -> AttemptOutcome | None:
+        """Take part until the job is done at all parties; with a stored result, stay for peers that have not confirmed
+        the end. `unconfirmed` names those that did not until this party left.
+
+        Returns:
+            This party's outcome; None if an earlier process stored it.
 
         Raises:
             Parked: the peers did not come, or `stop` was called: starting again resumes the run.
+            MachineFault: the disk or the memory is full, or the gate died; likewise.
             SecureVFLError: the job failed.
         """
-        self.attempts.check_attempt(0)
+        if not self.attempts.open_finish(self.name, mesh.peers).is_complete:
+            self.attempts.check_attempt(0)
         runner = PartyRunner(mesh, self.attempts, self.course, patience=self._patience, news=self.news)
         self._runner = runner
         self.course.keeper.saving = runner.publish_head
         writing = asyncio.ensure_future(self._write_status(mesh))
         try:
             finished = await runner.run()
-            self._bind_results()
-            self.state.store_outcome({"done": True, "cause": ""})
-            self.news.report_event("done", "done: all parties have their results")
+            self._record_end(runner)
             return finished
-        except Parked as error:
+        except (Parked, MachineFault) as error:
             self.news.report_event("parked", str(error))
             raise
         except SecureVFLError as error:
             self.news.report_event("ended", f"{type(error).__name__}: {error}")
             raise
         finally:
-            self.attempts.count_time(0.0)
+            with suppress(DiskFull):  # a few seconds stay uncounted, as after a kill
+                self.attempts.count_time(0.0)
             self.refusals.record_rest()
             writing.cancel()
             with suppress(asyncio.CancelledError):
                 await writing
-            show_status(self.state.status_file, self.status.file_content(mesh.link_states()))
+            self._show_status(mesh.link_states())
+
+    def _record_end(self, runner: PartyRunner[AttemptOutcome]) -> None:
+        """Store how the job ended: who has confirmed that all have their results, and who has not."""
+        stored = self.record is None
+        if self.record is None:
+            self.record = Record.read(self.state.report_folder / "metrics.json")
+        if runner.is_complete and not (stored and self.chains.are_results_bound):
+            self._bind_results()
+        self.unconfirmed = runner.unconfirmed
+        self.state.store_outcome({"done": runner.is_complete, "cause": "", "unconfirmed": list(self.unconfirmed)})
+        words = "done: all parties have their results"
+        if self.unconfirmed:
+            words = f"done here; not confirmed by: {', '.join(self.unconfirmed)}"
+        self.news.report_event("done", words)
 
     def stop(self) -> None:
         """Stop cleanly, so that starting again resumes."""
@@ -165,9 +198,13 @@ class JobProcess:
     async def _write_status(self, mesh: Mesh) -> None:
         while True:
             links = mesh.link_states()
-            show_status(self.state.status_file, self.status.file_content(links))
+            self._show_status(links)
             self.news.links_changed(links)
             await asyncio.sleep(_LOOK)
+
+    def _show_status(self, links: Mapping[str, LinkState]) -> None:
+        with suppress(OSError):  # a disk that is full for a while ends no job for the sake of a status
+            show_status(self.state.status_file, self.status.file_content(links))
 
     def _agreement_facts(self) -> Mapping[str, str]:
         """Facts of the agreement for each chain: at this point all approvals are known."""
@@ -191,9 +228,9 @@ class JobProcess:
         write_report(self.record, self.state.report_folder)
 
     def _bind_results(self) -> None:
-        """The chain that names the party's own results, once all parties have theirs."""
-        if self.record is not None:
-            self.chains.bind_results({"metrics.json": sha256(self.record.to_json())})
+        """Write the chain that names the party's own results, once all parties have theirs."""
+        file = self.state.report_folder / "metrics.json"
+        self.chains.bind_results({file.name: sha256(file.read_bytes())})
 
 
 def _bound_policy(policy: Policy, proposal: Proposal, name: str, budget: PartyBudget | None) -> Policy:

@@ -7,9 +7,11 @@ then the tenth, the hundredth and so on; what is left is written when the party'
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
-from securevfl.ledger import CONNECTIONS
+from securevfl.errors import DiskFull
+from securevfl.ledger import CONNECTIONS, REFUSED
 from securevfl.privacy import Ledger
 from securevfl.process.chains import Chains
 from securevfl.run.events import RunEvents
@@ -17,7 +19,7 @@ from securevfl.transport import Scalar
 
 __all__ = ["NOTE", "Refusals"]
 
-NOTE = "refused connection"
+NOTE = REFUSED
 
 _MOST = 64
 """Most kinds of refusals counted separately; all others count as one."""
@@ -52,7 +54,8 @@ class Refusals(RunEvents):
         kind = self._kinds.setdefault(key, _Kind(words))
         kind.times += 1
         ledger = self._chains.own.current_ledger
-        if ledger is not None and kind.times >= 10 * kind.told:
+        # Peers have attested the chain once it has sent its head: what is refused from then on belongs to a later one.
+        if ledger is not None and not ledger.is_attested and kind.times >= 10 * kind.told:
             self._record_refusals(ledger, key, kind)
 
     def write_to(self, ledger: Ledger) -> None:
@@ -62,11 +65,12 @@ class Refusals(RunEvents):
                 self._record_refusals(ledger, key, kind)
 
     def record_rest(self) -> None:
-        """At the end of the process: record the rest in a separate chain."""
+        """At the end of the process: record the rest in a separate chain. On a full disk it is lost, as with a kill."""
         if any(kind.times > kind.told for kind in self._kinds.values()):
-            chain = self._chains.open_separate(f"{CONNECTIONS} {self._starts}")
-            self.write_to(chain)
-            chain.close()
+            with suppress(DiskFull):
+                chain = self._chains.open_separate(f"{CONNECTIONS} {self._starts}")
+                self.write_to(chain)
+                chain.close()
 
     def _record_refusals(self, ledger: Ledger, key: tuple[str, str], kind: _Kind) -> None:
         peer, code = key

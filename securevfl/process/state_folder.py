@@ -12,7 +12,9 @@ state/
   attempts.json    attempts that were begun, in their order
   peers.json       the newest incarnation of each peer
   used.json        seconds that this party spent on the job
+  readmission.json what peers signed when they admitted a restored folder again
   secret.json      the party's secret
+  finished.json    the parties' signed statements that they have finished
   alignment.safetensors           its rows of the alignment
   ledgers/NAME.jsonl  checkpoints/  model/  report/
   status.json, log.jsonl          for people and tools; nothing reads them to go on
@@ -25,8 +27,8 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,8 +36,10 @@ from typing import Any
 from securevfl_net.durable import lock_folder, make_folder, write_atomic
 
 from securevfl.align import Alignment
-from securevfl.errors import InputError
+from securevfl.errors import DiskFull, InputError
+from securevfl.ledger import Readmission, ReadmissionRequest, decode_readmission
 from securevfl.party import Alignments
+from securevfl.party.finish import Statement, decode_statements, encode_statements
 from securevfl.party_context import PartySecret
 from securevfl.run.run_files import LEDGERS
 from securevfl.run.store import read_tree, write_tree
@@ -86,12 +90,16 @@ class StateFolder:
         path: of the folder.
         party: whose it is.
         agreement: SHA-256 of the proposal, hexadecimal.
+
+    Attributes:
+        machine_stopped: whether the machine was started since the party's last process, as `count_start` finds.
     """
 
     def __init__(self, path: Path, party: str, agreement: str) -> None:
         self.path = path
         self.party = party
         self.agreement = agreement
+        self.machine_stopped = False
 
     @classmethod
     @contextmanager
@@ -168,8 +176,10 @@ class StateFolder:
         found = self._read_json("incarnation.json")
         count = 1 if found is None else _read_count(found, "count") + 1
         # A restored copy of the folder counts the same starts again; the nonce tells the two processes apart.
-        nonce = secrets.token_bytes(_NONCE)
-        self._write_json("incarnation.json", {"count": count, "nonce": nonce.hex()})
+        nonce, boot = secrets.token_bytes(_NONCE), read_boot_id()
+        # Without an id of the boot nobody can tell a stopped machine from a killed process.
+        self.machine_stopped = found is not None and (not boot or found.get("boot") != boot)
+        self._write_json("incarnation.json", {"count": count, "nonce": nonce.hex(), "boot": boot})
         return count, nonce
 
     @property
@@ -216,6 +226,39 @@ class StateFolder:
         self._write_json("attempts.json", {"attempts": items})
         return len(attempts)
 
+    def raise_counts(self, *, starts: int, attempts: int) -> None:
+        """After a re-admission: count as many starts and attempts as the peers saw, where that is more."""
+        found = self._read_json("incarnation.json") or {"count": 0, "nonce": ""}
+        if _read_count(found, "count") < starts:
+            self._write_json("incarnation.json", found | {"count": starts})
+        known = self.attempts
+        if max((one.number for one in known), default=0) < attempts:
+            self._store_attempts([*known, Attempt(number=attempts, view="", start=0, begun=True)])
+
+    def store_readmission(self, request: bytes, grants: Sequence[bytes]) -> None:
+        """Keep a request to be admitted again, and what the peers answered."""
+        texts = {"request": request.decode(), "grants": [grant.decode() for grant in grants]}
+        self._write_json("readmission.json", texts)
+
+    @property
+    def readmission_request(self) -> ReadmissionRequest:
+        """The last request.
+
+        Raises:
+            InputError: there is none.
+        """
+        found = decode_readmission(str((self._read_json("readmission.json") or {}).get("request", "")).encode())
+        if not isinstance(found, ReadmissionRequest):
+            raise self._damage_error("readmission.json", "it contains no request")
+        return found
+
+    @property
+    def readmissions(self) -> list[Readmission]:
+        """The peers' grants of the last request; the ledger records them."""
+        grants = (self._read_json("readmission.json") or {}).get("grants", [])
+        found = [decode_readmission(str(text).encode()) for text in grants]
+        return [grant for grant in found if isinstance(grant, Readmission)]
+
     @property
     def seconds_used(self) -> float:
         """Seconds that this party spent on the job, over all its processes."""
@@ -248,6 +291,21 @@ class StateFolder:
     def store_outcome(self, outcome: Mapping[str, object]) -> None:
         """Store how the job ended."""
         self._write_json("outcome.json", dict(outcome))
+
+    @property
+    def statements(self) -> list[Statement]:
+        """Signed statements of the job's end that this party has, its own and its peers'."""
+        found = self._read_json("finished.json")
+        try:
+            return [] if found is None else decode_statements(bytes.fromhex(found["statements"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._damage_error("finished.json", str(error)) from None
+
+    def store_statements(self, statements: Iterable[Statement]) -> None:
+        """Store signed statements of the job's end; returns when they are on the disk."""
+        new = list(statements)
+        if new != self.statements:
+            self._write_json("finished.json", {"statements": encode_statements(new).hex()})
 
     def store_alignment(self, found: StoredAlignment) -> None:
         """Keep an alignment for further attempts."""
@@ -327,6 +385,14 @@ class StateFolder:
         )
 
 
+def read_boot_id() -> str:
+    """The random id of this start of the machine; empty where the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
 def _read_count(found: Mapping[str, Any], name: str) -> int:
     value = found.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -337,10 +403,16 @@ def _read_count(found: Mapping[str, Any], name: str) -> int:
 def show_status(path: Path, status: Mapping[str, object]) -> None:
     """Put a new status in the place of the last one, whole, for its owner alone.
 
-    It is not synced to the disk: after a crash of the machine an older one is as good.
+    It is not synced to the disk: after a crash of the machine an older one is as good, and so it is on a full disk.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(handle, "wb") as file:
-        file.write(json.dumps(status, indent=1).encode() + b"\n")
-    os.replace(temporary, path)
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(handle, "wb") as file:
+            file.write(json.dumps(status, indent=1).encode() + b"\n")
+        os.replace(temporary, path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if not isinstance(DiskFull.convert(error, path), DiskFull):
+            raise

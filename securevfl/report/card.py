@@ -22,9 +22,10 @@ from rich.text import Text
 
 __all__ = ["LEGEND", "STANDINGS", "Card", "CardCell", "Column", "Group", "Standing", "card_table"]
 
-Standing = Literal["reads it", "bounded", "by design", "nothing found", "its own"]
-STANDINGS: tuple[Standing, ...] = ("reads it", "bounded", "by design", "nothing found")
-"""From the worst on; see `LEGEND`."""
+Standing = Literal["reads it", "not known yet", "bounded", "by design", "nothing found", "its own"]
+STANDINGS: tuple[Standing, ...] = ("reads it", "not known yet", "bounded", "by design", "nothing found")
+"""From the worst on; see `LEGEND`. A number of answers is *not known yet* to bound anything while the columns of the
+party that they are about are not counted: in a card before a run, where no table is at hand."""
 
 LEGEND: Mapping[Standing, str] = {
     "reads it": "exactly or nearly, or nothing bounds how well",
@@ -156,7 +157,8 @@ class Card:
 
     def standing_counts(self) -> Mapping[Standing, int]:
         """Standing → cells."""
-        return {one: sum(cell.standing == one for cell in self) for one in STANDINGS}
+        found = {one: sum(cell.standing == one for cell in self) for one in STANDINGS}
+        return {one: count for one, count in found.items() if count or one != "not known yet"}
 
     def summary(self) -> str:
         """``2 cells of 9: reads it; 7: nothing found``."""
@@ -181,12 +183,13 @@ class Card:
 
 _STANDINGS = {
     "reads it": "bold red",
+    "not known yet": "yellow",
     "bounded": "yellow",
     "by design": "cyan",
     "nothing found": "green",
     "its own": "dim",
 }
-_MARKS = {"reads it": "●", "bounded": "◐", "by design": "◇", "nothing found": "○"}
+_MARKS = {"reads it": "●", "not known yet": "?", "bounded": "◐", "by design": "◇", "nothing found": "○"}
 
 
 def card_table(card: Card, *, brief: bool = False) -> RenderableType:

@@ -50,9 +50,11 @@ def rate_numbers(numbers: int | None, columns: int) -> Standing:
         numbers: the most; None without a bound.
         columns: of the party whose rows they are; 0 where that is not known here.
     """
-    if numbers is None or (columns and numbers > NUMBERS_SHARE * columns):
+    if numbers is None:
         return "reads it"
-    return "bounded"
+    if not columns:
+        return "not known yet"
+    return "reads it" if numbers > NUMBERS_SHARE * columns else "bounded"
 
 
 def make_card(
@@ -192,9 +194,9 @@ def _make_pair_cell(
 def _describe_numbers(numbers: int | None, columns: int) -> str:
     if numbers is None:
         return "of each row as many numbers as are asked for"
-    return (
-        f"at most {numbers} of {columns} numbers of each row" if columns else f"at most {numbers} numbers of each row"
-    )
+    if not columns:
+        return f"at most {numbers} numbers of each row: what that bounds is not known before the columns are counted"
+    return f"at most {numbers} of {columns} numbers of each row"
 
 
 def _describe_other_sights(besides: SightRecord | None, columns: int) -> tuple[str, str]:

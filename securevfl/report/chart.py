@@ -33,6 +33,8 @@ LIGHT = {"accent": "#2b6cb0", "ink": "#1f2933", "muted": "#66727f", "line": "#e3
 WIDTH, HEIGHT = 310, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 10, 38
 _NAME = 36  # characters of a curve's name beside the plot
+_MARK_GAP = 6  # between a mark's text and the plot
+_TITLED = 17  # where marks may begin: the vertical axis's title stands before, its descenders included
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,17 +141,21 @@ def _draw_shapes(chart: Chart, width: float, height: float) -> list[Markup]:
     names = [shorten_text(curve.title, _NAME) for curve in chart.curves] if chart.named else []
     right = width - _RIGHT - (22 + max(map(estimate_width, names), default=0.0) if names else 0.0)
     top, low = _TOP + (16 if chart.title else 0), height - _BOTTOM
+    marks = round_marks(y0, y1, percent=chart.percent)
+    left = max(_LEFT, _TITLED + ceil(max((estimate_width(text) for _, text in marks), default=0.0)) + _MARK_GAP)
 
     def place_point(x: float, y: float) -> tuple[float, float]:
-        return _LEFT + (x - x0) / (x1 - x0) * (right - _LEFT), low - (y - y0) / (y1 - y0) * (low - top)
+        return left + (x - x0) / (x1 - x0) * (right - left), low - (y - y0) / (y1 - y0) * (low - top)
 
-    parts = [draw_text(_LEFT, 12, chart.title, kind="strong")] if chart.title else []
-    for value, text in round_marks(y0, y1, percent=chart.percent):
+    parts = [draw_text(left, 12, chart.title, kind="strong")] if chart.title else []
+    for value, text in marks:
         _, mark = place_point(x0, value)
-        parts.append(Markup('<path class="grid" d="M{} {:.1f}H{:.1f}"/>').format(_LEFT, mark, right))
-        parts.append(draw_text(_LEFT - 6, mark + 4, text, anchor="end", kind="muted"))
+        parts.append(Markup('<path class="grid" d="M{} {:.1f}H{:.1f}"/>').format(left, mark, right))
+        parts.append(draw_text(left - _MARK_GAP, mark + 4, text, anchor="end", kind="muted"))
     for value, text in chart.x_marks if chart.x_marks is not None else round_marks(x0, x1):
-        parts.append(draw_text(place_point(value, y0)[0], low + 16, text, anchor="middle", kind="muted"))
+        half = 0.6 * estimate_width(text)  # half and a margin: long names of the first and last bin stay inside
+        middle = max(min(place_point(value, y0)[0], width - half), half)
+        parts.append(draw_text(middle, low + 16, text, anchor="middle", kind="muted"))
     for start, end in chart.guides:
         parts.append(draw_path([place_point(*start), place_point(*end)], color="var(--muted)", dash="3 3"))
     for curve in chart.curves:
@@ -159,7 +165,7 @@ def _draw_shapes(chart: Chart, width: float, height: float) -> list[Markup]:
     if names:
         ends = [place_point(*curve.points[-1]) for curve in chart.curves]
         parts += _write_names(chart.curves, names, ends, (right, top, low))
-    parts.append(draw_text((_LEFT + right) / 2, height - 4, chart.x, anchor="middle", kind="muted"))
+    parts.append(draw_text((left + right) / 2, height - 4, chart.x, anchor="middle", kind="muted"))
     parts.append(
         Markup(
             '<text transform="translate(11 {:.1f}) rotate(-90)" text-anchor="middle" class="muted">{}</text>'

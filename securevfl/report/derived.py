@@ -205,7 +205,7 @@ def list_worst_findings(record: Record) -> list[tuple[RunRecord, str, str]]:
         "leak": "can read or compute data of",
         _TOLD: "can estimate, from the result that it is given, data of",
         "note": "learns something limited of",
-        "ok": "learns nothing but by design of",
+        "ok": "learns only what was agreed about",
     }
     found = []
     for run in record.runs:

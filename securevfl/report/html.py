@@ -180,7 +180,8 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
 
 
 def write_report(record: Record, folder: Path, attacked: AttackRecord | None = None) -> Path:
-    """Write `metrics.json` and then `report.html` to `folder`, each whole or not at all; returns the page's path.
+    """Write `metrics.json` and then `report.html` to `folder`, each whole or not at all and for its owner alone (mode
+    0600); returns the page's path.
 
     Args:
         record: of the runs.
@@ -191,11 +192,11 @@ def write_report(record: Record, folder: Path, attacked: AttackRecord | None = N
         InputError: the figures are there and the page could not be written.
         OSError: the figures could not be written.
     """
-    make_folder(folder)
+    make_folder(folder, private=not folder.exists())
     page = folder / "report.html"
-    write_atomic(folder / "metrics.json", record.to_json())
+    write_atomic(folder / "metrics.json", record.to_json(), private=True)
     try:
-        write_atomic(page, render_report(record, attacked).encode())
+        write_atomic(page, render_report(record, attacked).encode(), private=True)
     except OSError as error:
         raise InputError(
             f"{page} could not be written ({error.strerror}); nothing else is missing: make room, then "

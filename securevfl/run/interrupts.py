@@ -9,13 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["INTERRUPTED", "TERMINATED", "handle_interrupts"]
+from securevfl_net.exit_codes import INTERRUPTED, TERMINATED
 
-INTERRUPTED = 128 + signal.SIGINT
-"""Exit code after Ctrl-C."""
-
-TERMINATED = 128 + signal.SIGTERM
-"""Exit code after SIGTERM."""
+__all__ = ["handle_interrupts"]
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def run_of(digests: Mapping[str, str]) -> str:
 
 def write_run(folder: Path, run: str) -> None:
     """Write the name of a run beside its parts; each party takes it along with its own."""
-    write_atomic(folder / RUN, f"{run}\n".encode())
+    write_atomic(folder / RUN, f"{run}\n".encode(), private=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,15 +53,15 @@ BOUND = ("metrics.json", "scores.csv")
 
 def write_ledgers(ledgers: Sequence[Ledger], folder: str | Path) -> Path:
     """Write each party's chains to ``ledgers/PARTY.jsonl`` in `folder`, in their order; returns the folder of these
-    files. Files of other parties go."""
+    files. Files of other parties go. Only their owner may read them (modes 0700 and 0600)."""
     target = Path(folder) / LEDGERS
-    make_folder(target)
+    make_folder(target, private=True)
     content: dict[Path, bytes] = {}
     for ledger in ledgers:
         path = file_of(ledger.party, target)
         content[path] = content.get(path, b"") + ledger.to_jsonl()
     for path, data in content.items():
-        write_atomic(path, data)
+        write_atomic(path, data, private=True)
     for path in set(target.glob("*.jsonl")) - content.keys():
         path.unlink()  # of an earlier run
     return target

@@ -127,7 +127,7 @@ def _prepare_folder(held: ExitStack, path: Path, *, overwrite: bool, numbered: b
         place = path if number == 1 else path.with_name(f"{path.name}-{number}")
         with ExitStack() as trying:
             trying.callback(_remove_empty, [new for new in (place, *place.parents) if not new.exists()])
-            make_folder(place)
+            make_folder(place, private=not place.exists())
             try:
                 trying.enter_context(lock_folder(place, _CURE))
             except InUse:

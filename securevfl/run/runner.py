@@ -2,8 +2,8 @@
 
 A program runs once in each attempt: consent, alignment, training. It uses channels to all peers and ends with a result
 or an error. When a peer is lost, the attempt is parked: the program is cancelled, and all parties agree again on the
-state to resume from. A party with a result announces it and stays until all have theirs, because a peer killed on the
-last step needs the others once more.
+state to resume from. A party with a result states it (`securevfl.party.finish`), because a peer killed on the last step
+needs the others once more, and stays until all have everybody's statement, or for a stated time.
 
 A simulation runs one such course for each party over memory, a process runs one over a network.
 """
@@ -17,21 +17,21 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from securevfl_net.errors import fault_behind
+
 from securevfl.errors import (
-    AlignmentError,
-    Expired,
+    MachineFault,
     Parked,
     PartyFailed,
     PeerEnded,
     PeerRefused,
-    PolicyError,
     ProtocolError,
-    RangeError,
     SecureVFLError,
 )
-from securevfl.party.attempts import Attempts, Restored
+from securevfl.party.attempts import Attempts, Restored, Superseded
 from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import View
+from securevfl.run.causes import explain_abort, name_cause
 from securevfl.run.events import RunEvents
 from securevfl.run.timeouts import Timeouts
 from securevfl.transport import Channel
@@ -54,28 +54,15 @@ Program = Callable[[View, Mapping[str, Channel]], Awaitable[T]]
 """Runs in one attempt."""
 
 _GATHERING, _FINISHED, _WORD = b"\x01", b"\x02", b"\x03"
-"""First byte of a note: rendezvous; the party has its result in the view whose mark follows; its signed ledger head."""
+"""First byte of a note: rendezvous; the statements that the party has; its signed ledger head."""
 _LAST_WORDS = 1.0
 """Seconds in which a program may read what a peer that ended the job sent before: a refusal perhaps."""
+_TWO_PROCESSES = 20.0
+"""Seconds for which a restarted process may be refused because its predecessor's connection still seems to stand."""
 _LOOK = 1.0
 """Seconds between two checks of the clocks."""
-_CAUSES: dict[str, tuple[type[SecureVFLError], str]] = {
-    "aligned": (AlignmentError, "the parties have no common rows, or do not agree which they are"),
-    "expired": (Expired, "a bound of the agreement is reached"),
-    "policy": (PolicyError, "its policy forbids continuing"),
-    "restored": (Restored, "its state folder is older than what its peers saw of it: it was restored from a back-up"),
-    "protocol": (ProtocolError, "a peer sent what the protocol does not allow, or was silent for too long"),
-    "range": (RangeError, "training diverged, or a value or a weight left the fixed-point range"),
-    "targets": (PolicyError, "the computing parties checked the targets that were dealt, and refuse them"),
-    "useless": (
-        PolicyError,
-        "the model does not predict better with the passive parties' columns than without, so it answers nothing",
-    ),
-    "failed": (PeerEnded, "its program failed"),
-}
-"""What peers learn of an error: only its kind. The message stays at the party because it may contain values of its
-data.
-"""
+_REPEAT = 5.0
+"""Seconds after which a finished party repeats its statements to peers that have not confirmed them."""
 
 
 class PartyRunner(Generic[T]):
@@ -108,13 +95,16 @@ class PartyRunner(Generic[T]):
         self._program = program
         self._patience = patience or Timeouts()
         self._news = news or RunEvents()
+        self._end = attempts.open_finish(mesh.me, mesh.peers)
         self._gathering = Rendezvous(mesh.me, mesh.peers, attempts.current_report(), admits=attempts.admits)
         self._work: asyncio.Task[T] | None = None
         self._result: T | None = None
-        self._has_result = False
-        self._finished: dict[str, bytes] = {}
+        self._needed: set[str] = set()
+        self._repeated = self._quiet = time.monotonic()
+        self._over = False
         self._away: dict[str, float] = {}
         self._refused: dict[str, PeerRefused] = {}
+        self._superseded: dict[str, tuple[float, Superseded]] = {}
         self._waited: dict[str, str] = {}
         self._stop: asyncio.Event | None = None
         self._due = asyncio.Event()
@@ -125,16 +115,29 @@ class PartyRunner(Generic[T]):
     @property
     def awaited_peers(self) -> dict[str, str]:
         """See the class."""
-        if self._has_result and self.view is not None:
-            mark = self.view.mark
-            return {peer: "its result" for peer in self._mesh.peers if self._finished.get(peer) != mark}
-        return self._gathering.find_awaited()
+        if self._end.own is None:
+            return self._gathering.find_awaited()
+        missing = self._end.unfinished
+        found = {peer: "its confirmation" for peer in self._end.unconfirmed if peer not in missing}
+        return found | dict.fromkeys(missing, "its result")
 
-    async def run(self) -> T:
-        """The program's result, when all parties have theirs.
+    @property
+    def unconfirmed(self) -> tuple[str, ...]:
+        """Peers that did not confirm the end, after `run`."""
+        return self._end.unconfirmed
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all parties are known to have finished, after `run`."""
+        return self._end.is_complete
+
+    async def run(self) -> T | None:
+        """The program's result, when all parties have theirs, or this party has stayed for the stated time; None if an
+        earlier process stored it.
 
         Raises:
             Parked: the peers did not come in time, or `stop` was called; starting again resumes the run.
+            MachineFault: the disk or the memory is full, or the gate died; likewise.
             Expired: the agreement's bounds are reached.
             PartyFailed: the program ended with an unforeseen error, its `__cause__`.
             SecureVFLError: another error ended it, here or at a peer.
@@ -145,13 +148,18 @@ class PartyRunner(Generic[T]):
         event = asyncio.ensure_future(self._mesh.next_event())
         self._alone = self._looked = time.monotonic()
         try:
-            await self._do_actions(self._alone_at_once())
-            while not self._is_complete():
+            if self._end.own is not None:
+                self._report_stay()
+            else:
+                await self._do_actions(self._alone_at_once())
+            while not self._may_leave():
                 awaited: set[asyncio.Future[object]] = {event, stopped, due}  # type: ignore[arg-type]
                 if self._work is not None:
                     awaited.add(self._work)  # type: ignore[arg-type]
                 await asyncio.wait(awaited, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
                 if stopped.done():
+                    if self._end.is_complete:
+                        break
                     raise Parked(f"{self._mesh.me!r} was stopped; start it again to resume")
                 if due.done():
                     self._due.clear()
@@ -164,14 +172,14 @@ class PartyRunner(Generic[T]):
                 if self._work is not None and self._work.done():
                     await self._handle_end(self._work)
                 await self._check_timeouts()
-        except Parked:
+        except (Parked, MachineFault, Superseded, Restored):  # for the others the job goes on
             await self._halt_attempt("the party's process ends; it may be started again")
             raise
         except asyncio.CancelledError:
             await self._halt_attempt("the party's process was interrupted")
             raise
         except BaseException as error:
-            await self._fail_job(error)
+            await self._end_on_error(error)
             raise
         finally:
             for waiting in (event, stopped, due):
@@ -179,7 +187,7 @@ class PartyRunner(Generic[T]):
                 with suppress(BaseException):
                     await waiting
         await self._mesh.close()
-        return self._result  # type: ignore[return-value]
+        return self._result
 
     def stop(self) -> None:
         """Stop cleanly, so that starting again resumes: `run` raises `Parked`. For a signal handler."""
@@ -199,38 +207,62 @@ class PartyRunner(Generic[T]):
         """A party without peers gathers with nobody."""
         return [] if self._mesh.peers else self._gathering.on_parked(self._attempts.current_report())
 
-    def _is_complete(self) -> bool:
-        if not self._has_result or self.view is None:
-            return False
-        mark = self.view.mark
-        return all(self._finished.get(peer) == mark for peer in self._mesh.peers)
+    def _may_leave(self) -> bool:
+        return self._over or (self._end.is_complete and not self._end.unconfirmed)
 
     async def _handle_event(self, event: MeshEvent) -> None:
         if isinstance(event, Connected):
             self._away.pop(event.peer, None)
             self._refused.pop(event.peer, None)
+            self._superseded.pop(event.peer, None)
             self._attempts.store_incarnation(event.peer, event.incarnation)
             self._news.report_event("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
-            await self._do_actions(self._gathering.on_connected(event.peer, str(event.incarnation), event.resumed))
-            if self._has_result and self.view is not None:
-                await self._mesh.send_note(event.peer, _FINISHED + self.view.mark)
+            self._end.take_arrival(event.peer)
+            self._quiet = time.monotonic()
+            await self._send_statements([event.peer])
+            if not self._end.is_complete:
+                await self._do_actions(self._gathering.on_connected(event.peer, str(event.incarnation), event.resumed))
         elif isinstance(event, Disconnected):
             self._handle_departure(event.peer, event.why)
         elif isinstance(event, NoteReceived):
-            await self._on_note(event.peer, event.payload)
+            try:
+                await self._on_note(event.peer, event.payload)
+            except ProtocolError:
+                if not self._end.is_complete:  # nothing that a peer sends can take the result away
+                    raise
         elif isinstance(event, ConnectionRefused):
             words = f"{event.peer or 'a connection'} was refused: {event.words} ({event.code})"
             self._news.report_event("refused", words, peer=event.peer, code=event.code)
             if event.peer:
                 self._refused[event.peer] = PeerRefused(event.code, event.words)
+            if event.party == self._mesh.me and event.code in Superseded.CODES and not self._end.is_complete:
+                self._handle_superseded(event)
         elif isinstance(event, JobAborted):
-            await self._handle_abort(event)
+            if not self._end.is_complete:
+                await self._handle_abort(event)
         elif isinstance(event, PeerLeft):
-            if self.view is None or self._finished.get(event.peer) != self.view.mark:
-                self._handle_departure(event.peer, "its process ended")
+            await self._handle_goodbye(event.peer)
         elif isinstance(event, CertificateReplaced):
             words = f"{event.peer} has a new certificate, SHA-256 {event.fingerprint}"
             self._news.report_event("rotated", words, peer=event.peer, fingerprint=event.fingerprint)
+
+    async def _handle_goodbye(self, peer: str) -> None:
+        """A peer left in good order, which none does before it has its result."""
+        if self._end.own is None:
+            self._handle_departure(peer, "it has its result and left; start it again if this party waits for it")
+            return
+        self._end.take_goodbye(peer)
+        self._attempts.store_finish(self._end)
+
+    def _handle_superseded(self, event: ConnectionRefused) -> None:
+        """A peer knows another process of this party."""
+        words = event.words.removeprefix("the peer refuses: ")
+        if event.code == "twin-incarnation":  # a copy was there and is gone: the next start has a number of its own
+            raise Parked(f"{event.peer!r} refuses this process: {words}: start it again, under a new number")
+        error = Superseded(event.code, event.peer, words)
+        if event.code != "running-incarnation":
+            raise error
+        self._superseded.setdefault(event.peer, (time.monotonic(), error))
 
     def _handle_departure(self, peer: str, why: str) -> None:
         self._away.setdefault(peer, time.monotonic())
@@ -240,13 +272,51 @@ class PartyRunner(Generic[T]):
     async def _on_note(self, peer: str, payload: bytes) -> None:
         kind, rest = payload[:1], payload[1:]
         if kind == _GATHERING:
-            await self._do_actions(self._gathering.on_note(peer, rest))
+            if not self._end.is_complete:
+                await self._do_actions(self._gathering.on_note(peer, rest))
+                self._note_need(peer)
         elif kind == _FINISHED:
-            self._finished[peer] = rest
+            await self._take_statements(peer, rest)
         elif kind == _WORD:
             self._attempts.store_ledger_head(peer, rest)
         else:
-            raise ProtocolError(f"{peer!r} sent an unknown kind of note: {kind.hex() or 'nothing'}")
+            raise ProtocolError(f"{peer!r} sent an unknown kind of note: {kind.hex() or 'nothing'}", party=peer)
+
+    def _note_need(self, peer: str) -> None:
+        """Remember which peers reported that they have not finished, and so need this party."""
+        own, report = self._end.own, self._gathering.known_reports.get(peer)
+        if own is not None and report is not None:
+            (self._needed.discard if report.finished == own.mark.hex() else self._needed.add)(peer)
+
+    async def _take_statements(self, peer: str, payload: bytes) -> None:
+        complete = self._end.is_complete
+        grown = self._end.take_note(peer, payload)
+        if later := self._end.find_later(payload, self._attempts.begun):
+            raise Restored(
+                f"{peer!r} has {self._mesh.me!r}'s signed statement that it finished in attempt {later}, and this "
+                f"state folder records only {self._attempts.begun} attempts: it was restored from a back-up. Bring the "
+                "newest folder back"
+            )
+        if grown:
+            self._quiet = time.monotonic()
+            self._attempts.store_finish(self._end)
+        if self._end.is_complete and not complete:
+            self._report_stay()
+            await self._send_statements(self._mesh.peers)
+
+    async def _send_statements(self, peers: Iterable[str]) -> None:
+        """Send what this party knows of the end; nothing before it has finished."""
+        self._repeated = time.monotonic()
+        for peer in peers if self._end.own is not None else ():
+            await self._mesh.send_note(peer, _FINISHED + self._end.note)
+
+    def _report_stay(self) -> None:
+        """Say that this party has its result, and for whom it stays."""
+        waits = self.awaited_peers
+        words = "the result is stored"
+        if waits:
+            words = f"finished; staying {self._patience.stay:.0f} s for: {', '.join(waits)}"
+        self._news.report_event("finished", words)
 
     async def _handle_abort(self, event: JobAborted) -> None:
         self._was_aborted = True
@@ -257,8 +327,11 @@ class PartyRunner(Generic[T]):
                 error = self._work.exception()
                 if isinstance(error, SecureVFLError) and not isinstance(error, PeerEnded):
                     raise error
-        kind, words = _CAUSES.get(event.reason, _CAUSES["failed"])
-        raise kind(f"{event.peer!r} ended the job: {words}; see its log for the cause")
+        raise explain_abort(event.peer, event.reason, self._mesh.me, self._names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (self._mesh.me, *self._mesh.peers)
 
     async def _do_actions(self, actions: Iterable[Action]) -> None:
         todo = deque(actions)
@@ -278,7 +351,11 @@ class PartyRunner(Generic[T]):
 
     def _start_attempt(self, view: View) -> None:
         self._attempts.store_beginning(view)
-        self.view, self._has_result = view, False
+        self.view = view
+        self._result = None
+        self._end.withdraw()
+        self._attempts.store_finish(self._end)
+        self._needed.clear()
         self._looked = time.monotonic()
         self._mesh.open_view()
         where = "" if view.start is None else f", from epoch {view.start[0]}"
@@ -298,7 +375,7 @@ class PartyRunner(Generic[T]):
         if self.view is not None:
             self._count_time()
             self._news.report_event("parked", f"parked: {why}")
-        self.view, self._has_result, self._peer_ended = None, False, None
+        self.view, self._peer_ended = None, None
         self._alone = time.monotonic()
 
     async def _handle_end(self, work: asyncio.Task[T]) -> None:
@@ -308,11 +385,12 @@ class PartyRunner(Generic[T]):
         error = work.exception()
         if error is None and self.view is not None:
             self._work = None
-            self._result, self._has_result = work.result(), True
-            self._alone = time.monotonic()
-            self._news.report_event("finished", "the result is stored; waiting until all parties have theirs")
-            for peer in self._mesh.peers:
-                await self._mesh.send_note(peer, _FINISHED + self.view.mark)
+            self._result = work.result()
+            self._end.state_own(self._attempts.state_finished(self._mesh.me, self.view, self._result))
+            self._attempts.store_finish(self._end)
+            self._quiet = time.monotonic()
+            self._report_stay()
+            await self._send_statements(self._mesh.peers)
         elif isinstance(error, Parked):
             self._work = None  # the mesh has parked; its next event gives the reason
         elif isinstance(error, PeerEnded):
@@ -329,8 +407,13 @@ class PartyRunner(Generic[T]):
             raise self._peer_ended[1]
         if now - self._looked < _LOOK:
             return
+        for since, error in self._superseded.values():
+            if now - since > _TWO_PROCESSES:
+                raise error
         self._tell_waits()
-        if self.view is not None and not self._has_result:
+        if self._end.own is not None:
+            await self._check_stay(now)
+        elif self.view is not None:
             self._count_time()
             self._attempts.check_attempt(self.view.attempt)
             gone = [peer for peer, since in self._away.items() if now - since > self._patience.away]
@@ -339,18 +422,26 @@ class PartyRunner(Generic[T]):
                     f"{' and '.join(sorted(gone))} did not come back within {self._patience.away:.0f} s"
                 )
                 await self._do_actions(self._gathering.on_parked(self._attempts.current_report()))
-            return
+        else:
+            self._looked = now
+            if now - self._alone > self._patience.gather:
+                self._give_up()
+
+    async def _check_stay(self, now: float) -> None:
+        """Repeat the statements, and leave after the stated time; who reported that it must train again is waited for
+        as before an attempt.
+        """
         self._looked = now
-        if now - self._alone > self._patience.gather:
-            self._give_up()
+        if now - self._repeated > _REPEAT:
+            await self._send_statements(self._end.unconfirmed)
+        if self._needed and not self._end.is_complete:
+            if now - max(self._quiet, self._alone) > self._patience.gather:
+                self._give_up()
+        elif now - self._quiet > self._patience.stay:
+            self._over = True
 
     def _give_up(self) -> None:
         waits = self.awaited_peers
-        if self._has_result:
-            # This party's own result is stored, so a silent peer must not turn it into a failure.
-            self._finished |= {peer: self.view.mark for peer in waits if self.view is not None}
-            self._news.report_event("alone", f"{', '.join(waits)} did not announce their results")
-            return
         refused = [error for peer, error in self._refused.items() if peer in waits]
         if refused:
             raise refused[0]
@@ -372,6 +463,18 @@ class PartyRunner(Generic[T]):
                 words = "waits for " + ", ".join(f"{peer} ({what})" for peer, what in waits.items())
                 self._news.report_event("waits", words, **waits)
 
+    async def _end_on_error(self, error: BaseException) -> None:
+        """End the job for all; or only this process, if the machine is at fault.
+
+        Raises:
+            MachineFault: it is.
+        """
+        if (fault := fault_behind(error)) is None:
+            await self._fail_job(error)
+            return
+        await self._halt_attempt("the party's process ends; it may be started again")
+        raise _explain_fault(self._mesh.me, fault) from error
+
     async def _fail_job(self, error: BaseException) -> None:
         """End the job at all: the others read what is on its way to them, a refusal perhaps, before they stop."""
         # Let the channels' tasks write what was already sent; then wait about two round trips for it to arrive.
@@ -383,13 +486,11 @@ class PartyRunner(Generic[T]):
         # A peer that ended the job knows already; answering it would only cross its abort.
         if not self._was_aborted:
             with suppress(SecureVFLError):
-                await self._mesh.abort_job(_name_cause(error))
+                await self._mesh.abort_job(name_cause(error, self._names))
         await self._halt_attempt(str(error))
 
 
-def _name_cause(error: BaseException) -> str:
-    """The name in `_CAUSES` of what ended the job."""
-    if isinstance(error, PolicyError) and error.cause in _CAUSES:
-        return error.cause
-    found = (name for name, (kind, _) in _CAUSES.items() if isinstance(error, kind) and name != "failed")
-    return next(found, "failed")
+def _explain_fault(me: str, fault: OSError | MemoryError) -> MachineFault:
+    what = "the memory is full" if isinstance(fault, MemoryError) else f"{fault.strerror or fault}"
+    where = f" ({fault.filename})" if isinstance(fault, OSError) and fault.filename else ""
+    return MachineFault(f"{me!r} cannot go on here: {what}{where}; mend it and start the party again to resume")

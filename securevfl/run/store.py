@@ -55,7 +55,7 @@ def write_tree(path: Path, tree: object) -> None:
     skeleton = json.dumps(_pack_value(tree, arrays), separators=(",", ":"))
     metadata = {"format": _FORMAT, "tree": skeleton, "sha256": _NO_DIGEST}
     data = _write_digest(safetensors.numpy.save(arrays, metadata=metadata))
-    make_folder(path.parent)
+    make_folder(path.parent, private=not path.parent.exists())
     write_atomic(path, data, private=True)
 
 

@@ -229,14 +229,17 @@ async def send_summand(link: Link, x: Share, step: str) -> None:
     await link.send(Kind.SHARE, step, meta={}, guard=MASKED, share=words, digest=_digest_words(x.next))
 
 
-async def receive_sum(links: Sequence[Link], count: int, step: str, what: str) -> np.ndarray:
+async def receive_sum(
+    links: Sequence[Link], count: int, step: str, what: str, *, multiple_of: int | None = None
+) -> np.ndarray:
     """What the three computing parties open to this party, which is none of them, (count,).
 
     Args:
         links: to the three, in their order.
-        count: words.
+        count: words; or the most of them.
         step: of the messages.
         what: is opened, for errors.
+        multiple_of: what the number of words is a multiple of, where only the most is known before.
 
     Raises:
         ProtocolError: a summand of another shape, or two parties with different summands.
@@ -246,9 +249,14 @@ async def receive_sum(links: Sequence[Link], count: int, step: str, what: str) -
     async def receive_summand(link: Link) -> None:
         message = await link.receive(Kind.SHARE, step, "share", "digest")
         share, digest = np.asarray(message.arrays["share"]), np.asarray(message.arrays["digest"])
-        if share.dtype != np.uint64 or share.shape != (count,) or digest.dtype != np.uint8:
+        fits = share.shape == (count,) or (
+            multiple_of is not None and share.ndim == 1 and len(share) <= count and len(share) % multiple_of == 0
+        )
+        if share.dtype != np.uint64 or not fits or digest.dtype != np.uint8:
             raise ProtocolError(
-                f"{link.peer!r} sent {share.dtype} {share.shape} of {what}; uint64 ({count},) was expected"
+                f"{link.peer!r} sent {share.dtype} {share.shape} of {what}; uint64 ({count},)"
+                + ("" if multiple_of is None else f", or fewer by multiples of {multiple_of},")
+                + " was expected"
             )
         summands[link.peer] = share, digest
 
@@ -259,4 +267,7 @@ async def receive_sum(links: Sequence[Link], count: int, step: str, what: str) -
             raise ProtocolError(
                 f"{holder!r} and {after!r} hold different summands of {what}: start all again from one checkpoint"
             )
-    return np.asarray(sum((share for share, _ in summands.values()), start=np.zeros(count, np.uint64)))
+    lengths = {len(share) for share, _ in summands.values()}
+    if len(lengths) != 1:
+        raise ProtocolError(f"{', '.join(order)} sent {sorted(lengths)} words of {what}: expected as many of each")
+    return np.asarray(sum((share for share, _ in summands.values()), start=np.zeros(lengths.pop(), np.uint64)))

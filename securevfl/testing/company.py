@@ -25,6 +25,7 @@ from securevfl.agreement import (
     AgreedLimits,
     Agreement,
     Proposal,
+    ServingTerms,
     Versions,
     approve_proposal,
     make_party_card,
@@ -204,7 +205,13 @@ def _policy_lines(policy: Policy) -> list[str]:
 
 
 def create_company(
-    folder: Path, people: Parties, job: Job, *, policies: Mapping[str, Policy] | None = None, **limits: object
+    folder: Path,
+    people: Parties,
+    job: Job,
+    *,
+    policies: Mapping[str, Policy] | None = None,
+    serving: ServingTerms | None = None,
+    **limits: object,
 ) -> Company:
     """Create everything that parties need to train a job over loopback, as they would themselves.
 
@@ -213,6 +220,7 @@ def create_company(
         people: their tables.
         job: what they train.
         policies: party → its policy; one that bounds no numbers of its rows unless given.
+        serving: the agreement's terms for scores; None for training only.
         limits: of the agreement.
     """
     helper = coordinator_of(job, people, linking=True)
@@ -248,6 +256,7 @@ def create_company(
         protection=job.protection,
         align=job.align,
         link=job.link,
+        serving=serving,
         party=tuple(make_party_card(files[name]) for name in names),
     )
     path = folder / "agreement.toml"

@@ -21,13 +21,15 @@ from securevfl.run.simulated_parties import COORDINATOR, Simulated
 from securevfl.run.simulation import RunOutcome, join_parties
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.parties import low_overlap_parties, make_label_owners, silent_active
-from securevfl.training import Algorithm, Trained
+from securevfl.training import Algorithm, PassiveRole, Trained
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.role import Role
 from securevfl.transport import WINDOW, Exchange
 
 __all__ = ["Trial", "check_equal_runs", "results_of", "roles_begun"]
 
 T = TypeVar("T")
+_Batches = tuple[dict[tuple[str, str], list[np.ndarray]], dict[tuple[str, str], np.ndarray]]
 _TICK, _IDLE = 0.25, 12
 """Seconds between two checks of a run, and the number of checks without a message after which it counts as stuck."""
 
@@ -37,11 +39,16 @@ class Trial:
 
     Args:
         algorithm: with the settings to try.
+
+    Attributes:
+        batches: (label owner, party) → the rows of each training step of the plain run, and the rows that the party
+            lacks.
     """
 
     def __init__(self, algorithm: Algorithm) -> None:
         self.algorithm = algorithm
         self._people: dict[tuple[int, int, int, float], Parties] = {}
+        self.batches: _Batches = ({}, {})
 
     @property
     def passive(self) -> int:
@@ -97,7 +104,8 @@ class Trial:
     @cached_property
     def plain_run(self) -> RunOutcome:
         """The short job without protection, run once for all checks."""
-        return self.run(self.job())
+        with _batches_taken() as self.batches:
+            return self.run(self.job())
 
     @property
     def few_people(self) -> Parties:
@@ -186,6 +194,31 @@ class Trial:
         own = {name: ledgers[name] for name in people}
         check_recorded_protection(job, own, [table.name for table in people.passive], resumed=resumed)
         return RunOutcome(trained=trained, ledgers=ledgers, split=trained[simulated.roster.owners[0]].split)
+
+
+@contextmanager
+def _batches_taken() -> Iterator[_Batches]:
+    """Record (label owner, party) → the rows of each training step in the block, and the rows that the party lacks."""
+    taken: dict[tuple[str, str], list[np.ndarray]] = {}
+    lacking: dict[tuple[str, str], np.ndarray] = {}
+    begin = Role.plan_and_build
+
+    def record_role(role: Role) -> None:
+        begin(role)
+        if not isinstance(role, ActiveRole | PassiveRole):
+            return
+        ends = role.site.active, role.site.name
+        train, mine = role.train_batch, taken.setdefault(ends, [])
+        lacking[ends] = role.table.own_places(np.arange(role.table.total_count)) < 0
+
+        async def record_batch(rows: np.ndarray) -> object:
+            mine.append(rows.copy())
+            return await train(rows)
+
+        vars(role)["train_batch"] = record_batch
+
+    with mock.patch.object(Role, "plan_and_build", record_role):
+        yield taken, lacking
 
 
 async def _watch_progress(work: Callable[[], Awaitable[T]], sites: Mapping[str, PartyContext]) -> T:

@@ -10,10 +10,13 @@ import numpy as np
 
 from securevfl.party_context import derive_seed
 
-__all__ = ["CELLS", "CodedColumns", "ColumnBins", "OwnScores", "TreeTerms", "draw_columns", "draw_rows"]
+__all__ = ["CELLS", "SPLITS", "CodedColumns", "ColumnBins", "OwnScores", "TreeTerms", "draw_columns", "draw_rows"]
 
 CELLS = "shares/cells"
 """The step that tells which bins each column has."""
+
+SPLITS = "splits"
+"""In a party's part of trees that were handed out: of each tree, node and own cell, whether it goes left, uint8."""
 
 
 @dataclass(frozen=True, kw_only=True)

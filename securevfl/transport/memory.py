@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
+from dataclasses import replace
 
 from securevfl_net.link_state import Beat
 
@@ -114,7 +116,7 @@ class MemoryChannel:
 
     def send_beat(self, beat: Beat) -> None:
         """See `Channel.send_beat`."""
-        self._out.beat = beat
+        self._out.beat = replace(beat, at=time.monotonic())
 
     @property
     def last_beat(self) -> Beat:

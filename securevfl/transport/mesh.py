@@ -91,11 +91,13 @@ class ConnectionRefused:
         peer: who; empty where the other side gave no name that could be checked.
         code: the reason's name, for example ``"revoked"``.
         words: the reason, for people.
+        party: whose process is at fault, for example the older of two; empty where nobody knows.
     """
 
     peer: str
     code: str
     words: str
+    party: str = ""
 
 
 @dataclass(frozen=True, slots=True)

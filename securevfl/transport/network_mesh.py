@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import msgspec
 from securevfl_net.gate.beats import read_beat
@@ -23,7 +23,7 @@ from securevfl_net.incarnation import Incarnation
 from securevfl_net.link_state import LinkState
 from securevfl_net.session import DEFAULT_SESSION_LIMITS, SessionLimits
 
-from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
+from securevfl.errors import InputError, MachineFault, Parked, PeerEnded, ProtocolError, SecureVFLError
 from securevfl.transport.channel import Channel
 from securevfl.transport.mesh import (
     NOTE,
@@ -45,6 +45,9 @@ __all__ = ["NetworkMesh"]
 _START = 30.0
 """Seconds in which a gate must report that it is listening, on a busy machine."""
 _PAIR = msgspec.json.Decoder(tuple[str, str])
+_TRIPLE = msgspec.json.Decoder(tuple[str, str, str])
+_FAILURES: Mapping[str, type[SecureVFLError]] = {"InputError": InputError, "MachineFault": MachineFault}
+"""Errors with which a gate may end, by the name that it gives; any other is a `ProtocolError`."""
 
 
 class NetworkMesh:
@@ -77,6 +80,7 @@ class NetworkMesh:
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._done: asyncio.Future[None] = self._loop.create_future()
         self._why = ""
+        self._died = False
         self._view = b""
         self._past: set[bytes] = set()
         self._generation = 0
@@ -120,7 +124,7 @@ class NetworkMesh:
 
         Raises:
             InputError: a certificate, a revocation list or an address that cannot be used.
-            ProtocolError: the gate did not start.
+            MachineFault: the gate did not start, or its address is still in use.
         """
         peers = sorted(book.peers)
         if strangers := sorted(set(routes or {}) - set(peers)):
@@ -147,7 +151,7 @@ class NetworkMesh:
             await asyncio.wait_for(asyncio.shield(mesh._started), _START)
         except TimeoutError:
             mesh.kill_gate()
-            raise ProtocolError(f"the gate of {mesh.me!r} did not start within {_START:.0f} s") from None
+            raise MachineFault(f"the gate of {mesh.me!r} did not start within {_START:.0f} s") from None
         except BaseException:
             mesh.kill_gate()
             raise
@@ -332,29 +336,34 @@ class NetworkMesh:
     def _read_frames(self) -> None:
         try:
             self._inbox.read(self._sock)
-        except ProtocolError as error:
-            self._lose_gate(f"the gate of {self.me!r} ended: {error}")
+        except (GateLost, ProtocolError) as error:
+            self._find_gate_dead(error)
 
     def _close_writer(self, error: GateLost) -> None:
         """Nothing can be written any more: first read what the gate sent before it ended, perhaps with its reason."""
-        with suppress(ProtocolError):
+        with suppress(GateLost, ProtocolError):
             while not self._why and self._inbox.read(self._sock):
                 pass
-        self._lose_gate(f"the gate of {self.me!r} ended: {error}")
+        self._find_gate_dead(error)
 
-    def _lose_gate(self, why: str) -> None:
+    def _find_gate_dead(self, error: SecureVFLError) -> None:
+        """The gate ended without being asked to: it was killed, or failed."""
+        died = not self._done.done()
+        self._lose_gate(f"the gate of {self.me!r} ended: {error}; start the party again to resume", died=died)
+
+    def _lose_gate(self, why: str, *, died: bool = False) -> None:
         """The gate is gone: nothing can be done any more."""
         if self._why:
             return
-        self._why = why
+        self._why, self._died = why, died
         self._loop.remove_reader(self._sock)
         self._loop.remove_writer(self._sock)
         self._sock.close()
-        self._fail_channels(PeerEnded(why))
+        self._fail_channels(Parked(why) if died else PeerEnded(why))
         for future in (self._started, self._done):
             if not future.done():
                 if future is self._started:
-                    future.set_exception(ProtocolError(why))
+                    future.set_exception(MachineFault(why) if died else ProtocolError(why))
                     future.exception()
                 else:
                     future.set_result(None)
@@ -405,7 +414,7 @@ class NetworkMesh:
             case Frames.NOTE:
                 self._add_event(NoteReceived(peer, body))
             case Frames.REFUSED:
-                self._add_event(ConnectionRefused(peer, *_PAIR.decode(body)))
+                self._add_event(ConnectionRefused(peer, *_TRIPLE.decode(body)))
             case Frames.ABORT:
                 reason = body.decode(errors="replace")
                 self._fail_channels(PeerEnded(f"{peer!r} ended the job for all: {reason}"))
@@ -421,10 +430,10 @@ class NetworkMesh:
                 self._started.set_result(None)
             case Frames.FAILED:
                 name, words = _PAIR.decode(body)
-                failure = InputError(words) if name == "InputError" else ProtocolError(words)
+                failure = _FAILURES.get(name, ProtocolError)(words)
                 if not self._started.done():
                     self._started.set_exception(failure)
-                self._lose_gate(words)
+                self._lose_gate(words, died=isinstance(failure, MachineFault))
             case Frames.DONE:
                 self._done.set_result(None)
             case _:
@@ -455,6 +464,7 @@ class NetworkMesh:
         if found is None:
             return
         beat, closed, quiet = found
+        beat = replace(beat, at=time.monotonic() - quiet)
         self._standing.store_beat(index, beat, quiet)
         channel = self._by_index[index]
         if channel is not None:
@@ -469,5 +479,7 @@ class NetworkMesh:
             self._waiter.set_result(None)
 
     def _require_gate(self) -> None:
+        if self._died:
+            raise MachineFault(self._why)
         if self._why:
             raise ProtocolError(f"{self._why}; nothing can be done over it any more")

@@ -87,6 +87,12 @@ def test_residuals_stay_within_one_for_any_shapes(outputs: int) -> None:
             assert (np.square(residual).sum(axis=1) <= (1 if outputs == 1 else 2) * PART_ONE**2).all()
 
 
+def test_two_parties_have_caps_by_their_columns_and_three_the_same() -> None:
+    assert split_caps((3, 1)) == (PART_ONE * 3 // 4, PART_ONE // 4)
+    assert sorted(split_caps((2, 3, 40))) == [PART_ONE // 3, PART_ONE // 3, PART_ONE // 3 + 1]
+    assert split_caps((2, 0, 4)) == (PART_ONE // 2, 0, PART_ONE // 2)
+
+
 def test_projection_is_the_nearest_point_of_the_simplex() -> None:
     inside = np.array([[1000.0, 2000.0, 1096.0]])
     assert cap_parts(inside, PART_ONE).tolist() == inside.astype(int).tolist()

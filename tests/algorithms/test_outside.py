@@ -7,7 +7,6 @@ import importlib
 import os
 import re
 import runpy
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from support.helpers import low_overlap_parties, make_parties
+from support.processes import run_python
 
 import securevfl as sv
 from securevfl.privacy import Releases, RowRelease
@@ -103,13 +103,10 @@ def test_a_job_file_finds_it_by_its_entry_point(tmp_path: Path) -> None:
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: smoothed\nVersion: 0.1\n", encoding="utf-8")
     (installed / "entry_points.txt").write_text(FILES["entry_points.txt"], encoding="utf-8")
     paths = [str(tmp_path), *(os.environ.get("PYTHONPATH", "").split(os.pathsep)), str(ROOT)]
-    done = subprocess.run(
-        [sys.executable, "-c", "from securevfl.cli import main; main()", "run", "job.toml"],
+    done = run_python(
+        ["-c", "from securevfl.cli import main; main()", "run", "job.toml"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "SplitNN, smoothed labels (0.2)" in " ".join(done.stdout.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -293,3 +294,37 @@ def test_a_refused_run_can_be_audited(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_missing_folders_are_the_users_mistake_in_python_too(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="contains no ledger"):
         sv.audit(tmp_path / "nowhere")
+
+
+def test_a_cut_chain_is_not_complete(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "run")
+    path = tmp_path / "run" / "ledgers" / "shop1.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    found = sv.audit(tmp_path / "run")
+    assert len(found.incomplete) == 1
+    assert not found.is_complete
+    assert sv.audit(folder).is_complete
+
+
+def test_one_party_s_ledger_compares_no_link(folder: Path, tmp_path: Path) -> None:
+    bank, shop = _talk(("bank", Message(Kind.CONTROL, "consent/terms", {}, {})))
+    found = _audit(tmp_path / "one", bank)
+    assert (found.compared, found.is_complete) == (0, False)
+    said = summarise_audit(found)[0]
+    assert "no link was compared, because that takes both parties' ledgers" in said
+    assert "agree" not in said
+    both = _audit(tmp_path / "both", bank, shop)
+    assert (both.compared, both.is_complete) == (1, True)
+    assert "both ends of every link agree" in summarise_audit(both)[0]
+    assert sv.audit(folder).compared == 9
+
+
+def test_model_parts_that_are_gone_are_mentioned(folder: Path, tmp_path: Path) -> None:
+    result = sv.compare({"plain": JOB}, make_parties(), baselines=())
+    result.report(tmp_path / "kept")
+    result.models["plain"].save(tmp_path / "kept" / "model")
+    assert sv.audit(tmp_path / "kept").parts == []
+    shutil.rmtree(tmp_path / "kept" / "model")
+    found = sv.audit(tmp_path / "kept")
+    assert found.parts == [f"model/{name}.model.safetensors" for name in ("bank", "shop1", "shop2")]
+    assert any("not in the folder: model/bank.model.safetensors, " in line for line in summarise_audit(found))

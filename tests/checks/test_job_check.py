@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 import pytest
 
+import securevfl as sv
 from securevfl import cli
 from securevfl.checks import check_file
 from securevfl.data.sample import SAMPLE, table_mistakes
-from securevfl.jobfile.job_file import PartySection
+from securevfl.jobfile.job_file import PartySection, read_job_sections
 
 GOOD = """
 protection = "plain"
@@ -52,6 +53,72 @@ def test_a_job_without_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().out
     assert "nothing to correct. SplitNN, plain, 2 epochs; bank with labels, shop without" in said
     assert not (folder / "runs").exists()
+
+
+THREE = """
+protection = "shares"
+[job]
+epochs = 1
+[algorithm]
+name = "{algorithm}"
+"""
+TABLES = """
+[[party]]
+name = "bank"
+file = "bank.csv"
+id = "ref"
+label = "late"
+categorical = ["region"]
+[[party]]
+name = "shop"
+file = "shop.csv"
+id = "customer"
+[[party]]
+name = "network"
+file = "network.csv"
+id = "line"
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["splitnn", "boosting"])
+def test_cells_are_rated_by_the_columns_of_the_tables_as_run_rates_them(folder: Path, algorithm: str) -> None:
+    """Two numbers of each row are more than a quarter of one column, and not of nine."""
+    draw = np.random.default_rng(0)
+    for name, key, columns in (("shop", "customer", 1), ("network", "line", 9), ("bank", "ref", 1)):
+        head = [key, *(f"c{k}" for k in range(columns)), *(["region", "late"] if name == "bank" else [])]
+        lines = [",".join(head)]
+        for i in range(500):
+            tail = ["NSEW"[i % 4], str(int(draw.random() < 0.4))] if name == "bank" else []
+            lines.append(",".join([f"P{i}", *(f"{value:.3f}" for value in draw.normal(size=columns)), *tail]))
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    file = folder / "job.toml"
+    file.write_text(THREE.format(algorithm=algorithm) + TABLES, encoding="utf-8")
+    card = check_file(file, accept_leak=True).card
+    assert card is not None
+    assert card.cell("bank", "shop").standing == "reads it"
+    assert "at most 2 of 1 numbers" in card.cell("bank", "shop").says
+    assert card.cell("bank", "network").standing == "bounded"
+    assert "at most 2 of 9 numbers" in card.cell("bank", "network").says
+    sections, _, _ = read_job_sections(file)
+    ran = sv.simulate(sections.build_job(), sections.load_parties(folder, ""), observer=sv.Observer()).card
+    assert ran is not None
+    assert [(one.reader, one.about, one.of, one.standing) for one in card] == [
+        (one.reader, one.about, one.of, one.standing) for one in ran
+    ]
+
+
+def test_without_tables_a_number_of_answers_is_not_said_to_bound_anything(folder: Path) -> None:
+    job = THREE.format(algorithm="boosting") + "[data]\nname = 'default_credit'\n"
+    (folder / "job.toml").write_text(job, encoding="utf-8")
+    counted = check_file(folder / "job.toml").card
+    assert counted is not None
+    assert [counted.cell("bank", name).standing for name in ("network", "retailer")] == ["reads it", "bounded"]
+    (folder / "job.toml").write_text(THREE.format(algorithm="boosting") + TABLES, encoding="utf-8")
+    unread = check_file(folder / "job.toml").card  # there is no network.csv
+    assert unread is not None
+    assert unread.cell("bank", "shop").standing == "not known yet"
+    assert "not known before the columns are counted" in unread.cell("bank", "shop").says
+    assert unread.worst_standing == "not known yet"
 
 
 BUDGET = """

@@ -6,11 +6,11 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.processes import run_python
 
 from securevfl import cli
 from securevfl.report import Record
@@ -29,10 +29,7 @@ name = "breast_cancer"
 
 def _securevfl(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
-    command = [sys.executable, "-c", "from securevfl.cli import main; main()", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    return run_python(["-c", "from securevfl.cli import main; main()", *arguments], cwd=folder, env=environment)
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

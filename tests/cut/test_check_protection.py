@@ -47,7 +47,7 @@ class ClearSeal(Sealed):
         sv.Paillier(bits=2048),
         sv.BFV(),
         sv.CKKS(),
-        sv.Auto(offers=("bfv",)),
+        sv.Auto(offers=("ckks",)),
     ],
     ids=repr,
 )

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.processes import run_python
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/howto/add-a-protection.md"
@@ -45,13 +46,10 @@ def test_a_job_trains_with_it(capsys: pytest.CaptureFixture[str]) -> None:
 def run_job_file(folder: Path) -> subprocess.CompletedProcess[str]:
     """``securevfl run job.toml`` where the folder is on the path, as an installed package is."""
     paths = [str(folder), *(os.environ.get("PYTHONPATH", "").split(os.pathsep)), str(ROOT)]
-    return subprocess.run(
-        [sys.executable, "-c", "from securevfl.cli import main; main()", "run", "job.toml"],
+    return run_python(
+        ["-c", "from securevfl.cli import main; main()", "run", "job.toml"],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 

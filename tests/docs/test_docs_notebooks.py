@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from support.processes import run_python
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -70,6 +70,6 @@ def test_the_cells_of_the_first_notebook_run() -> None:
     ):
         assert old in code
         code = code.replace(old, new)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    done = run_python(["-c", code])
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] == "400"

@@ -49,7 +49,7 @@ def test_every_protection_trains_and_its_ledgers_verify(
     protection: sv.Plain | sv.Paillier, bottom: tuple[int, ...], tmp_path: Path
 ) -> None:
     job = PLAIN.replace(protection=protection, algorithm=PLAIN.algorithm.replace(bottom=bottom), epochs=2)
-    result = sv.simulate(job, make_parties(rows=80))
+    result = sv.simulate(job, make_parties(rows=50))
     run = result.record.runs[0]
     assert len(run.epochs) == 2
     assert all(np.isfinite(epoch.train_loss) for epoch in run.epochs)
@@ -89,7 +89,7 @@ def test_the_bytes_that_are_counted_are_those_that_the_codec_writes(
 
     monkeypatch.setattr(MemoryChannel, "send", writes)
     job = PLAIN.replace(protection=protection, algorithm=PLAIN.algorithm.replace(bottom=(3,)), epochs=1)
-    record = sv.simulate(job, make_parties(rows=60)).record
+    record = sv.simulate(job, make_parties(rows=40)).record
     links = [*record.alignment.links, *record.runs[0].links]
     assert seen == sum(link.bytes for link in links)
 
@@ -132,7 +132,7 @@ def test_two_runs_with_one_seed_are_bit_identical_and_another_seed_differs() -> 
 @pytest.mark.parametrize(("passive", "bottom"), [(1, ()), (1, (3,)), (2, (3,)), (3, ())])
 def test_sealed_training_equals_plain_training_in_the_same_integers(passive: int, bottom: tuple[int, ...]) -> None:
     job = PLAIN.replace(epochs=2, algorithm=PLAIN.algorithm.replace(bottom=bottom))
-    people = make_parties(passive=passive, rows=60, width=2)
+    people = make_parties(passive=passive, rows=44, width=2)
     result = sv.compare(
         {
             "exact": job.replace(protection=sv.Plain(fixed_point=True)),

@@ -11,7 +11,7 @@ import pytest
 from fuzz.decoders import DECODERS, Decoder, decoder
 from fuzz.regressions import REGRESSIONS
 
-INPUTS = 500  # `benchmarks.fuzz` tries other ones for minutes
+INPUTS = 300  # `benchmarks.fuzz` tries other ones for minutes
 MEMORY = 65 << 20  # 64 MB, and what the interpreter itself takes
 
 

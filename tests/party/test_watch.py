@@ -6,14 +6,17 @@ import asyncio
 import time
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from securevfl_net.link_state import Beat
 from support.helpers import make_parties
 
 import securevfl as sv
+from securevfl.party.liveness import _LivenessMonitor
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.run import in_memory as together
@@ -139,3 +142,30 @@ def test_large_numbers_whose_sum_overflows_are_finite() -> None:
         assert _are_finite(np.full(9, -6e4, np.float16))
         assert not _are_finite(np.array([1.0, np.inf, -np.inf]))
         assert not _are_finite(np.array([1e300, np.nan]))
+
+
+def _monitor(beat: Beat, *, sent: int = 3, received: int = 3) -> sv.ProtocolError:
+    """What a party says of a peer that it has waited for."""
+    link = SimpleNamespace(me="bank", peer="shop", awaits="'cut/forward'", sent=sent, received=received)
+    monitor = _LivenessMonitor(SimpleNamespace(links={"shop": link, "web": None}), None)  # type: ignore[arg-type]
+    monitor._silent = {"shop": 600.0}
+    return monitor._explain_silence(link, beat)  # type: ignore[arg-type]
+
+
+def test_a_stopped_program_is_not_called_a_lost_message() -> None:
+    """Its last report says that it waits for this party, and is as old as its silence."""
+    stopped = Beat(steps=6, sent=4, read=3, awaits="bank", step="'cut/backward'", at=time.monotonic() - 590)
+    found = _monitor(stopped)
+    assert isinstance(found, sv.PeerSilent)
+    assert "no sign of life from 'shop' for 590 s; it may be stopped, or the link cut" in str(found)
+    assert (found.party, found.exit_code) == ("shop", 75)
+    alive = _monitor(replace(stopped, at=time.monotonic()))
+    assert not isinstance(alive, sv.PeerSilent)
+    assert "a message was lost on the way" in str(alive)
+
+
+def test_who_waits_for_a_third_party_is_not_the_silent_one() -> None:
+    found = _monitor(Beat(awaits="web", step="'x'", at=time.monotonic()))
+    assert isinstance(found, sv.PeerSilent)
+    assert found.party == "web"
+    assert _monitor(Beat(awaits="nobody", at=time.monotonic())).party == ""

@@ -64,8 +64,9 @@ class RayCluster:
         self.node.wait(60)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ray_cluster() -> Iterator[RayCluster]:
+    """It ends with the last test of this folder: its servers take time of all tests while they live."""
     with RayPool(workers=1) as pool:
         cluster = RayCluster(pool)
         try:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from itertools import pairwise
@@ -15,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from securevfl_net.durable import append_synced
+from support.processes import PythonProcess
 
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import OpenedValues, PrivateKey, ResultBook
@@ -143,7 +142,7 @@ def test_what_is_counted_is_on_disk_when_the_call_returns(tmp_path: Path, monkey
             synced.append(path.stat().st_size)
 
     mine = opened(path)
-    monkeypatch.setattr("securevfl_net.durable._flush_to_disk", flushed)
+    monkeypatch.setattr("securevfl_net.durable.flush_to_disk", flushed)
     for turn in range(2):
         mine.count_opening(np.array([turn]), 1)
         assert synced[-1] == path.stat().st_size
@@ -177,9 +176,9 @@ def _ask_often(path: str, gate: object, answered: object) -> None:
 
 
 def test_two_processes_at_once_do_not_pass_the_bound_together(tmp_path: Path) -> None:
-    path, spawn = tmp_path / "results.jsonl", multiprocessing.get_context("spawn")
-    gate, answered = spawn.Barrier(3), spawn.Queue()
-    askers = [spawn.Process(target=_ask_often, args=(str(path), gate, answered)) for _ in range(3)]
+    path, fork = tmp_path / "results.jsonl", multiprocessing.get_context("fork")
+    gate, answered = fork.Barrier(3), fork.Queue()
+    askers = [fork.Process(target=_ask_often, args=(str(path), gate, answered)) for _ in range(3)]
     for one in askers:
         one.start()
     given = [answered.get(timeout=120) for _ in askers]
@@ -204,7 +203,7 @@ def test_killed_at_any_moment_nothing_was_answered_without_being_counted(tmp_pat
             sys.stdout.flush()
         """
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
+    with PythonProcess(["-c", program]) as child:
         assert child.stdout is not None
         child.stdout.read(20)
         os.kill(child.pid, signal.SIGKILL)

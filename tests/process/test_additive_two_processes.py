@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.processes import PythonProcess
 
 import securevfl as sv
 from securevfl.algorithms.additive.sealed_keys import KEY
@@ -27,11 +28,9 @@ def test_two_processes_get_the_shapes_of_a_simulation(tmp_path: Path) -> None:
     told: list[tuple[int | None, str]] = []
 
     async def shop() -> None:
-        process = await asyncio.create_subprocess_exec(
-            *company.command("shop1"), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        out, err = await process.communicate()
-        told.append((process.returncode, out.decode() + err.decode()))
+        process = await asyncio.to_thread(PythonProcess, company.command("shop1")[1:])
+        out, err = await asyncio.to_thread(process.communicate)
+        told.append((process.returncode, out + err))
 
     company.over_network(["bank"], beside=shop)
     assert told[0][0] == 0, told

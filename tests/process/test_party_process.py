@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from support.processes import PythonProcess
 from typer.testing import CliRunner
 
 import securevfl as sv
@@ -25,7 +26,7 @@ from securevfl.testing.parties import make_parties
 class _Ends(Observer):
     """Sends SIGTERM to a process when an epoch ends, once."""
 
-    def __init__(self, process: list[asyncio.subprocess.Process]) -> None:
+    def __init__(self, process: list[PythonProcess]) -> None:
         self._process = process
         self._sent = False
 
@@ -40,18 +41,16 @@ def test_a_party_that_is_ended_by_sigterm_goes_on(tmp_path: Path) -> None:
     company = create_company(tmp_path, make_parties(passive=2, rows=120), job)
     secrets = {name: PartySecret.from_seed(7, name) for name in company.people}
     company.store_secrets(secrets)
-    processes: list[asyncio.subprocess.Process] = []
+    processes: list[PythonProcess] = []
     told: list[str] = []
     before: list[dict[str, object]] = []
 
     async def shop2() -> None:
         for _ in range(2):
-            process = await asyncio.create_subprocess_exec(
-                *company.command("shop2"), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-            )
+            process = await asyncio.to_thread(PythonProcess, company.command("shop2")[1:])
             processes.append(process)
-            out, err = await process.communicate()
-            told.append(out.decode() + err.decode())
+            out, err = await asyncio.to_thread(process.communicate)
+            told.append(out + err)
             before.append(read_status(company.state_folder("shop2")))
 
     company.over_network(["bank", "shop1"], hearers={"bank": [_Ends(processes)]}, beside=shop2)

@@ -14,6 +14,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+from support.processes import PythonProcess
 
 from securevfl.cli import main
 
@@ -42,12 +43,12 @@ def _typed(folder: Path, words: list[str]) -> str:
     return said.getvalue()
 
 
-def _started(folder: Path, words: list[str]) -> subprocess.Popen[bytes]:
+def _started(folder: Path, words: list[str]) -> PythonProcess:
     with (folder / "said.txt").open("wb") as file:
-        return subprocess.Popen([sys.executable, "-m", *words], cwd=folder, stdout=file, stderr=file)
+        return PythonProcess(["-m", *words], cwd=folder, output=file)
 
 
-def _ended(running: dict[str, subprocess.Popen[bytes]], root: Path) -> dict[str, str]:
+def _ended(running: dict[str, PythonProcess], root: Path) -> dict[str, str]:
     """What each said, when both are done."""
     deadline = time.monotonic() + PATIENCE
     while any(process.poll() is None for process in running.values()):
@@ -67,7 +68,7 @@ def _column(file: Path, name: str) -> list[str]:
 @pytest.mark.skipif(sys.platform == "win32", reason="real parties run on Linux")
 def test_two_companies_do_what_the_page_says(tmp_path: Path) -> None:
     port, said = str(_port()), {}
-    waiting: dict[str, subprocess.Popen[bytes]] = {}
+    waiting: dict[str, PythonProcess] = {}
     try:
         for kind, title, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
             content = text.replace("7443", port)

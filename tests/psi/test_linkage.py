@@ -8,8 +8,6 @@ import gzip
 import itertools
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +38,7 @@ from securevfl_psi.linkage import (
     link_records,
     similar_pairs,
 )
+from support.processes import run_python
 
 KEY = bytes(range(32))
 HERE = Path(os.environ.get("SECUREVFL_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
@@ -399,14 +398,7 @@ def test_the_docstring_runs_and_the_names_are_sorted() -> None:
 
 def _precision_and_recall_of_the_example(folder: Path) -> tuple[float, float]:
     script = Path(__file__).parents[2] / "examples" / "link_records.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--rows", "400"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    done = run_python([str(script), "--rows", "400"], cwd=folder, timeout=200)
     assert done.returncode == 0, done.stderr
     found = re.search(r"In truth: precision ([\d.]+), recall ([\d.]+)", done.stdout)
     assert found

@@ -22,6 +22,7 @@ from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdin
 from securevfl.report.quality import choosing_metric, make_pictures, make_price_picture
 from securevfl.report.runs_page import group_alike_runs, render_runs, write_runs
 from securevfl.report.runs_table import runs_table
+from securevfl.report.svg_shapes import estimate_width
 
 EVIL = '"><script>alert(1)</script>'
 
@@ -166,6 +167,33 @@ def test_a_chart_of_one_value_has_room_around_it() -> None:
     svg = chart_svg(Chart(curves=[ChartCurve(points=[(1.0, 5.0), (2.0, 5.0)])], x="epoch", y="AUC", label="flat"))
     assert "nan" not in svg
     ET.fromstring(svg)  # noqa: S314 - made by ourselves
+
+
+@pytest.mark.parametrize("scale", [1.0, -0.02, -1.234567e-3, -1e6])
+def test_the_title_of_the_vertical_axis_stands_left_of_all_marks(scale: float) -> None:
+    curve = ChartCurve(points=[(0.0, -scale), (1.0, scale)])
+    svg = chart_svg(Chart(curves=[curve], x="bin", y="points of the probability", label="shape"))
+    root = ET.fromstring(svg)  # noqa: S314 - made by ourselves
+    texts = [one for one in root.iter() if one.tag.endswith("text")]
+    (title,) = [one for one in texts if "rotate(-90)" in one.get("transform", "")]
+    baseline = float(title.get("transform", "").split("(")[1].split()[0])
+    marks = [one for one in texts if one.get("text-anchor") == "end"]
+    assert len(marks) >= 3
+    for mark in marks:
+        begins = float(mark.get("x", "nan")) - estimate_width(mark.text or "")
+        assert begins >= baseline + 5, f"{mark.text} begins at {begins}"  # descenders reach some 4 units beyond
+
+
+def test_names_of_the_first_and_the_last_bin_stay_inside_the_picture() -> None:
+    bins = ((0.0, "up to 15000"), (1.0, "other levels than these"))
+    curve = ChartCurve(points=[(0.0, 0.1), (1.0, 0.2)])
+    root = ET.fromstring(chart_svg(Chart(curves=[curve], x="bin", y="adds", label="shape", x_marks=bins)))  # noqa: S314
+    width = float(root.get("viewBox", "").split()[2])
+    for name in (name for _, name in bins):
+        (text,) = [one for one in root.iter() if one.text == name]
+        middle, half = float(text.get("x", "nan")), estimate_width(name) / 2
+        assert middle - half >= 0
+        assert middle + half <= width
 
 
 def test_runs_compares_folders_and_names_each_that_is_none(

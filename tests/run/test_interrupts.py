@@ -6,13 +6,13 @@ import contextlib
 import os
 import shlex
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.processes import PythonProcess
 
 import securevfl as sv
 from securevfl.cli import main
@@ -29,18 +29,11 @@ name = "breast_cancer"
 
 
 @contextlib.contextmanager
-def _start(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def _start(folder: Path, *arguments: str) -> Iterator[PythonProcess]:
     """A command in a process of its own, which is gone at the end, however that comes."""
     code = "import sys; from securevfl.cli import main; sys.argv[0] = 'securevfl'; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        cwd=folder,
-        env={name: value for name, value in os.environ.items() if name != "COLUMNS"},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-    )
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    process = PythonProcess(["-c", code, *arguments], cwd=folder, env=environment)
     try:
         yield process
     finally:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from support.helpers import make_parties
+from support.processes import PythonProcess
 
 import securevfl as sv
 from securevfl import cli
@@ -33,7 +32,7 @@ name = "breast_cancer"
 """
 
 
-def _wait_for_lines(file: Path, lines: int, process: subprocess.Popen[str]) -> None:
+def _wait_for_lines(file: Path, lines: int, process: PythonProcess) -> None:
     end = time.monotonic() + 120
     while not file.exists() or file.read_bytes().count(b"\n") < lines:
         assert process.poll() is None, process.communicate()
@@ -47,8 +46,8 @@ def test_a_killed_run_leaves_ledgers_that_are_whole_up_to_its_last_line(
     monkeypatch.chdir(tmp_path)
     Path("job.toml").write_text(JOB, encoding="utf-8")
     run = Path("runs/long/unfinished")
-    command = [sys.executable, "-c", "from securevfl.cli import main; main()", "run", "job.toml"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = ["-c", "from securevfl.cli import main; main()", "run", "job.toml"]
+    with PythonProcess(command) as process:
         try:
             _wait_for_lines(run / "ledgers/lab.jsonl", 400, process)
         finally:

@@ -62,7 +62,7 @@ def test_so_does_one_in_exact_integers(
 ) -> None:
     ready_keys(monkeypatch)
     job = JOB.replace(protection=protection, epochs=2, algorithm=JOB.algorithm.replace(bottom=(3,)))
-    people, key = make_parties(passive=2, rows=60), protection.name
+    people, key = make_parties(passive=2, rows=40), protection.name
     begun = {name: PartySecret.generate() for name in people}
     whole = sv.simulate(job, people, secrets=begun)
     with pytest.raises(sv.PartyFailed):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 from securevfl_net import durable
 from support.helpers import make_parties
+from support.processes import PythonProcess
 
 import securevfl as sv
 from securevfl.report import Record
@@ -36,8 +35,8 @@ class DiskFull:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *endings: str) -> None:
         self.endings = endings
-        self._sync = durable._flush_to_disk
-        monkeypatch.setattr(durable, "_flush_to_disk", self)
+        self._sync = durable.flush_to_disk
+        monkeypatch.setattr(durable, "flush_to_disk", self)
 
     def __call__(self, handle: int) -> None:
         path = os.readlink(f"/proc/self/fd/{handle}")
@@ -56,11 +55,9 @@ def test_a_folder_is_locked_while_a_run_writes_there_and_says_by_whom(tmp_path: 
         "with RunFolder.lock(Path(sys.argv[1])): print('ready', flush=True); sys.stdin.read()"
     )
     place = tmp_path / "run"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
+    with PythonProcess(["-c", code, str(place)], speaks=True) as other:
         assert other.stdout is not None
-        assert other.stdout.readline() == "ready\n"
+        assert other.stdout.readline() == b"ready\n"
         with pytest.raises(sv.InputError, match=rf"run is in use by process {other.pid}: wait for it"):
             RunFolder.lock(place).__enter__()
         with RunFolder.lock(place, numbered=True) as second:
@@ -179,7 +176,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     durable.write_atomic(file, b"first", private=True)
     assert file.stat().st_mode & 0o777 == 0o600
     order: list[str] = []
-    sync, replace = durable._flush_to_disk, os.replace
+    sync, replace = durable.flush_to_disk, os.replace
 
     def synced(handle: int) -> None:
         order.append("sync " + os.path.basename(os.readlink(f"/proc/self/fd/{handle}")).split(".")[-1])
@@ -189,7 +186,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         order.append("replace")
         replace(*paths)
 
-    monkeypatch.setattr(durable, "_flush_to_disk", synced)
+    monkeypatch.setattr(durable, "flush_to_disk", synced)
     monkeypatch.setattr(os, "replace", replaced)
     durable.write_atomic(file, b"second")
     assert order == ["sync tmp", "replace", f"sync {tmp_path.name}"]  # the content before the name

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
+from securevfl_net.errors import exit_code_of
 
 from securevfl.errors import (
     AlignmentError,
     InputError,
+    MachineFault,
     Parked,
     PartyFailed,
     PeerEnded,
+    PeerRefused,
+    PeerSilent,
     PolicyError,
+    ProtocolError,
     RangeError,
     SecureVFLError,
 )
@@ -68,7 +74,7 @@ class Everybody:
         self.kept = {name: Attempts(self.hub[name].incarnation) for name in NAMES}
         self.heard = {name: Heard() for name in NAMES}
         self.runners: dict[str, PartyRunner[str]] = {}
-        self.tasks: dict[str, asyncio.Task[str]] = {}
+        self.tasks: dict[str, asyncio.Task[str | None]] = {}
         for name in NAMES:
             self.start(name)
 
@@ -328,6 +334,69 @@ def test_who_is_told_to_end_parks_the_others_and_comes_back() -> None:
         all_of_them.hub.crash("shop")
         all_of_them.hub.start("shop")
         all_of_them.start("shop")
+        assert set((await all_of_them.results()).values()) == {"done"}
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words", "code"),
+    [
+        (ProtocolError("p0042", party="web"), ProtocolError, "'shop' ended the job: it reports that 'web' sent", 5),
+        (ProtocolError("'web' sent p0042"), ProtocolError, "it reports that 'web' sent what the protocol", 5),
+        (ProtocolError("p0042"), ProtocolError, "it reports that a peer sent what the protocol", 5),
+        (ProtocolError("p0042", party="p0042"), ProtocolError, "it reports that a peer sent", 5),
+        (PeerSilent("p0042", party="web"), PeerSilent, "it had no sign of life from 'web' for too long", 75),
+        (PeerRefused("revoked", "'web' p0042"), PeerRefused, "it refused 'web', or was refused by it", 3),
+    ],
+)
+def test_third_parties_learn_who_is_at_fault_and_not_who_told_them(
+    error: SecureVFLError, kind: type[SecureVFLError], words: str, code: int
+) -> None:
+    async def work(name: str, view: View, channels: Mapping[str, Channel]) -> str:
+        if name == "shop":
+            raise error
+        await asyncio.Event().wait()
+        return "never"
+
+    async def main() -> None:
+        found = await Everybody(work).results()
+        assert type(found["bank"]) is kind
+        assert words in str(found["bank"])
+        assert "p0042" not in str(found["bank"])
+        assert found["bank"].exit_code == code
+        assert words.replace("'web'", "this party") in str(found["web"])
+
+    run(main)
+
+
+@pytest.mark.parametrize("fault", [OSError(errno.ENOSPC, "No space left on device"), MemoryError(), "nested"])
+def test_a_full_disk_ends_one_process_and_not_the_job(fault: Any) -> None:
+    """The victim is started again when there is room; nobody else ends, and all go on."""
+    full = asyncio.Event()
+
+    async def work(name: str, view: View, channels: Mapping[str, Channel]) -> str:
+        if name == "web" and view.attempt == 1:
+            full.set()
+            if fault == "nested":
+                try:
+                    raise OSError(errno.EDQUOT, "Disk quota exceeded")
+                except OSError:
+                    raise InputError("the folder cannot be written (Disk quota exceeded)") from None
+            raise fault
+        await _talk(name, channels)
+        return "done"
+
+    async def main() -> None:
+        all_of_them = Everybody(work)
+        await full.wait()
+        with pytest.raises(MachineFault, match=r"'web' cannot go on here: .*start the party again") as caught:
+            await all_of_them.tasks["web"]
+        assert exit_code_of(caught.value) == 75
+        all_of_them.kill("web")
+        assert not all_of_them.tasks["bank"].done()
+        all_of_them.hub.start("web")
+        all_of_them.start("web")
         assert set((await all_of_them.results()).values()) == {"done"}
 
     run(main)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 
 import pytest
 from securevfl_psi_cli import main
+
+from support.processes import PythonProcess
 
 __all__ = ["BANK", "SHOP", "port", "run", "start"]
 
@@ -22,24 +21,12 @@ def run(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
-def _heed_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def start(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "securevfl_psi_cli", *arguments]
+def start(*arguments: str) -> PythonProcess:
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    return subprocess.Popen(  # a background job's children begin with SIGINT ignored
-        command,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        preexec_fn=_heed_interrupts,  # noqa: PLW1509
-    )
+    return PythonProcess(["-m", "securevfl_psi_cli", *arguments], env=environment)
 
 
-def port(process: subprocess.Popen[str]) -> str:
+def port(process: PythonProcess) -> str:
     assert process.stderr is not None
     line = next((line for line in process.stderr if line.startswith("Listening")), "")
     return line.strip().rsplit(":", 1)[-1]

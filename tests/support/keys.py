@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 import securevfl_crypto as crypto
+from securevfl_crypto.aggregation import PaillierAggregation
 from securevfl_crypto.paillier import Paillier
 
 __all__ = ["ready_keys"]
@@ -20,4 +21,5 @@ def _key(bits: int, number: int) -> Any:
 def ready_keys(monkeypatch: Any) -> None:
     """Let Paillier take keys made earlier in this process, in turns."""
     turns = count()
-    monkeypatch.setattr(Paillier, "generate_key", lambda self: _key(self.bits, next(turns) % 3))
+    for kind in (Paillier, PaillierAggregation):
+        monkeypatch.setattr(kind, "generate_key", lambda self: _key(self.bits, next(turns) % 3))

@@ -134,7 +134,7 @@ def test_the_worst_is_of_each_party_and_an_unknown_severity_is_no_comfort() -> N
             "leak",
             "bank can read or compute data of network, retailer; retailer can read or compute data of network",
         ),
-        ("ok", "network learns nothing but by design of bank"),
+        ("ok", "network learns only what was agreed about bank"),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -375,5 +376,23 @@ def test_cuts_are_not_noticed_by_channels(field_: Field) -> None:
         assert event.peer == "b"
         event = await _until(field_.meshes["a"], Connected)
         assert (event.peer, event.resumed, event.incarnation) == ("b", True, field_.meshes["b"].incarnation)
+
+    field_.run(work)
+
+
+def test_a_beat_grows_old_when_the_program_reports_no_more(field_: Field) -> None:
+    """A gate goes on showing signs of life for a program that was stopped; the beat shows when the program wrote it."""
+
+    async def work() -> None:
+        a, b = await field_.pair()
+        a.send_beat(Beat(steps=7, awaits="b", step="x"))
+        await until(lambda: b.last_beat.steps == 7)
+        written = b.last_beat.at
+        assert 0 < time.monotonic() - written < PATIENCE
+        await asyncio.sleep(1.0)  # several pings
+        assert time.monotonic() - b.last_beat.at > 0.7
+        a.send_beat(Beat(steps=8))
+        await until(lambda: b.last_beat.steps == 8)
+        assert b.last_beat.at > written + 0.7
 
     field_.run(work)

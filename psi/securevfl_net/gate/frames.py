@@ -14,7 +14,7 @@ from enum import IntEnum
 from itertools import islice
 from typing import NamedTuple
 
-from securevfl_net.errors import ProtocolError
+from securevfl_net.errors import MachineFault
 
 __all__ = ["HEAD", "Bulk", "FrameIn", "Frames", "GateLost", "Inbox", "Outbox"]
 
@@ -81,7 +81,7 @@ class FrameIn(NamedTuple):
     placed: bool
 
 
-class GateLost(ProtocolError):
+class GateLost(MachineFault):
     """The other process of this party is gone."""
 
 

@@ -45,6 +45,8 @@ NOTED = 1 << 20
 """Bytes of notes that may wait for the program before their peer is read no more."""
 _AGAIN = 60.0
 """Seconds after which the same refusal is reported to the program again."""
+_PINGS = 3
+"""A connection on which nothing came for as many signs of life may be dead: another process takes its place."""
 _CODES = 16
 """Most different refusals of one peer that are reported to the program in that time."""
 
@@ -103,6 +105,7 @@ class GatePeer:
         self._count = 0
         self._since = time.monotonic()
         self._refusals: dict[str, float] = {}
+        session.hears_peer = self._hears_peer
 
     # --- the program's side
 
@@ -202,14 +205,20 @@ class GatePeer:
         elif not self._told_up and not others:
             self.handle_failure(connection.why)
 
-    def report_refusal(self, code: str, words: str, *, ours: bool) -> None:
-        """Report a refusal to the program; the same one at most once a minute."""
+    def _hears_peer(self) -> bool:
+        one = self.current
+        return one is not None and time.monotonic() - one.heard < _PINGS * self._timing.ping
+
+    def report_refusal(self, code: str, words: str, *, ours: bool, party: str = "") -> None:
+        """Report a refusal to the program, with the party whose process is at fault, if known; the same one at most
+        once a minute.
+        """
         now = time.monotonic()
         self._refusals = {known: at for known, at in self._refusals.items() if now - at < _AGAIN}
         if code not in self._refusals and len(self._refusals) < _CODES:  # the peer makes up its codes as it likes
             self._refusals[code] = now
             words = words if ours or words.startswith("the peer refuses: ") else f"the peer refuses: {words}"
-            self._outbox.put_frame(Frames.REFUSED, REFUSAL.encode((code, words)), peer=self.index)
+            self._outbox.put_frame(Frames.REFUSED, REFUSAL.encode((code, words, party)), peer=self.index)
 
     def relay_events(self, worked: float, spoke: float) -> None:
         """Take what happened in the session to the program."""
@@ -238,7 +247,7 @@ class GatePeer:
             case Beaten():
                 self._handle_beat(event.beat)
             case Refused():
-                self.report_refusal(event.code, event.words, ours=event.ours)
+                self.report_refusal(event.code, event.words, ours=event.ours, party=event.party)
             case ConnectionBroken():
                 self.report_refusal("broken-rule", event.reason, ours=True)
             case Aborted():

@@ -41,6 +41,10 @@ class SessionEnd(Meeting):
         fields: of the agreement, name → digest of its value: a peer with another agreement can then learn where the two
             differ, see `facts`.
 
+    Attributes:
+        hears_peer: whether the present connection shows signs of life, which needs a clock; never unless set. Another
+            process of the peer is then refused.
+
     Raises:
         InputError: two parties of one name, or an agreement that is not a SHA-256.
     """

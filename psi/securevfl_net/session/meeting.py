@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from securevfl_net.errors import InputError
 from securevfl_net.incarnation import NONCE, Incarnation
@@ -56,6 +56,7 @@ class Meeting:
         self.own = own
         self.limits = limits
         self.known = known
+        self.hears_peer: Callable[[], bool] = lambda: False
         self._agreement = agreement
         self._fields = dict(fields or {})
         self._first = me < peer
@@ -183,6 +184,7 @@ class Meeting:
 
     def _on_hello(self, line: Line, hello: Hello) -> None:
         hello.check_against(self._build_hello(line, b"", Position()), line.id if self._first else b"", self._fields)
+        self._refuse_beside_running(hello.incarnation)
         known_or_newer(hello.incarnation, self.known, self.peer)
         line.greeted = True
         if self._first:
@@ -197,6 +199,24 @@ class Meeting:
         self._greeting = hello
         self._use_line(line, hello.incarnation)
         line.last_words.append(hello_frame(self._build_hello(line, hello.id, self._in.announce_position())))
+
+    def _refuse_beside_running(self, found: Incarnation) -> None:
+        """Refuse another process of the peer while the one before shows signs of life: it may run on a copy of the
+        state folder. A restarted process is refused for a few seconds at most, where its predecessor's connection still
+        seems to stand.
+
+        Raises:
+            SessionRefusal: another process runs.
+        """
+        met = self._met
+        if met is None or found == met or found.count < met.count or self._line is None or not self.hears_peer():
+            return
+        raise SessionRefusal(
+            "running-incarnation",
+            f"start {met.count} of {self.peer!r} is connected and runs, so this process, start {found.count}, may run "
+            "on a copy of its state folder: let one of them run",
+            self.peer,
+        )
 
     def _is_newest(self, hello: Hello) -> bool:
         """Whether no hello of a later connection of the peer has arrived.

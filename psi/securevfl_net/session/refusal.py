@@ -19,6 +19,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "replayed-hello": "the hello, or the answer to one, is that of an earlier connection",
         "stale-incarnation": "a newer process of that party has been seen",
         "twin-incarnation": "two processes of that party share one state folder",
+        "running-incarnation": "another process of that party is connected, and shows signs of life",
         "broken-rule": "a frame that the session's rules do not allow",
         "over-limit": "more bytes than were granted, or a length over its limit",
         "flood": "more control frames than any honest peer sends",
@@ -37,10 +38,9 @@ class SessionRefusal(WireError):
     """
 
     def __init__(self, code: str, words: str, party: str = "") -> None:
+        super().__init__(f"{code}: {words}", party=party)
         self.code = code
         self.words = words
-        self.party = party
-        super().__init__(f"{code}: {words}")
 
 
 def make_printable(raw: bytes | memoryview, most: int) -> str:

@@ -5,9 +5,9 @@ one, so ``|r| ≤ 1`` for any shapes and any noise; with several classes a part 
 up to at most the cap, so ``‖r‖ ≤ √2``. Contrasts are in units of 2⁻⁸ and lie between −1 and 1. Both bounds are valid
 for these integers, after rounding: the noise is sized by them.
 
-*Slack.* A cap follows a party's number of columns, not what they tell. Of three parties or more, one with few strong
-columns would stay at its cap, and its shapes grow beyond what the residuals show. There a part may exceed its range by
-a share of the cap at both ends, the slack: then ``|r| ≤ 1 + slack``.
+*Slack.* A cap follows from public numbers, not from what a party's columns tell. Of three parties or more, one with few
+strong columns would stay at its cap, and its shapes grow beyond what the residuals show. There caps are alike, and a
+part may exceed its range by a share of the cap at both ends, the slack: then ``|r| ≤ 1 + slack``.
 """
 
 from __future__ import annotations
@@ -52,10 +52,13 @@ def cap_slack(parties: int, outputs: int, *, budget: bool) -> float:
         return 0.0
     if not budget:
         return 1.0
-    return 0.5 if outputs == 1 else 0.0
+    return _SLACK if outputs == 1 else 0.0
 
 
 _FEW_PARTIES = 2
+_SLACK = 0.25
+"""Chosen with the rule of caps on rows that no published figure has: less noise than 0.5 with caps by columns, and
+still room for a party that tells most."""
 
 
 def slack_units(cap: int, slack: float) -> int:
@@ -69,13 +72,15 @@ def residual_bound(outputs: int, slack: float = 0.0) -> float:
 
 
 def split_caps(columns: Sequence[int]) -> tuple[int, ...]:
-    """Split one into the parties' caps, in proportion to their columns, in units of 2⁻¹²; they add up to 2¹².
+    """Split one into the parties' caps, in units of 2⁻¹²; they add up to 2¹². Of two parties in proportion to their
+    columns; of three or more, those with columns have the same.
 
     Args:
         columns: of each party; the intercept is one of the active party's.
     """
-    total = sum(columns)
-    exact = [PART_ONE * count / total for count in columns]
+    weights = list(columns) if len(columns) <= _FEW_PARTIES else [int(count > 0) for count in columns]
+    total = sum(weights)
+    exact = [PART_ONE * weight / total for weight in weights]
     caps = [math.floor(value) for value in exact]
     for place in sorted(range(len(columns)), key=lambda k: caps[k] - exact[k])[: PART_ONE - sum(caps)]:
         caps[place] += 1

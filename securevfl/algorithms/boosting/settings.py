@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -12,7 +13,7 @@ from securevfl.cut import CutUse, Paillier, Plain, Protection
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.training.algorithm import Algorithm
 from securevfl.training.tree_terms import CELLS, TreeTerms
-from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, Sight
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
 __all__ = ["BoostingSettings"]
 
@@ -33,6 +34,16 @@ _FULLEST = Sight(of="features", severity="note", through="which bin of a column 
 _CHOSEN = Sight(of="labels", severity="leak", through="which of its splits help to tell labels apart")
 _NODES = Sight(of="labels", severity="leak", through="which rows stand in one node")
 _LARGE = Sight(of="labels", severity="leak", through="which rows have large gradients")
+_PART = "shares/open part"  # of `securevfl.shares.release_exchanges`, which stands above this room
+_OWN_SPLITS = "the splits of the reader's own columns (tree, node, column and threshold)"
+_HANDED: dict[PartyRole, str] = {
+    ACTIVE: f"{_OWN_SPLITS}, and how many nodes of a tree are not its own; leaves stay in shares",
+    PASSIVE: (
+        f"{_OWN_SPLITS}, by which it ranks its rows by label better than its columns alone can, about as well as under "
+        "Paillier with hidden nodes; and how many nodes of a tree are not its own. Leaves stay in shares"
+    ),
+}
+"""What each receiver of its own splits learns."""
 _GRADIENTS = Sight(of="labels", severity="leak", through="gradients of the loss")
 
 
@@ -140,7 +151,6 @@ class BoostingSettings(Algorithm):
                 f"boosting.depth is {self.depth}, and on shares it is at most {_MOST_DEPTH}, because traffic doubles "
                 f"with each level: take {_MOST_DEPTH} or less, {rest}",
             ),
-            (protection.hands_out, "protection.model is 'parts', and trees on shares stay in shares: leave it out"),
             (
                 protection.changes_optimiser,
                 "protection.lr, momentum and weight_decay are those of a network; the shrinkage of trees is "
@@ -207,7 +217,8 @@ class BoostingSettings(Algorithm):
         if not passive:
             return ()
         if protection.on_shares:
-            return (*protection.exchanges(CutUse(trainable=False), passive), *_shared_exchanges())
+            told = protection.exchanges(CutUse(trainable=False), passive)
+            return (*(_describe_splits(one) if one.step == _PART else one for one in told), *_shared_exchanges())
         sealed, shown = protection.is_sealed, self.shows_nodes(protection)
         ciphers, bits = (protection.ciphers, protection.key_bits) if sealed else (frozenset[str](), 0)
         sums = "sums of gradients over the rows of each of its bins"
@@ -373,6 +384,13 @@ class BoostingSettings(Algorithm):
                 "of them as zeros (rows in the place of goss draws by chance, and saves)"
             ]
         return found
+
+
+def _describe_splits(exchange: Exchange) -> Exchange:
+    """The message with a party's part of the model, which is its own splits."""
+    told = _HANDED.get(exchange.receiver, "") if exchange.reveals else ""
+    sights = tuple(replace(one, through="its own splits") for one in exchange.sights)
+    return replace(exchange, words="shares of the receiver's own splits", reveals=told, sights=sights)
 
 
 def _shared_exchanges() -> tuple[Exchange, ...]:

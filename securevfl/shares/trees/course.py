@@ -19,9 +19,10 @@ from securevfl.privacy import fan_out, gather
 from securevfl.shares.course import SharedCourse, Words
 from securevfl.shares.engine import Engine
 from securevfl.shares.network_ranges import ERROR_BOUND
-from securevfl.shares.trees.forest import LARGEST_LEAF, ScoredRows, SharedForest
+from securevfl.shares.trees.forest import LARGEST_LEAF, DealtSides, ForestShape, ScoredRows, SharedForest, group_trees
 from securevfl.shares.trees.gradients import Loss, compute_gradients, weigh_rows
 from securevfl.shares.trees.growing import grow_trees
+from securevfl.shares.trees.handed_out import ForestModel, find_own_sides
 from securevfl.shares.trees.layout import CellLayout
 from securevfl.shares.trees.owned_cells import CellPart, NarrowCells, deal_cells
 from securevfl.shares.trees.rule import TreeRule, choose_gradient_bits
@@ -79,6 +80,8 @@ class TreeCourse(SharedCourse):
         layout: the cells of all columns; `owners` are places in `owning`.
         owning: names of the data parties that have columns, the active one first if it has any.
         terms: the algorithm's settings.
+        shape: of the trees.
+        handed: this party's part of trees whose splits were handed out; None where they stay in shares.
     """
 
     step_name: ClassVar[str] = "round of trees"
@@ -90,6 +93,8 @@ class TreeCourse(SharedCourse):
     layout: CellLayout = field(kw_only=True)
     owning: tuple[str, ...] = field(kw_only=True)
     terms: TreeTerms = field(kw_only=True)
+    shape: ForestShape = field(kw_only=True)
+    handed: ForestModel | None = field(default=None, kw_only=True)
     _cells: NarrowCells | None = field(default=None, repr=False)
 
     async def deal_rows(self, rows: int, words: Words | None) -> None:
@@ -156,13 +161,50 @@ class TreeCourse(SharedCourse):
         """See `SharedCourse`: rows that are scored, as `ScoredRows`."""
         for number, size in enumerate(sizes):
             dealt = None if words is None else words(number)
-            cells = await self._share_cells(size, None if dealt is None else dealt[0], 8)
+            codes = None if dealt is None else dealt[0]
+            cells: NarrowCells | DealtSides | None
+            if self.handed is None:
+                cells = await self._share_cells(size, codes, 8)
+            else:
+                cells = await self._share_sides(self.handed, size, codes)
             targets = _NOTHING if kept is None or cells is None else kept[places[number]]
             if cells is None or self.network is None:
                 yield None, targets
                 continue
             first = await self._share_scores(self.network.engine, size, dealt) if self.terms.own_start else None
             yield ScoredRows(cells, first), targets
+
+    async def _share_sides(self, handed: ForestModel, rows: int, codes: np.ndarray | None) -> DealtSides | None:
+        """Deal the sides of this party's own splits, and take what all parties with columns deal.
+
+        Args:
+            handed: this party's part of the model.
+            rows: how many.
+            codes: this party's, uint8 (columns, n); None where it has no rows.
+
+        Raises:
+            InputError: a part of other trees.
+            ProtocolError: a party dealt something else.
+        """
+        name, own, parts = self.member.site.name, None, []
+        if codes is not None and name in self.owning:
+            pairs = zip(self.layout.sizes, self.layout.owners, strict=True)
+            sizes = [size for size, owner in pairs if owner == self.owning.index(name)]
+            own = find_own_sides(handed.own_splits(self.shape, sum(sizes)), codes, sizes)
+        if self.network is None:
+            trees = 0 if own is None else own.shape[1] // self.shape.nodes
+        else:
+            trees = len(self.network.trees)
+        start = 0
+        for count in group_trees(trees, rows, self.shape):
+            width = count * self.shape.nodes
+            mine = None if own is None else [np.ascontiguousarray(own[:, start : start + width])]
+            dealt = await self.member.share_arrays(mine, {owner: [(rows, width)] for owner in self.owning})
+            start += width
+            if dealt:
+                first, *others = [dealt[owner][0] for owner in self.owning]
+                parts.append(sum(others, start=first))
+        return None if self.network is None else DealtSides(rows, parts)
 
     async def _share_scores(self, engine: Engine, rows: int, dealt: Sequence[np.ndarray] | None) -> Share:
         """Take the scores at which rows begin, (n, outputs), which the active party deals modulo 2^32.

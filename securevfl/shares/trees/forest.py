@@ -23,13 +23,26 @@ from securevfl.shares.trees.layout import CellLayout
 from securevfl.shares.trees.owned_cells import NarrowCells, score_sides
 from securevfl.training.state import State, as_dict, as_list, as_tensor
 
-__all__ = ["LARGEST_LEAF", "ForestShape", "KeptTree", "ScoredRows", "SharedForest"]
+__all__ = ["LARGEST_LEAF", "DealtSides", "ForestShape", "KeptTree", "ScoredRows", "SharedForest", "group_trees"]
 
 LARGEST_LEAF = 1024.0
 """Leaves and initial scores lie between minus and plus this, or nothing of the model is opened."""
 
 _AT_ONCE = 1 << 22
 """Words of a step of scoring: rows times leaves of the trees that are scored together."""
+
+
+def group_trees(count: int, rows: int, shape: ForestShape) -> list[int]:
+    """How many trees are scored together, step by step: as many as fit; the trees of a round stay together.
+
+    Args:
+        count: of all trees.
+        rows: that are scored.
+        shape: of the trees.
+    """
+    width = shape.outputs
+    most = max(_AT_ONCE // (rows * (shape.nodes + 1) * width), 1) * width
+    return [min(most, count - start) for start in range(0, count, most)]
 
 
 @dataclass(frozen=True)
@@ -69,7 +82,8 @@ class KeptTree:
     """A tree of the model.
 
     Attributes:
-        sides: of each node, level by level, the cells that go left, bytes (nodes, cells).
+        sides: of each node, level by level, the cells that go left, bytes (nodes, cells); (nodes, 0) where the splits
+            were handed out.
         leaves: (2^depth,), 16 fractional bits.
     """
 
@@ -89,15 +103,24 @@ class KeptTree:
             "leaves": pack_share(self.leaves),
         }
 
+    def without_sides(self) -> KeptTree:
+        """The tree without its splits."""
+        return KeptTree(NarrowShare(self.sides.mine[:, :0], self.sides.next[:, :0]), self.leaves)
+
     @classmethod
-    def unpack(cls, state: State, shape: ForestShape) -> KeptTree:
+    def unpack(cls, state: State, shape: ForestShape, cells: int) -> KeptTree:
         """A kept tree.
+
+        Args:
+            state: as packed.
+            shape: of the trees.
+            cells: of its sides.
 
         Raises:
             InputError: of other columns or another depth.
         """
         parts = [np.ascontiguousarray(as_tensor(part).numpy()) for part in as_list(state["sides"])]
-        leaves, wanted = unpack_share(state["leaves"]), (shape.nodes, shape.layout.cells)
+        leaves, wanted = unpack_share(state["leaves"]), (shape.nodes, cells)
         if [part.shape for part in parts] != [wanted, wanted] or leaves.shape != (shape.nodes + 1,):
             raise InputError(
                 f"the model has a tree of shares of shapes {[part.shape for part in parts]} and {leaves.shape}; this "
@@ -106,18 +129,31 @@ class KeptTree:
         return cls(NarrowShare(parts[0], parts[1]), leaves)
 
 
+@dataclass(frozen=True, eq=False)
+class DealtSides:
+    """Rows of which each party with columns dealt the sides of its own splits.
+
+    Attributes:
+        rows: how many.
+        parts: of the trees of each step (`group_trees`), 1 where a row goes left at a node, (n, nodes of these trees).
+    """
+
+    rows: int
+    parts: Sequence[Share] = field(repr=False)
+
+
 @dataclass(eq=False)
 class ScoredRows:
     """Rows that were dealt once, with their outputs so far.
 
     Attributes:
-        cells: of the rows.
+        cells: of the rows; or their sides, where the splits were handed out.
         first: scores at which they begin beside the initial outputs, (n, outputs); None for none.
         scores: (n, outputs), of the first `trees` trees; None before any.
         trees: how many trees they include.
     """
 
-    cells: NarrowCells = field(repr=False)
+    cells: NarrowCells | DealtSides = field(repr=False)
     first: Share | None = field(default=None, repr=False)
     scores: Share | None = field(default=None, repr=False)
     trees: int = 0
@@ -129,6 +165,7 @@ class SharedForest:
     Args:
         shape: what they have in common.
         engine: computes on shares.
+        has_splits: whether it holds the splits as shares; otherwise they were handed out.
 
     Attributes:
         trees: round by round, of each round one for each output.
@@ -138,8 +175,8 @@ class SharedForest:
 
     noise: StepNoise | None = None
 
-    def __init__(self, shape: ForestShape, engine: Engine) -> None:
-        self.shape, self.engine = shape, engine
+    def __init__(self, shape: ForestShape, engine: Engine, *, has_splits: bool = True) -> None:
+        self.shape, self.engine, self.has_splits = shape, engine, has_splits
         self.trees: list[KeptTree] = []
         self.start: Share | None = None
         self.fitted: Share | None = None
@@ -165,21 +202,27 @@ class SharedForest:
         """Outputs (n, outputs) of rows, by the trees that they do not include yet."""
         if inputs.scores is None or inputs.trees > len(self.trees):  # the model went back to an earlier round
             inputs.scores, inputs.trees = self._first_scores(inputs), 0
-        for trees in self._split_trees(inputs.trees, inputs.cells.rows):
-            sides = NarrowShare(
-                np.concatenate([tree.sides.mine for tree in trees]), np.concatenate([tree.sides.next for tree in trees])
-            )
-            left = await score_sides(self.engine, inputs.cells, sides)
+        for step, trees in enumerate(self._split_trees(inputs.trees, inputs.cells.rows)):
+            left = await self._find_sides(inputs.cells, trees, step)
             inputs.scores = inputs.scores + await self._add_leaves(trees, left, 0)
             inputs.trees += len(trees)
         return inputs.scores
+
+    async def _find_sides(self, cells: NarrowCells | DealtSides, trees: Sequence[KeptTree], step: int) -> Share:
+        """1 where a row goes left at a node of these trees, (n, nodes)."""
+        if isinstance(cells, DealtSides):
+            return cells.parts[step]
+        sides = NarrowShare(
+            np.concatenate([tree.sides.mine for tree in trees]), np.concatenate([tree.sides.next for tree in trees])
+        )
+        return await score_sides(self.engine, cells, sides)
 
     async def sum_others(self, inputs: ScoredRows) -> tuple[int, list[Share]]:
         """How many rows these are, and for each tree how many of them the split of each node sends left, (nodes,) with
         16 fractional bits, where a passive party's column splits the node; else 0."""
         rows, found = inputs.cells.rows, []
         for trees in self._split_trees(0, rows):
-            left = await score_sides(self.engine, inputs.cells, self._mask_sides(trees, others=True))
+            left = await score_sides(self.engine, _cells_of(inputs), self._mask_sides(trees, others=True))
             total = left.sum(axis=0) * ONE
             found += [total[k * self.shape.nodes : (k + 1) * self.shape.nodes] for k in range(len(trees))]
         return rows, found
@@ -190,7 +233,7 @@ class SharedForest:
         outputs, rows = await self.forward(inputs), inputs.cells.rows
         without, done = self._first_scores(inputs), 0
         for trees in self._split_trees(0, rows):
-            own = await score_sides(self.engine, inputs.cells, self._mask_sides(trees, others=False))
+            own = await score_sides(self.engine, _cells_of(inputs), self._mask_sides(trees, others=False))
             means = concatenate(list(averages[done : done + len(trees)]))
             without = without + await self._add_leaves(trees, own * ONE + means[None], FRACTION)
             done += len(trees)
@@ -204,10 +247,10 @@ class SharedForest:
 
     def _split_trees(self, first: int, rows: int) -> Iterator[list[KeptTree]]:
         """The trees from `first` on, so many together as fit; rounds are not split."""
-        width = self.shape.outputs
-        count = max(_AT_ONCE // (rows * (self.shape.nodes + 1) * width), 1) * width
-        for start in range(first, len(self.trees), count):
+        start = first
+        for count in group_trees(len(self.trees) - first, rows, self.shape):
             yield self.trees[start : start + count]
+            start += count
 
     def _mask_sides(self, trees: Sequence[KeptTree], *, others: bool) -> NarrowShare:
         """The sides of these trees' nodes, without those by the active party's columns, or with those alone."""
@@ -284,6 +327,12 @@ class SharedForest:
             return {}
         return {"start": pack_share(self.start), "trees": [tree.pack() for tree in self.trees]}
 
+    def pack_leaves(self) -> State:
+        """The model without its splits."""
+        if self.start is None:
+            return {}
+        return {"start": pack_share(self.start), "trees": [tree.without_sides().pack() for tree in self.trees]}
+
     def unpack_model(self, state: State) -> None:
         """Go back to a snapshot.
 
@@ -294,7 +343,8 @@ class SharedForest:
         self.start = unpack_share(state["start"])
         if self.start.shape != (self.shape.outputs,):
             raise InputError(f"the model has {self.start.size} initial outputs; this job's has {self.shape.outputs}")
-        self.trees = [KeptTree.unpack(as_dict(tree), self.shape) for tree in as_list(state["trees"])]
+        cells = self.shape.layout.cells if self.has_splits else 0
+        self.trees = [KeptTree.unpack(as_dict(tree), self.shape, cells) for tree in as_list(state["trees"])]
 
     def pack_training(self) -> State:
         """The trees, and the outputs of the rows that train."""
@@ -304,3 +354,14 @@ class SharedForest:
         """Resume from a state."""
         self.unpack_model(as_dict(state["model"]))
         self.fitted = None if state["fitted"] is None else unpack_share(state["fitted"])
+
+
+def _cells_of(inputs: ScoredRows) -> NarrowCells:
+    """The rows' cells.
+
+    Raises:
+        TypeError: only the sides of their splits were dealt.
+    """
+    if not isinstance(inputs.cells, NarrowCells):
+        raise TypeError("columns are averaged in training, before splits are handed out")
+    return inputs.cells

@@ -16,10 +16,10 @@ from securevfl.shares.course import Words
 from securevfl.shares.dealt_rows import RowDealer, count_rows, rows_to_learn
 from securevfl.shares.engine import ONE
 from securevfl.shares.programs import SharesActive, SharesPassive
-from securevfl.shares.shared_model import SharedModel
 from securevfl.shares.sharing import SharedPlan, Sharing
 from securevfl.shares.trees.course import TreeCourse, make_rule
 from securevfl.shares.trees.forest import ForestShape, SharedForest
+from securevfl.shares.trees.handed_out import ForestModel, ForestRelease, list_split_openings
 from securevfl.shares.trees.layout import CellLayout
 from securevfl.shares.trees.start import LEAST_RATE
 from securevfl.training.active_program import ActiveProgram
@@ -92,9 +92,11 @@ class TreesActive(SharesActive):
     """The active party's program: it deals its cells and its labels, and is one of the computing parties."""
 
     fed: _DealtCells
+    model: ForestModel
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
         super().__init__(role, sharing)
+        self.model = ForestModel()
         role.parts = {_BINS: self.fed.part, "shares": self.model} | self._own_part
 
     def make_dealer(self) -> _DealtCells:
@@ -193,9 +195,11 @@ class TreesPassive(SharesPassive):
     """A passive party's program: it deals its cells, and computes if it is one of the three."""
 
     fed: _DealtCells
+    model: ForestModel
 
     def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
         super().__init__(role, sharing)
+        self.model = ForestModel()
         role.parts = {_BINS: self.fed.part, "shares": self.model}
 
     def make_dealer(self) -> _DealtCells:
@@ -227,6 +231,12 @@ class TreesPassive(SharesPassive):
 class TreesCoordinator(SharesCoordinator):
     """The coordinator's program: it computes on shares and deals none of its own."""
 
+    model: ForestModel
+
+    def __init__(self, sharing: Sharing) -> None:
+        super().__init__(sharing)
+        self.model = ForestModel()
+
     async def make_network(self, told: SharedPlan) -> None:
         """Learn the columns of all parties, and make the forest."""
         site = self.sharing.site
@@ -247,7 +257,7 @@ def terms_of(sharing: Sharing) -> TreeTerms:
 
 
 async def _make_course(
-    sharing: Sharing, model: SharedModel, sizes: SharedPlan, columns: Sequence[ColumnBins]
+    sharing: Sharing, model: ForestModel, sizes: SharedPlan, columns: Sequence[ColumnBins]
 ) -> TreeCourse:
     site, terms, classes = sharing.site, terms_of(sharing), sizes.classes
     layout, owning = _join_columns((site.active, *site.passive), columns)
@@ -268,14 +278,17 @@ async def _make_course(
     if sharing.trains:
         make_rule(terms, sizes.learned, classes)
     member = sharing.make_party(sizes.test, classes)
+    hands_out, most = sharing.protection.hands_out, sizes.epochs * shape.outputs
+    if hands_out and sharing.trains:
+        member.openings = {**member.openings, **list_split_openings(shape, owning, member.computing, most)}
     await member.setup()
     forest = None
     if member.engine is not None:
         # The active party tells them all: what it told differently would not be one model.
         await member.engine.confirm(f"columns {layout.digest} of {' '.join(owning)}")
-        forest = SharedForest(shape, member.engine)
+        forest = SharedForest(shape, member.engine, has_splits=sharing.trains or not hands_out)
     model.network = forest
-    return TreeCourse(
+    course = TreeCourse(
         member,
         sizes.widths,
         shape.outputs,
@@ -285,7 +298,12 @@ async def _make_course(
         layout=layout,
         owning=owning,
         terms=terms,
+        shape=shape,
+        handed=model if hands_out and not sharing.trains else None,
     )
+    if hands_out and sharing.trains:
+        model.release = ForestRelease(member, shape, owning, forest, most, course.begin_release)
+    return course
 
 
 def _join_columns(names: Sequence[str], columns: Sequence[ColumnBins]) -> tuple[CellLayout, tuple[str, ...]]:

@@ -6,6 +6,7 @@ from mutations.breaks import (
     asked,
     crypto,
     cut,
+    endings,
     engine,
     few_rows,
     identity,
@@ -19,15 +20,19 @@ from mutations.breaks import (
     session,
     shares,
     shares_additive,
+    shares_forest,
     shares_noise,
+    shares_scorecard,
     shares_trees,
     sums,
+    sums_noise,
 )
 
 __all__ = ["BREAKS"]
 
 BREAKS: tuple[Break, ...] = (
     *additive_two.BREAKS,
+    *endings.BREAKS,
     *psi.BREAKS,
     *noise.BREAKS,
     *links.BREAKS,
@@ -38,6 +43,9 @@ BREAKS: tuple[Break, ...] = (
     *shares_additive.BREAKS,
     *shares_noise.BREAKS,
     *shares_trees.BREAKS,
+    *shares_forest.BREAKS,
+    *shares_scorecard.BREAKS,
+    *sums_noise.BREAKS,
     *cut.BREAKS,
     *few_rows.BREAKS,
     *ledgers.BREAKS,

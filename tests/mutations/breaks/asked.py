@@ -119,8 +119,8 @@ BREAKS = (
     ),
     Break(
         name="the verdict on targets is told as any refusal",
-        file="securevfl/run/runner.py",
-        old="    if isinstance(error, PolicyError) and error.cause in _CAUSES:\n",
+        file="securevfl/run/causes.py",
+        old="    if isinstance(error, PolicyError) and error.cause in _OTHERS:\n",
         new="    if False:\n",
         tests=("tests/run/test_runner.py",),
         keywords="verdict",
@@ -156,8 +156,8 @@ BREAKS = (
     Break(
         name="a count may still be in the system's memory when the answer leaves",
         file="psi/securevfl_net/durable.py",
-        old="        file.flush()\n        _flush_to_disk(file.fileno())\n    if new:\n",
-        new="        file.flush()\n    if new:\n",
+        old="                done += file.write(data[done:]) or 0\n            flush_to_disk(handle)\n",
+        new="                done += file.write(data[done:]) or 0\n",
         tests=("tests/privacy/test_result_book.py",),
         keywords="disk",
     ),

@@ -151,6 +151,34 @@ def test_a_twin_is_refused_at_both_ends(side: int) -> None:
     assert both.ends[1 - side].known == incarnation(1, names[side])
 
 
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("side", [0, 1])
+def test_another_process_is_refused_while_the_first_one_shows_signs_of_life(side: int, count: int) -> None:
+    """It may run on a copy of the folder; a twin, with the same number of starts, alike."""
+    names = ("bank", "shop")
+    both = pair()
+    both.meet()
+    peer = both.ends[1 - side]
+    peer.take_events()
+    alive = [True]
+    peer.hears_peer = lambda: alive[0]
+    other = SessionEnd(
+        names[side], names[1 - side], agreement=AGREEMENT, own=Incarnation(count, b"another process!"), limits=SMALL
+    )
+    ends = (other, both.ends[1]) if side == 0 else (both.ends[0], other)
+    Pair(ends).meet()
+    found = _refusals(*ends)
+    assert sorted(ours for _, ours, _ in found) == [False, True]
+    assert {party for *_, party in found} == {names[side]}
+    # A twin that is called learns from the caller's hello which process is expected, and refuses by itself.
+    assert {code for code, *_ in found} == {"twin-incarnation" if (side, count) == (1, 1) else "running-incarnation"}
+    assert peer.is_up
+    assert peer.known == incarnation(1, names[side])
+    alive[0] = False
+    Pair(ends).meet()
+    assert (peer.known == other.own) == (count == 2)
+
+
 def test_a_process_learns_that_it_is_stale_from_what_its_peer_expects() -> None:
     """Its own count is below the one that the peer knows from before."""
     late = _end("shop", "bank", known=incarnation(9, "bank"))

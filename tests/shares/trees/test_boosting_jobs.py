@@ -14,11 +14,13 @@ from securevfl_crypto.ring import decode_words
 from support.helpers import make_parties
 
 import securevfl as sv
+from securevfl.algorithms.boosting.on_shares import KeptBins
 from securevfl.data import Parties
 from securevfl.run import Result
 from securevfl.shares.packed_shares import unpack_share
-from securevfl.shares.trees import growing, programs
-from securevfl.shares.trees.course import TreeCourse
+from securevfl.shares.trees import course, growing, programs
+from securevfl.shares.trees.course import TreeCourse, make_rule
+from securevfl.training.tree_terms import TreeTerms
 from securevfl.transport import Kind
 
 ROUNDS = 3
@@ -292,6 +294,36 @@ def test_columns_that_computing_parties_were_told_differently_are_noticed(
         sv.simulate(_job(), people)
     dealt = [e for ledger in caught.value.ledgers for e in ledger.iter_entries() if e.what == "shares/input"]
     assert not dealt
+
+
+def test_cells_that_a_party_deals_differently_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A party that does not compute deals one computing party another summand than the party that holds it, too."""
+    deal = course.deal_cells
+
+    def unequal(*given: Any, **named: Any) -> Any:
+        found = deal(*given, **named)
+        if named["computing"] is None:
+            words, seed = found[2].parts
+            found[2] = replace(found[2], parts=(words, seed ^ 1))
+        return found
+
+    monkeypatch.setattr(course, "deal_cells", unequal)
+    people = make_parties(3, 200)
+    names = list(people)
+    with pytest.raises(sv.ProtocolError, match="hold different summands at 'cells'"):
+        sv.simulate(_job(sv.Shares(computing=(names[0], names[2], names[3])), epochs=1), people)
+
+
+def test_errors_of_numbers_count_up_to_three_of_their_scales() -> None:
+    terms = TreeTerms(depth=3, bins=8, l2=1.0, min_hessian=1.0, min_gain=0.0, rate=0.1, rows=1.0, columns=1.0)
+    assert make_rule(terms, 1000, 1).largest == 3.0
+    assert make_rule(terms, 1000, 2).largest == 1.0
+
+
+def test_a_row_without_a_value_lies_right_where_training_rows_have_all() -> None:
+    kept, config = KeptBins(), sv.Boosting(bins=4)
+    kept.fit(np.array([[0.0, np.nan], [1.0, 5.0], [2.0, 6.0]]), config, (0, 0), np.zeros(2, np.int64))
+    assert kept.encode_cells(np.array([[np.nan, np.nan], [1.0, 5.0]])).tolist() == [[2, 1], [2, 0]]
 
 
 def test_a_least_gain_may_be_as_small_as_a_number_can_be(people: Parties) -> None:

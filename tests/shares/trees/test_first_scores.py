@@ -17,6 +17,7 @@ from securevfl.algorithms.boosting.own_model import OwnModel
 from securevfl.party_context import PartySecret
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.shares.engine import ONE
+from securevfl.shares.trees import course
 from securevfl.shares.trees.course import TreeCourse, lift_words
 from securevfl.transport import Kind
 
@@ -56,6 +57,19 @@ def test_scores_are_lifted_exactly_and_no_word_beyond_32_bits() -> None:
     np.testing.assert_array_equal(found[small, 0], values[small])
     np.testing.assert_array_equal(found[:, 0].astype(np.uint32), values.astype(np.uint32))
     assert np.abs(found).max() < 2**32
+
+
+def test_scores_that_are_dealt_differently_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    deal = course.deal_narrow
+
+    def unequal(words: np.ndarray) -> Any:
+        zero, one, two = deal(words)  # type: ignore[arg-type]
+        last, seed = two.parts
+        return zero, one, replace(two, parts=(last, seed ^ np.uint8(1)))
+
+    monkeypatch.setattr(course, "deal_narrow", unequal)
+    with pytest.raises(sv.ProtocolError, match="hold different summands at 'first scores'"):
+        sv.simulate(make_job(), PEOPLE)
 
 
 @pytest.mark.parametrize("kind", ["classes", "three", "number"])

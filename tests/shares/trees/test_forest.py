@@ -165,6 +165,15 @@ def test_initial_scores_are_log_odds_or_means(classes: int, rates: tuple[float, 
     np.testing.assert_array_equal(np.asarray(sum(run.results)), done.value.value)
 
 
+def test_the_first_score_of_a_few_rows_is_their_mean() -> None:
+    async def started(engine: Engine) -> np.ndarray:
+        return (await compute_start(engine, engine.constant(encode_words(np.array([[1.0], [2.0], [4.5]]))), 1)).mine
+
+    with pytest.raises(StopIteration) as done:
+        started(Clear(SEED)).send(None)
+    np.testing.assert_allclose(decode_words(done.value.value), [2.5], atol=1e-4)
+
+
 def test_leaves_out_of_range_are_seen_and_looked_at_once() -> None:
     async def looked(engine: Engine) -> list[int]:
         forest, found = _make_forest(engine), []
@@ -178,6 +187,20 @@ def test_leaves_out_of_range_are_seen_and_looked_at_once() -> None:
     with pytest.raises(StopIteration) as done:
         looked(Clear(SEED)).send(None)
     assert done.value.value == [0, 1 << DEPTH, 1 << DEPTH]
+
+
+def test_leaves_of_a_loaded_model_are_looked_at_again() -> None:
+    async def looked(engine: Engine) -> list[int]:
+        forest, other = _make_forest(engine), _make_forest(engine)
+        leaves = engine.constant(encode_words(np.full(1 << DEPTH, LARGEST_LEAF + 1), bound=1 << 20))
+        other.trees[0] = KeptTree(other.trees[0].sides, leaves)
+        found = [int((await forest.out_of_range()).mine.sum())]
+        forest.unpack_model(other.pack_model())
+        return [*found, int((await forest.out_of_range()).mine.sum())]
+
+    with pytest.raises(StopIteration) as done:
+        looked(Clear(SEED)).send(None)
+    assert done.value.value == [0, 1 << DEPTH]
 
 
 def test_trees_of_other_bins_are_refused() -> None:

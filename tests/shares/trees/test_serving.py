@@ -1,9 +1,11 @@
-"""Servers of three parties answer many questions with trees that stay on shares."""
+"""Servers of three parties answer many questions with trees that stay on shares, and with trees whose splits were
+handed out."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -19,15 +21,18 @@ from securevfl.transport import MemoryHub
 QUESTIONS = 12
 
 
+@pytest.mark.parametrize("left", ["shares", "parts"])
 @pytest.mark.parametrize(
     "algorithm",
     [sv.Boosting(depth=2, bins=8), sv.BoostedResidual(depth=2, bins=8, own_trees=3, own_depth=2)],
     ids=["boosting", "on the own model"],
 )
-def test_servers_answer_one_question_after_another(algorithm: Algorithm, tmp_path: Path) -> None:
+def test_servers_answer_one_question_after_another(
+    algorithm: Algorithm, left: Literal["shares", "parts"], tmp_path: Path
+) -> None:
     people = make_parties(2, 120)
     names = (people.active.name, *(table.name for table in people.passive))
-    job = sv.Job(algorithm=algorithm, protection=sv.Shares(), epochs=2, keep="last")
+    job = sv.Job(algorithm=algorithm, protection=sv.Shares(model=left), epochs=2, keep="last")
     model = sv.simulate(job, people).model()
     wanted = sv.predict(model, people)
     folder, tables = model.save(tmp_path / "model"), unlabelled(people)

@@ -1,0 +1,71 @@
+"""The faults of the matrix, and what must come of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from securevfl_net.exit_codes import should_restart
+
+__all__ = ["FAULTS", "HOLD", "PHASES", "SILENCE", "WAIT", "Fault", "starts_again"]
+
+PHASES = ("consent", "alignment", "training", "checkpoint", "finish", "prediction", "serving")
+HOLD = 0.7
+"""Seconds that a process is stopped, a link delayed or closed, or a disk full."""
+SILENCE = 2.0
+"""Seconds of `securevfl party --silence` for a program that sleeps longer than its peers wait."""
+
+WAIT = 6.0
+"""Seconds of `securevfl party --wait` where somebody is refused, and so awaited in vain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What happens to a party or to one of its links.
+
+    Attributes:
+        goes_on: whether everybody must reach its result; otherwise somebody refuses.
+        harms: ``"party"`` or ``"link"``: whom messages may name, the party or both ends.
+        words: one of them must be in the last message of the party that is refused.
+        clock: seconds by which its clock is off.
+        promise: what the documentation promises.
+    """
+
+    goes_on: bool = True
+    harms: str = "party"
+    words: tuple[str, ...] = ()
+    clock: float = 0.0
+    promise: str
+
+
+FAULTS: Mapping[str, Fault] = {
+    "program killed": Fault(promise="The party resumes from the last checkpoint that all have."),
+    "gate killed": Fault(promise="The program ends, is started again and resumes."),
+    "both killed": Fault(promise="As for the program."),
+    "program stopped": Fault(promise="The peers wait."),
+    "gate stopped": Fault(promise="The peers wait."),
+    "both stopped": Fault(promise="The peers wait."),
+    "link cut": Fault(harms="link", promise="The session continues over the next connection; no message is lost."),
+    "link torn": Fault(harms="link", promise="As for a cut; the message is sent again from where it was torn."),
+    "link delayed": Fault(harms="link", promise="The parties wait."),
+    "link half closed": Fault(harms="link", promise="As for a cut."),
+    "disk full": Fault(promise="The party ends before anything leaves that is not written down, and resumes."),
+    "clock ahead": Fault(clock=3600.0, promise="Nothing happens; times in the ledger jump."),
+    "clock behind": Fault(clock=-3600.0, promise="Nothing happens; times in the ledger stand still for an hour."),
+    "folder restored": Fault(
+        goes_on=False,
+        words=("stale-incarnation", "twin-incarnation", "(restored)", "restored from a back-up"),
+        promise="The older folder is refused by name; ε never leaves out a release.",
+    ),
+    "folder copied": Fault(
+        words=("stale-incarnation", "twin-incarnation", "copied", "copy"),
+        promise="The job goes on for one of the two; the other one is refused by name.",
+    ),
+    "certificate rotated": Fault(promise="Peers take the endorsed certificate; the run goes on."),
+    "certificate deleted": Fault(promise="A process that runs has loaded it, and goes on."),
+}
+
+
+def starts_again(code: int) -> bool:
+    """Whether a supervisor starts a party again after this exit code; a negative one is the signal that killed it."""
+    return should_restart(code)

@@ -1,0 +1,70 @@
+"""Lock one party of an agreement on one machine: a copy of its state folder is another folder, which its own lock does
+not know.
+
+The lock is a file in a folder of the user's in the system's place for temporary files, held as long as the process
+lives. A copy on another machine, or in a container with other temporary files, is found by the peers instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from securevfl_net.durable import InUse
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["lock_party"]
+
+
+@contextmanager
+def lock_party(agreement: str, party: str, folder: Path) -> Iterator[None]:
+    """Lock a party for the duration of the block; does nothing where the system has no place for such locks.
+
+    Args:
+        agreement: SHA-256 of the proposal, hexadecimal.
+        party: whose process this is.
+        folder: its state folder, which others are told of.
+
+    Raises:
+        InUse: another process of the party runs on this machine, on another folder.
+    """
+    handle = _open_lock(hashlib.sha256(f"{agreement}\n{party}".encode()).hexdigest())
+    if handle is None:
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = os.pread(handle, 4096, 0).decode(errors="replace")
+            raise InUse(
+                f"{party!r} runs already on this machine, on {other or 'another folder'}: {folder} is a copy, which "
+                "must not run beside it: delete it, or end the other process and move its newest state here"
+            ) from None
+        with suppress(OSError):  # it only tells others which folder it is
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(folder.resolve()).encode(), 0)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _open_lock(name: str) -> int | None:
+    """A lock file in a folder that only this user can have made; None without one."""
+    if sys.platform == "win32":
+        return None
+    user = os.getuid()
+    folder = Path(tempfile.gettempdir()) / f"securevfl-{user}"
+    with suppress(OSError):
+        folder.mkdir(0o700, exist_ok=True)
+        found = folder.lstat()
+        if found.st_uid == user and found.st_mode & 0o077 == 0 and not folder.is_symlink():
+            return os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    return None

@@ -1,0 +1,180 @@
+"""A copy of a state folder: it is refused while the original runs, and found by what its peers saw after it was made.
+Only its own process stops; the job of the others goes on."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+import securevfl as sv
+from securevfl.errors import SecureVFLError
+from securevfl.party_context import Observer
+from securevfl.process.launch import read_start
+from securevfl.run import runner
+from securevfl.testing.company import Company, create_company
+from securevfl.testing.parties import make_parties
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="parties run as processes on Unix alone")
+
+PATIENCE = 120.0
+"""Seconds; on an idle machine a test takes ten."""
+
+
+class Waits(Observer):
+    """Stops in an epoch until a file is there."""
+
+    def __init__(self, company: Company, name: str) -> None:
+        self._inside, self._go = company.folder / f"{name}.inside", company.folder / "go"
+
+    def step(self, epoch: int, done: int, total: int) -> None:
+        if epoch == 2 and done == 1:
+            self._inside.touch()
+            _wait_for(self._go.exists)
+
+
+def _wait_for(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def _take_part(company: Company, name: str, toml: str, elsewhere: bool, waits: bool) -> None:
+    if elsewhere:  # as on another machine: other temporary files, and so no lock of the original's
+        tempfile.tempdir = tempfile.mkdtemp(dir=company.folder)
+        runner._TWO_PROCESSES = 3.0
+    try:
+        read_start(company.agreement_file, name, company.folder / toml).run(
+            wait=PATIENCE, hearers=[Waits(company, name)] if waits else []
+        )
+    except SecureVFLError as error:
+        (company.folder / f"{toml}.error").write_text(f"{type(error).__name__}: {error}")
+        os._exit(error.exit_code)
+
+
+class Processes:
+    """A job of two parties, one of which has a copy of its state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        people = make_parties(passive=1, rows=120)
+        job = sv.Job(algorithm=sv.SplitNN(hidden=4, bottom=[3]), protection=sv.Plain(), epochs=3, batch_size=16, seed=3)
+        self.company = create_company(folder, people, job)
+        self.running: list[BaseProcess] = []
+
+    def start(self, name: str, *, toml: str = "", elsewhere: bool = False, waits: bool = False) -> BaseProcess:
+        process = multiprocessing.get_context("fork").Process(
+            target=_take_part, args=(self.company, name, toml or f"{name}.toml", elsewhere, waits)
+        )
+        process.start()
+        self.running.append(process)
+        return process
+
+    def copy(self, name: str) -> str:
+        """Copy a party's state folder, as it is now, to another machine, which has another address."""
+        shutil.copytree(self.company.state_folder(name), self.company.folder / "copy.state")
+        text = (self.company.folder / f"{name}.toml").read_text()
+        text = text.replace(f'state = "{name}.state"', 'state = "copy.state"')
+        lines = [line for line in text.splitlines() if not line.startswith('listen = "127')]
+        (self.company.folder / "copy.toml").write_text("\n".join(lines) + "\n")
+        return "copy.toml"
+
+    def error(self, toml: str) -> str:
+        return (self.company.folder / f"{toml}.error").read_text()
+
+    def inside(self, name: str) -> Callable[[], bool]:
+        return (self.company.folder / f"{name}.inside").exists
+
+    def go(self) -> None:
+        (self.company.folder / "go").touch()
+
+    def check_end(self, **processes: BaseProcess) -> None:
+        """All end well, and the ledgers of the parties convict nobody."""
+        for process in processes.values():
+            process.join(PATIENCE)
+        assert {name: process.exitcode for name, process in processes.items()} == dict.fromkeys(processes, 0)
+        collected = self.company.folder / "collected"
+        collected.mkdir()
+        for name in self.company.names:
+            shutil.copy(self.company.state_folder(name) / "ledgers" / f"{name}.jsonl", collected)
+        assert sv.audit(collected).is_complete
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Processes]:
+    made = Processes(tmp_path)
+    yield made
+    for process in made.running:
+        process.kill()
+        process.join()
+
+
+def test_a_copy_on_the_same_machine_is_refused_at_once(job: Processes) -> None:
+    bank, shop = job.start("bank"), job.start("shop1", waits=True)
+    _wait_for(job.inside("shop1"))
+    copy = job.start("shop1", toml=job.copy("shop1"))
+    copy.join(PATIENCE)
+    assert copy.exitcode == 2
+    assert "'shop1' runs already on this machine, on " in job.error("copy.toml")
+    assert f"{job.company.state_folder('shop1')}: " in job.error("copy.toml")
+    job.go()
+    job.check_end(bank=bank, shop1=shop)
+
+
+def test_a_copy_that_starts_while_the_original_runs_is_told_and_ends_nothing(job: Processes) -> None:
+    bank, shop = job.start("bank"), job.start("shop1", waits=True)
+    _wait_for(job.inside("shop1"))
+    copy = job.start("shop1", toml=job.copy("shop1"), elsewhere=True)
+    copy.join(PATIENCE)
+    assert copy.exitcode not in (0, None)
+    assert job.error("copy.toml").startswith("Superseded: 'bank' refuses this process: start 1 of 'shop1' is connected")
+    assert "delete it and use the newest one" in job.error("copy.toml")
+    job.go()
+    job.check_end(bank=bank, shop1=shop)
+
+
+def test_a_copy_that_starts_after_the_original_went_on_is_found_by_its_number(job: Processes) -> None:
+    bank, shop = job.start("bank"), job.start("shop1", waits=True)
+    _wait_for(job.inside("shop1"))
+    toml = job.copy("shop1")
+    for _ in range(2):
+        shop.kill()
+        shop.join()
+        (job.company.folder / "shop1.inside").unlink()
+        shop = job.start("shop1", waits=True)
+        _wait_for(job.inside("shop1"))
+    copy = job.start("shop1", toml=toml, elsewhere=True)
+    copy.join(PATIENCE)
+    assert "this process of 'shop1' is start 2, start 3 has been seen" in job.error("copy.toml")
+    assert bank.is_alive()
+    assert shop.is_alive()
+    job.go()
+    job.check_end(bank=bank, shop1=shop)
+
+
+def test_a_copy_that_answers_first_is_found_by_the_heads_that_its_peers_hold(job: Processes) -> None:
+    """Both have the same number of starts; the original went on after the copy was made, and was then stopped."""
+    bank, shop = job.start("bank"), job.start("shop1")
+    ledger = job.company.state_folder("shop1") / "ledgers" / "shop1.jsonl"
+    _wait_for(ledger.exists)
+    toml = job.copy("shop1")
+    _wait_for(lambda: b'"line":"words"' in ledger.read_bytes() or not shop.is_alive())
+    if not shop.is_alive():
+        pytest.skip("the job was too quick to be stopped in between")
+    shop.kill()
+    shop.join()
+    copy = job.start("shop1", toml=toml, elsewhere=True)
+    copy.join(PATIENCE)
+    assert job.error("copy.toml").startswith("Restored: ")
+    assert bank.is_alive()
+    while (shop := job.start("shop1")) and shop.join(PATIENCE) is None and shop.exitcode == 75:
+        assert "start it again, under a new number" in job.error("shop1.toml")
+    job.check_end(bank=bank, shop1=shop)
