@@ -149,15 +149,15 @@ BREAKS = (
     Break(
         name="what is answered is counted in memory first, and in the book at some later time",
         file="securevfl/privacy/opened_values.py",
-        old="                self._book.add(self._run, people, width)\n",
+        old="                self._book.add(self._run, people, width, synced=synced)\n",
         new="                pass\n",
         tests=("tests/privacy/test_result_book.py",),
     ),
     Break(
         name="a count may still be in the system's memory when the answer leaves",
         file="psi/securevfl_net/durable.py",
-        old="                done += file.write(data[done:]) or 0\n            flush_to_disk(handle)\n",
-        new="                done += file.write(data[done:]) or 0\n",
+        old="    append_data(path, data)\n    sync_file(path)\n",
+        new="    append_data(path, data)\n",
         tests=("tests/privacy/test_result_book.py",),
         keywords="disk",
     ),
