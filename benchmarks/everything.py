@@ -67,6 +67,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.shares_parity", quick=("--quick", "--data", "credit")),
     Benchmark("benchmarks.overhead", quick=("--quick",)),
     Benchmark("benchmarks.counting", quick=("--quick",)),
+    Benchmark("benchmarks.serving", quick=("--quick", "plain")),
     Benchmark("benchmarks.plain_path", quick=("--epochs", "6", "--threads", "1", "--most", "1e5")),
     Benchmark("benchmarks.growth", quick=("--quick", "--only", "psi", "plain")),
     Benchmark("benchmarks.gpu", quick=("--stand-in", "cpu", "--quick")),

@@ -63,9 +63,9 @@ class Batch:
         started: whether all parties were told to score it.
     """
 
-    rows: np.ndarray
+    rows: np.ndarray = field(repr=False)
     whole: bool = False
-    found: dict[int, Outcome] = field(default_factory=dict)
+    found: dict[int, Outcome] = field(default_factory=dict, repr=False)
     started: bool = False
 
     def __post_init__(self) -> None:
