@@ -29,7 +29,10 @@ from securevfl.data import from_pandas
 from securevfl.privacy import OpenedValues, ResultBook
 
 _COUNTING = (
-    (OpenedValues, ("__init__", "check_plan", "count_opening", "fits_budget", "ledger_facts", "summary_sentence")),
+    (
+        OpenedValues,
+        ("__init__", "check_plan", "count_opening", "_count_people", "fits_budget", "ledger_facts", "summary_sentence"),
+    ),
     (ResultBook, ("__init__", "running", "granted", "count_opened", "add", "begin_run")),
 )
 _NAMES = ("bank", "network", "retailer")

@@ -18,20 +18,12 @@ from securevfl.transport import Kind, Message
 
 if TYPE_CHECKING:
     from benchmarks.gate import __main__ as gate
-<<<<<<< HEAD
-    from benchmarks.gate import cells, judge, measure, on_asking, on_cells, on_shares, power
-=======
-    from benchmarks.gate import cells, judge, measure, on_asking, on_shares, on_sums, power
->>>>>>> additive-show
+    from benchmarks.gate import cells, judge, measure, on_asking, on_cells, on_shares, on_sums, power
 else:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[1]))
         from benchmarks.gate import __main__ as gate
-<<<<<<< HEAD
-        from benchmarks.gate import cells, judge, measure, on_asking, on_cells, on_shares, power
-=======
-        from benchmarks.gate import cells, judge, measure, on_asking, on_shares, on_sums, power
->>>>>>> additive-show
+        from benchmarks.gate import cells, judge, measure, on_asking, on_cells, on_shares, on_sums, power
 
 Figures, Got, Audited = judge.Figures, judge.Got, judge.Audited
 

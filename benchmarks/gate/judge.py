@@ -203,20 +203,18 @@ def controls(cells: Sequence[Figures]) -> list[str]:
         if not worst >= CONTROL:
             found.append(f"positive control: {what} are got with {worst:.3f}, and {CONTROL} was expected")
     for cell in cells:
-<<<<<<< HEAD
         if cell.sums is not msgspec.UNSET:
             reached = cell.sums.value if cell.together is msgspec.UNSET else cell.together
             if not reached - cell.sums.without >= SUMS:
                 found.append(
                     f"positive control: {cell.name} gives away {reached:.2f} by sums that lie open, and guessing "
                     f"{cell.sums.without:.2f}"
-=======
+                )
         if cell.protection == "exact sums" and cell.labels is not None:
             got = cell.labels
             if not (got.value >= CONTROL and got.severity == "leak"):
                 found.append(
                     f"positive control: {cell.name} says {got.severity}, and labels are got with {got.value:.3f}"
->>>>>>> additive-show
                 )
     tests = sum(len(cell.ranked) for cell in cells if not cell.control)
     for cell in cells:

@@ -13,11 +13,7 @@ from unittest import mock
 import msgspec
 import numpy as np
 
-<<<<<<< HEAD
-from benchmarks.gate import on_cells, on_scorecards, on_trees
-=======
-from benchmarks.gate import on_scorecards, on_sums, on_trees
->>>>>>> additive-show
+from benchmarks.gate import on_cells, on_scorecards, on_sums, on_trees
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
 from benchmarks.gate.on_shares import Attacked, Wiretap, of_all, uneven

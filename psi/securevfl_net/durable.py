@@ -15,12 +15,14 @@ if sys.platform != "win32":
 
 __all__ = [
     "InUse",
+    "append_data",
     "append_synced",
     "flush_to_disk",
     "is_held",
     "lock_file",
     "lock_folder",
     "make_folder",
+    "sync_file",
     "sync_folder",
     "write_atomic",
 ]
@@ -74,6 +76,18 @@ def append_synced(path: Path, data: bytes) -> None:
         DiskFull: no room for it; the file is as before, as far as the system allows.
         OSError: writing failed; the file may then end with a part of `data`.
     """
+    append_data(path, data)
+    sync_file(path)
+
+
+def append_data(path: Path, data: bytes) -> None:
+    """Append `data` to a private file. It is on disk once `sync_file` returns: several files, or what several calls
+    appended, can then be synced together.
+
+    Raises:
+        DiskFull: no room for it; the file is as before, as far as the system allows.
+        OSError: writing failed; the file may then end with a part of `data`.
+    """
     new = not path.exists()
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
     with open(handle, "ab", buffering=0) as file:
@@ -81,13 +95,28 @@ def append_synced(path: Path, data: bytes) -> None:
         try:
             while done < len(data):
                 done += file.write(data[done:]) or 0
-            flush_to_disk(handle)
         except OSError as error:
             with suppress(OSError):  # a reader cuts a last line off that is not whole
                 os.ftruncate(handle, before)
             raise DiskFull.convert(error, path) from error
     if new:
         sync_folder(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Return once all that was appended to `path` is on disk.
+
+    Raises:
+        DiskFull: no room; file systems that allocate late say so only here.
+        OSError: there is no such file, or the disk failed.
+    """
+    handle = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+    try:
+        flush_to_disk(handle)
+    except OSError as error:
+        raise DiskFull.convert(error, path) from error
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

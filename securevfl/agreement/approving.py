@@ -14,7 +14,6 @@ from securevfl.agreement.differences import flatten_fields
 from securevfl.agreement.party_file import PartyFile
 from securevfl.agreement.proposal import Proposal
 from securevfl.agreement.proposing import make_party_card, planned_epsilon
-from securevfl.agreement.versions import Versions
 from securevfl.errors import InputError, PolicyError
 from securevfl.party import rule_against
 from securevfl.transport import ACTIVE, COORDINATOR
@@ -74,7 +73,7 @@ def check_proposal(proposal: Proposal, own: PartyFile, now: datetime) -> Proposa
         for name, peer in own.peers.items()
         if name in proposal.party_names and peer.signed_by not in (None, proposal.card_of(name).public_key.fingerprint)
     ]
-    differences += [f"versions.{text}" for text in Versions.read_installed().describe_differences(proposal.versions)]
+    differences += [f"versions.{text}" for text in proposal.versions.describe_differences()]
     unknown = [
         f"{name} signs with {proposal.card_of(name).public_key.fingerprint}: compare that with {name} in person, "
         f"or set signed_by in [peer.{name}]"

@@ -9,7 +9,6 @@ from datetime import datetime
 
 from securevfl.agreement.approvals import Agreement
 from securevfl.agreement.party_file import PartyBudget
-from securevfl.agreement.versions import Versions
 from securevfl.errors import Expired, InputError
 
 __all__ = ["AgreementUse", "check_running", "check_versions"]
@@ -61,14 +60,15 @@ def check_running(
 
 
 def check_versions(agreement: Agreement) -> None:
-    """Refuse an agreement on other versions than those that are installed.
+    """Refuse an agreement on versions that this installation does not speak.
 
     Raises:
-        InputError: names each that differs.
+        InputError: names each of them.
     """
-    found = Versions.read_installed().describe_differences(agreement.proposal.versions)
+    versions = agreement.proposal.versions
+    found = versions.describe_differences()
     if found:
         raise InputError(
-            f"agreement {agreement.digest[:16]} is for other versions than are installed: {'; '.join(found)}: install "
-            "those in the agreement"
+            f"agreement {agreement.digest[:16]} (written by securevfl {versions.securevfl}) is for versions that this "
+            f"installation does not speak: {'; '.join(found)}, or agree again, with --protocol if a party is older"
         )

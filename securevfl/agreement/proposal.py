@@ -319,6 +319,9 @@ class Proposal(Config, dict=True):
     def decode(cls, raw: bytes) -> Self:
         """A proposal from its bytes.
 
+        Under an older protocol than this installation's newest, options may be missing that did not exist then: they
+        have their default, which keeps what that protocol does, and the digest is that of the bytes as signed.
+
         Raises:
             InputError: the bytes are not the canonical form of their content: unknown or missing keys, values out of
                 range, another order or spelling; one message lists as many mistakes as possible.
@@ -335,6 +338,11 @@ class Proposal(Config, dict=True):
         if found:
             raise Mistaken("the agreement", found)
         proposal = cls(**taken)
+        if proposal.versions.names_older_protocol:
+            as_signed = encode_tree(_drop_later_options(proposal.to_tree(), content), _HEADER)
+            if as_signed == raw:
+                proposal.__dict__["signed_bytes"] = raw  # what `cached_property` would compute lists later options
+                return proposal
         if proposal.signed_bytes != raw:
             raise InputError(
                 "the agreement's content is valid, but not in the canonical form that the parties sign: line "
@@ -342,6 +350,17 @@ class Proposal(Config, dict=True):
                 "wrote it"
             )
         return proposal
+
+
+def _drop_later_options(tree: Any, signed: object) -> Any:
+    """The tree without the keys that the signed content lacks. It was read from that content, so they are at their
+    defaults.
+    """
+    if isinstance(tree, dict) and isinstance(signed, dict):
+        return {key: _drop_later_options(value, signed[key]) for key, value in tree.items() if key in signed}
+    if isinstance(tree, list) and isinstance(signed, list) and len(tree) == len(signed):
+        return [_drop_later_options(one, other) for one, other in zip(tree, signed, strict=True)]
+    return tree
 
 
 def _find_lookalikes(names: Sequence[str]) -> tuple[str, str] | None:

@@ -143,6 +143,7 @@ def propose_job(
     epsilon: Mapping[str, tuple[float, float]] | None = None,
     serving: ServingTerms | None = None,
     accept_leak: bool = False,
+    protocol: int | None = None,
 ) -> Proposal:
     """A proposal for the job of a job file. Tables, policies, the device and the pool in the file are left out.
 
@@ -156,11 +157,18 @@ def propose_job(
         epsilon: party → most ε and its δ; for others, `ROOM` times the job's plan, without a limit if it plans none.
         serving: how the model may be asked.
         accept_leak: accept leaks, as if the job file did.
+        protocol: of `PROTOCOLS`, an older one if a party has an older release; the newest by default.
 
     Raises:
-        InputError: mistakes in the file, or parties that the algorithm cannot serve.
+        InputError: a protocol that this installation does not speak, mistakes in the file, or parties that the
+            algorithm cannot serve.
         PolicyError: the algorithm does not support the protection; or somebody could read what the job does not accept.
     """
+    versions = Versions.read_installed()
+    if protocol is not None:
+        versions = versions.replace(protocol=protocol)
+        if found := versions.describe_differences():
+            raise InputError(f"--protocol: {found[0]}")
     file = Path(job_file)
     content = {
         key: value for key, value in read_toml(file, "job", "examples/credit.toml").items() if key not in _PRIVATE
@@ -179,7 +187,7 @@ def propose_job(
         id=secrets.token_hex(16),
         purpose=purpose,
         limits=AgreedLimits(expires=parse_time(expires, now), **(limits or {})),
-        versions=Versions.read_installed(),
+        versions=versions,
         job=JobTerms(**{name: getattr(sections.job, name) for name in JobTerms.__struct_fields__}),
         algorithm=sections.algorithm,
         align=sections.align,

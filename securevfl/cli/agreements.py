@@ -73,6 +73,9 @@ def propose_command(
     asks: Annotated[list[str] | None, typer.Option(help="A label owner that may request scores.")] = None,
     min_batch: Annotated[int, typer.Option(help="With --asks: minimum rows per request.")] = 1,
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
+    protocol: Annotated[
+        int | None, typer.Option(help="Protocol of the job, if a party has an older release; default: the newest.")
+    ] = None,
 ) -> None:
     """Draft an agreement from a job file and the parties' cards. Nothing is signed yet."""
     from datetime import UTC, datetime
@@ -94,6 +97,7 @@ def propose_command(
         epsilon=dict(_parse_bound(text) for text in epsilon or []),
         serving=ServingTerms(asks=tuple(asks), min_batch=min_batch) if asks else None,
         accept_leak=accept_leak,
+        protocol=protocol,
     )
     write_atomic(out, proposal.signed_bytes)
     _print_paragraphs(describe_proposal(proposal))

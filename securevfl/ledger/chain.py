@@ -63,6 +63,8 @@ _LONGEST = 4000
 """Maximum characters of a note or an outcome; a longer text is cut and ends with its original length."""
 
 
+_NO_HASH = b'"hash":""'
+
 Way = Literal["sent", "received"]
 
 _Late = tuple[int, int, Way, str, Message, int, Callable[[], None] | None]
@@ -161,10 +163,10 @@ class Ledger:
             force_setattr(line, "signature", self._key.sign(signed_kind(line), content))
         self._write_line(line)
 
-    def _write_line(self, line: Line) -> None:
+    def _write_line(self, line: Line, encoded: bytes = b"") -> None:
         """Make `line` the last one. If it cannot be written, the chain is as before."""
         if self._file is not None:
-            raw = encode(line) + b"\n"
+            raw = (encoded or encode(line)) + b"\n"
             if len(raw) > LINE_BYTES:
                 raise AuditError(
                     f"{self.party!r}'s ledger line has {len(raw)} bytes; the limit is {LINE_BYTES}: use shorter names"
@@ -251,9 +253,11 @@ class Ledger:
             noise=guard.noise,
             prev=self._head,
         )
-        # No `_append_line`: the line has no hash yet and is never signed.
-        force_setattr(line, "hash", hashlib.sha256(encode(line)).hexdigest())
-        self._write_line(line)
+        content = encode(line)  # no `_append_line`: it has no hash yet and is never signed
+        digest = hashlib.sha256(content).hexdigest()
+        force_setattr(line, "hash", digest)
+        # The first empty hash is the line's own: before it stand its type, a number and the hash of another line.
+        self._write_line(line, content.replace(_NO_HASH, b'"hash":"%b"' % digest.encode(), 1))
 
     def _mark_messages(self) -> None:
         last = self._last

@@ -14,7 +14,8 @@ noisy number counts like an exact one, because noise averages out over answers: 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -98,6 +99,7 @@ class OpenedValues:
         self._width = 0
         self._seen: object = None
         self._granted = 0
+        self._ahead: _CountedAhead | None = None
         with self._book.locked():
             self._people, self._person = _number_people(names, self._book)
             self._given, self._openings = np.zeros((2, len(self._people)), np.int64)
@@ -145,15 +147,53 @@ class OpenedValues:
             OSError: the count could not be written; nothing may leave.
         """
         people = places if self._person is None else self._person[places]
+        if self._ahead is not None and self._ahead.covers(people, width):
+            return
+        self._count_people(people, width, synced=True)
+
+    @contextmanager
+    def count_ahead(self, places: np.ndarray, width: int, *, synced: bool = True) -> Iterator[None]:
+        """Count one opening of `width` numbers for each of these rows at once; during the block each of them may then
+        be opened once, in any batches, without being counted again. Rows that the block does not open stay counted.
+
+        Args:
+            places: positions of the rows, (n,), each once.
+            width: how many numbers of each row are opened.
+            synced: False leaves the line to a later `sync`, before which nothing of these rows may leave.
+
+        Raises:
+            PolicyError: a row would exceed the bound; nothing was counted.
+            OSError: the count could not be written; nothing may leave.
+        """
+        if self._ahead is not None:  # by whom the block around this one was counted
+            yield
+            return
+        people = places if self._person is None else self._person[places]
+        self._count_people(people, width, synced=synced)
+        self._ahead = _CountedAhead(people, width, len(self._people))
+        try:
+            yield
+        finally:
+            self._ahead = None
+
+    def sync(self) -> None:
+        """Return once all that was counted is on the disk; another thread may call it.
+
+        Raises:
+            OSError: the disk failed: nothing may leave.
+        """
+        self._book.sync()
+
+    def _count_people(self, people: np.ndarray, width: int, *, synced: bool) -> None:
         with self._book.locked():
             self._read_book()
             allowed = self.allowed
             if self.refuses and allowed is not None:
                 self._check_bound(people, width, allowed)
             if self._book.path is not None:
-                # On disk first: what is counted in memory alone would be lost in a crash.
+                # In the file first: what is counted in memory alone would be lost in a crash.
                 self._run = self._run or self._book.begin_run(self._people, self.asker)
-                self._book.add(self._run, people, width)
+                self._book.add(self._run, people, width, synced=synced)
                 self._seen = self._book.version
         if width != self._width or self._waits >= _AT_ONCE:
             self._count_waiting()
@@ -197,10 +237,7 @@ class OpenedValues:
 
     def _check_bound(self, people: np.ndarray, width: int, allowed: int) -> None:
         """Refuse an opening of these people's rows that would exceed the bound."""
-        if (people[1:] > people[:-1]).all():
-            rows, often = people, np.ones(len(people), np.int64)
-        else:
-            rows, often = np.unique(people, return_counts=True)
+        rows, often = _count_each(people)
         after = self._before[rows] + self._numbers_of_people()[rows] + often * width
         if after.max(initial=0) > allowed:
             worst = int(after.argmax())
@@ -284,6 +321,31 @@ class OpenedValues:
         )
 
 
+class _CountedAhead:
+    """Openings that were counted before they are made.
+
+    Args:
+        people: of the rows, (n,); one that appears twice may be opened twice.
+        width: numbers of each opening.
+        size: how many people there are.
+    """
+
+    def __init__(self, people: np.ndarray, width: int, size: int) -> None:
+        self._width = width
+        self._left = np.bincount(people, minlength=size)
+
+    def covers(self, people: np.ndarray, width: int) -> bool:
+        """Whether one more opening of each of these people was counted ahead; if so, it is used up."""
+        if width != self._width or not len(people):
+            return False
+        rows, often = _count_each(people)
+        left = self._left[rows] - often
+        if left.min() < 0:
+            return False
+        self._left[rows] = left
+        return True
+
+
 def _number_people(names: Sequence[str], book: ResultBook) -> tuple[Sequence[str], np.ndarray | None]:
     """The people of these rows, each once, and the position of each row's person among them; None where no person has
     two rows.
@@ -293,6 +355,14 @@ def _number_people(names: Sequence[str], book: ResultBook) -> tuple[Sequence[str
         return names, None
     places = {name: place for place, name in enumerate(dict.fromkeys(names))}
     return tuple(places), np.fromiter((places[name] for name in names), np.int64, len(names))
+
+
+def _count_each(people: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each of these people once, and how often it stands among them. Sorted rows, the usual case, are not sorted."""
+    if (people[1:] > people[:-1]).all():
+        return people, np.ones(len(people), np.int64)
+    rows, often = np.unique(people, return_counts=True)
+    return rows, often
 
 
 def _count_earlier(people: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from securevfl_net.durable import append_synced, lock_file, make_folder, write_atomic
+from securevfl_net.durable import append_data, append_synced, lock_file, make_folder, sync_file, write_atomic
 
 from securevfl.errors import InputError
 from securevfl.ledger import PrivateKey
@@ -265,8 +265,14 @@ class ResultBook:
                 self._begin(run)
         return run
 
-    def add(self, run: str, places: np.ndarray, numbers: int) -> None:
+    def add(self, run: str, places: np.ndarray, numbers: int, *, synced: bool = True) -> None:
         """Count `numbers` for each of these rows (n,), given by position. The line is on disk when this returns.
+
+        Args:
+            run: of `begin_run`.
+            places: positions.
+            numbers: of each.
+            synced: False leaves the line to a later `sync`, before which nothing of these rows may leave.
 
         Raises:
             OSError: the line could not be written; nothing may leave then.
@@ -276,9 +282,18 @@ class ResultBook:
         with self.locked():
             if run not in self._read.runs:  # another process compacted the file since
                 self._begin(run)
-            self._append(lines.Answered(run=run, rows=lines.pack_rows(places), numbers=numbers))
+            self._append(lines.Answered(run=run, rows=lines.pack_rows(places), numbers=numbers), synced=synced)
             if self._read.end > self._compact_above:
                 self._compact(self.path)
+
+    def sync(self) -> None:
+        """Return once all lines are on the disk; another thread may call it.
+
+        Raises:
+            OSError: the disk failed: nothing may leave.
+        """
+        if self.path is not None and self.path.exists():
+            sync_file(self.path)
 
     def add_metrics(self, asker: str) -> None:
         """Count one set of metrics for an asker. The line is on disk when this returns.
@@ -404,12 +419,13 @@ class ResultBook:
         """The keyed digest that a line carries: of it, and of the digest before it."""
         return hmac.digest(self._read_secret(), b"line" + chain + body, "sha256")[: lines.CHAIN]
 
-    def _append(self, *several: lines.Line, digests: np.ndarray | None = None) -> None:
-        """Write lines at the end, synced, and take them in. Call it while the book is locked.
+    def _append(self, *several: lines.Line, digests: np.ndarray | None = None, synced: bool = True) -> None:
+        """Write lines at the end, and take them in. Call it while the book is locked.
 
         Args:
             several: the lines.
             digests: of the line of people among them.
+            synced: whether they are on the disk when this returns.
         """
         if self.path is None:
             return
@@ -419,7 +435,7 @@ class ResultBook:
             body = lines.encode(line)
             chain = self._seal(chain, body)
             written.append((line, chain, chain.hex().encode() + b" " + body + b"\n"))
-        append_synced(self.path, b"".join(raw for _, _, raw in written))
+        (append_synced if synced else append_data)(self.path, b"".join(raw for _, _, raw in written))
         for line, seal, raw in written:
             self._advance(line, seal, len(raw), digests)
         if self._identity is None:

@@ -59,6 +59,8 @@ class AccessControl:
         self.metrics = metrics
         self.limits = bounds = limits or RequestLimits()
         self._tokens = tokens
+        self._requests = _request_buckets(bounds.client_requests_per_second, now)
+        self._addresses = _request_buckets(bounds.address_requests_per_second, now)
         self._clients: Buckets[str] = Buckets(bounds.client_rows_per_minute / 60, bounds.client_burst, now=now)
         self._customers: Buckets[str] = Buckets(bounds.customer_scores_per_minute / 60, bounds.customer_burst, now=now)
 
@@ -71,14 +73,26 @@ class AccessControl:
             certificate: the client's (DER), where TLS asked for one.
 
         Raises:
-            Denied: 401 for nobody who is known, 403 for a client that may not.
+            Denied: 401 for nobody who is known, 403 for a client that may not, 429 for one that asks too often.
         """
         found = self._find_client(authorization, certificate)
         if found is None:
             raise Denied(401, Problem(reason="give a token that is known: Authorization: Bearer svfl_…"))
         if scope not in found.scopes:
             raise Denied(403, Problem(reason=f"this client may not {scope}: its token has other scopes"))
+        wait = self._requests.take(found.name)
+        if wait:
+            self.metrics.limited.labels("client").inc()
+            words = f"at most {self.limits.client_requests_per_second:g} requests a second"
+            raise Denied(429, Problem(reason=words, rule="client"), wait)
         return found
+
+    def address_wait(self, address: str) -> float:
+        """Count a request from a network address; returns the seconds that it has to wait first, 0 if none."""
+        wait = self._addresses.take(address)
+        if wait:
+            self.metrics.limited.labels("address").inc()
+        return wait
 
     def _find_client(self, authorization: str, certificate: bytes | None) -> TokenClient | None:
         if self._tokens is None:
@@ -122,6 +136,10 @@ class AccessControl:
             return 404, Problem(reason=answer.reason), 0.0
         self.metrics.rows.labels(answer.model).inc()
         return 200, _customer_answer(answer), 0.0
+
+
+def _request_buckets(rate: float, now: Callable[[], float]) -> Buckets[str]:
+    return Buckets(rate, max(2 * rate, 1.0), now=now)
 
 
 def _customer_answer(answer: Answer) -> Score | Predicted:

@@ -118,14 +118,14 @@ class ServeActive(Conductor):
         if joint is None:
             self._raise_unavailable()
         held = joint.stored_answers(customers)  # also refuses customers that are not common
-        kept: dict[str, Outcome] = {} if again else {name: one.values for name, one in held.items()}
-        rest = [name for name in customers if name not in kept]
-        if rest:
-            try:
-                kept |= zip(rest, await self._questions.ask(rest, again=again), strict=True)
-            except TimeoutError:
-                self._raise_late()
-        return [kept[name] for name in customers]
+        if not again and len(held) == len(customers):
+            return [held[name].values for name in customers]
+        try:
+            # All of them, kept ones too: another model may be served when they are answered, and one request gets
+            # the answers of one model.
+            return await self._questions.ask(customers, again=again)
+        except TimeoutError:
+            self._raise_late()
 
     async def activate(self, run: str) -> str:
         """Serve another model, in two phases; the old one is served until all have agreed.

@@ -1,4 +1,4 @@
-"""The active party's side of a session: it executes requests in sequence."""
+"""The active party's side of a session: batches of questions follow each other, commands wait for their turn."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from securevfl.party_context import PartyContext
 from securevfl.run.kept_answers import KeptAnswers
 from securevfl.serving.exchanges import receive_answer
 from securevfl.serving.groups import make_groups
-from securevfl.serving.joint import JointScores, collect_answers, send_command_to_all
+from securevfl.serving.joint import Batch, JointScores, collect_answers, send_command_to_all
 from securevfl.serving.policy import Refusal
 from securevfl.serving.questions import Ask, Batching, Check, Command, ModelMismatch, Questions, Unavailable
+from securevfl.serving.rounds import Rounds
 from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.session import LEDGER_LINES, Index, PartyServer
 from securevfl.serving.shelf import ModelRecord
@@ -26,6 +27,10 @@ from securevfl.transport import Mesh, Scalar
 __all__ = ["Conductor", "Session"]
 
 _KEY_BYTES = 32
+_PATIENCE = 3.0
+"""Times the longest that an answer may take: as long, a session waits for a peer that is connected and says nothing. A
+question that is late ends alone; after this, the session ends too.
+"""
 
 
 @dataclass
@@ -116,7 +121,7 @@ class Conductor(PartyServer):
         """Do what is asked for next; False where the session is to end after it."""
         item = await self._questions.next_question()
         if isinstance(item, Ask):
-            await self._answer_batch(live, item)
+            await self._answer_questions(live, item)
             return True
         if isinstance(item, Check):
             await self._answer_check(live, item)
@@ -143,26 +148,42 @@ class Conductor(PartyServer):
             return Unavailable(f"{self.why or error}; ask again", sorted(self.away))
         return Unavailable(f"it broke off ({type(error).__name__}); ask again")
 
-    async def _answer_batch(self, live: Session, first: Ask) -> None:
-        """Collect questions, and answer them."""
-        asks = [first, *await self._questions.collect_more(len(first.names))]
+    async def _answer_questions(self, live: Session, first: Ask) -> None:
+        """Answer questions batch by batch, until nobody asks or the queue holds something else."""
+        if live.joint is None:
+            _resolve_waiting(first, Unavailable(self.problem or "no model is served"))
+            return
+        rounds, running = Rounds(live.joint, self._answer_moved), list[Batch]()
+        clock = asyncio.get_running_loop().time
+        rounds.add([first, *await self._questions.collect_more(len(first.names))])
         try:
-            if live.joint is None:
-                raise ProtocolError("no model is served")
-            known = live.joint.at
-            async with asyncio.timeout(self.batching.seconds):
-                again = {name for ask in asks if ask.again for name in ask.names}
-                wanted = sorted({name for ask in asks for name in ask.names if name in known})
-                found = await live.joint(wanted, again=again)
+            async with asyncio.timeout(None) as limit:
+
+                def take_next() -> Batch | None:
+                    limit.reschedule(clock() + _PATIENCE * self.batching.seconds)
+                    batch = rounds.next_batch()
+                    if batch is None and live.site.ledger.length < LEDGER_LINES:
+                        rounds.add(self._questions.take_waiting())
+                        batch = rounds.next_batch()
+                    running.extend([] if batch is None else [batch])
+                    return batch
+
+                def finish(batch: Batch) -> None:
+                    running.remove(batch)
+                    rounds.finish(batch)
+
+                if (batch := take_next()) is not None:
+                    await live.joint.score_batches(batch, take_next, finish)
         except BaseException as error:
-            for ask in asks:
-                _resolve_waiting(ask, self._unavailable_after(error))
+            refused = isinstance(error, InputError | PolicyError)
+            outcome = self._answer_failed(error) if refused else self._unavailable_after(error)
+            self._questions.put_back(rounds.fail(running, outcome))
+            if refused:
+                raise ProtocolError(f"a batch was not answered: {error}") from error
             if isinstance(error, TimeoutError):
                 names = ", ".join(self._awaited_peers())
-                raise ProtocolError(f"no answer within {self.batching.seconds:g} s from {names}") from None
+                raise ProtocolError(f"no answer from {names} for {_PATIENCE * self.batching.seconds:g} s") from None
             raise
-        for ask in asks:
-            _resolve_waiting(ask, [found.get(name, self._answer_moved) for name in ask.names])
 
     async def _answer_check(self, live: Session, item: Check) -> None:
         """Collect refusals, and score nobody."""
@@ -179,6 +200,10 @@ class Conductor(PartyServer):
     def _answer_moved(self) -> Refusal:
         """The answer to requests from before a refresh for a customer that is no longer common."""
         return Refusal(party=self.place.name, rule="index", words="the index changed; ask again", wait=1.0)
+
+    def _answer_failed(self, error: BaseException) -> Refusal:
+        """The answer to requests that this party's own part of a batch failed on."""
+        return Refusal(party=self.place.name, rule="other", words=str(error))
 
     async def _activate_model(self, live: Session, run: str) -> str:
         """Prepare: every party reports which part it has. Commit: this party's record. Then all use the model."""

@@ -1,22 +1,23 @@
 """Count on disk how often each person was scored today, before anything about the row is sent.
 
-A line is appended and synced for each batch. A restart reads the day's lines again, so it resets nothing. The file
-names nobody: people appear under a keyed digest whose key never leaves the folder.
+A line is appended for each batch, and synced before anything about its rows leaves. A restart reads the day's lines
+again, so it resets nothing. The file names nobody: people appear under a keyed digest whose key never leaves the
+folder.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import math
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from securevfl_net.durable import append_synced, make_folder, write_atomic
+from securevfl_net.durable import append_data, make_folder, sync_file, write_atomic
 
 from securevfl.errors import InputError
 from securevfl.serving.policy import Refusal, ServingPolicy
@@ -56,6 +57,7 @@ class DailyCounts:
         self._minute: deque[tuple[float, int]] = deque()
         self._latest = 0.0
         self._day = -1
+        self._unsynced: Path | None = None
         files = sorted(folder.glob("counts-*.jsonl"))
         for file in files:
             self._load_counts(file)
@@ -95,8 +97,10 @@ class DailyCounts:
     def _refusal_by_person(
         self, names: Sequence[str], released: Sequence[bool], epsilon: Callable[[int], float], now: float
     ) -> Refusal | None:
-        policy, people = self.policy, [self._digest_person(name) for name in names]
-        most = policy.scores_per_record
+        policy, most = self.policy, self.policy.scores_per_record
+        if most is None and policy.epsilon_per_record is None:
+            return None
+        people = [self._digest_person(name) for name in names]
         if most is not None:
             over = tuple(place for place, who in enumerate(people) if self._scores[who] + 1 > most)
             if over:
@@ -133,14 +137,34 @@ class DailyCounts:
         Raises:
             OSError: it could not be written: nothing may leave.
         """
+        self.write_batch(names, released)
+        self.sync()
+
+    def write_batch(self, names: Sequence[str], released: Sequence[bool]) -> None:
+        """Count a batch, which is on the disk once `sync` returns: nothing of its rows may leave before.
+
+        Raises:
+            OSError: it could not be written: nothing may leave.
+        """
         now = self._read_clock()
         self._begin_day(now)
         people = [self._digest_person(name) for name in names]
         new = [who for who, is_new in zip(people, released, strict=True) if is_new]
         line = {"time": round(now, 3), "scored": people, "released": new}
-        # On disk before in memory: if the write fails, the error ends the batch and nothing leaves.
-        append_synced(self._counts_file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        # In the file before in memory: if the write fails, the error ends the batch and nothing leaves.
+        self._unsynced = self._counts_file
+        append_data(self._unsynced, json.dumps(line, separators=(",", ":")).encode() + b"\n")
         self._add_rows(now, people, new)
+
+    def sync(self) -> None:
+        """Return once all batches that were counted are on the disk; another thread may call it.
+
+        Raises:
+            OSError: the disk failed: nothing may leave.
+        """
+        if self._unsynced is not None:
+            with suppress(FileNotFoundError):  # a day that has ended since: what it bounded is over
+                sync_file(self._unsynced)
 
     @property
     def rows(self) -> int:
@@ -239,7 +263,7 @@ class DailyCounts:
         return key
 
     def _digest_person(self, name: str) -> str:
-        return hmac.new(self._key, name.encode(), hashlib.sha256).hexdigest()[:_DIGEST]
+        return hmac.digest(self._key, name.encode(), "sha256").hex()[:_DIGEST]
 
 
 def _check_digests(value: object) -> list[str]:

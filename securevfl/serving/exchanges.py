@@ -1,16 +1,17 @@
 """Control messages between parties while a model is served; scoring declares its own messages.
 
 The active party sends the next command and its rows; each passive party answers whether it takes part. Scores cross
-after all have agreed, as the job's algorithm and protection declare them.
+after all have agreed, as the job's algorithm and protection declare them. The command that starts a batch can carry the
+rows of the next one: parties answer whether they take part in it as soon as they have scored the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import numpy as np
 
-from securevfl.errors import ProtocolError
+from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party import Job, job_exchanges
 from securevfl.privacy import Link
 from securevfl.serving.policy import RULES, Refusal
@@ -19,6 +20,9 @@ from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Exchange
 __all__ = [
     "EXCHANGES",
     "NO_ROWS",
+    "THEN_SCORE",
+    "Agreed",
+    "finish_agreed",
     "receive_answer",
     "receive_command",
     "send_acceptance",
@@ -26,6 +30,9 @@ __all__ = [
     "send_refusal",
     "serving_exchanges",
 ]
+
+Agreed = Callable[[], Awaitable[object]]
+"""What a party does once all parties have agreed to a command."""
 
 NEXT = "serve/next"
 ANSWER = "serve/answer"
@@ -48,6 +55,9 @@ _HELPING = (
     Exchange(ANSWER, Kind.CONTROL, COORDINATOR, ACTIVE, "whether it takes part"),
 )
 """With a party without data that computes: it does not receive the row numbers."""
+
+THEN_SCORE: Mapping[str, Scalar] = {"then": "score"}
+"""Beside ``go``: the rows of the message are the batch after the one that it starts."""
 
 NO_ROWS = np.empty(0, np.int64)
 """For messages without rows."""
@@ -112,6 +122,18 @@ async def receive_answer(link: Link, count: int) -> tuple[Refusal | None, Mappin
     known = rule if rule in RULES else "other"
     refusal = Refusal(party=link.peer, rule=known, words=words, wait=wait / 1000, rows=tuple(map(int, rows.tolist())))
     return refusal, meta
+
+
+async def finish_agreed(agreed: Agreed) -> None:
+    """Do what all parties agreed to.
+
+    Raises:
+        ProtocolError: it failed at this party. The session ends with it and another one begins; the server stays.
+    """
+    try:
+        await agreed()
+    except (InputError, PolicyError) as error:
+        raise ProtocolError(f"what all had agreed to failed: {error}") from error
 
 
 def _check_rows(array: object, peer: str) -> np.ndarray:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-__all__ = ["Guarded"]
+__all__ = ["App", "Guarded", "Message", "Receive", "Send"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -31,9 +32,18 @@ class Guarded:
         most: bytes of a body.
         hosts: accepted host names of requests; None for all. On loopback without authentication this prevents a web
             page in a browser of the same machine from sending requests under its own host name (DNS rebinding).
+        address_wait: counts a request from a network address and returns the seconds that it has to wait.
     """
 
-    def __init__(self, app: App, *, most: int = 1 << 20, hosts: Iterable[str] | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        most: int = 1 << 20,
+        hosts: Iterable[str] | None = None,
+        address_wait: Callable[[str], float] | None = None,
+    ) -> None:
+        self._address_wait = address_wait
         self._app = app
         self._most = most
         self._hosts = None if hosts is None else frozenset(hosts)
@@ -42,6 +52,10 @@ class Guarded:
         """See the ASGI specification, version 3."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        wait = 0.0 if self._address_wait is None else self._address_wait(str((scope.get("client") or ("?",))[0]))
+        if wait:
+            await _send_status(send, 429, "too many requests from this address", rule="address", wait=wait)
             return
         headers = {bytes(name).lower(): bytes(value) for name, value in scope["headers"]}
         wrong = self._find_fault(scope, headers)
@@ -96,8 +110,9 @@ class Guarded:
         return None
 
 
-async def _send_status(send: Send, status: int, reason: str) -> None:
-    body = json.dumps({"reason": reason, "party": "", "rule": ""}).encode()
+async def _send_status(send: Send, status: int, reason: str, *, rule: str = "", wait: float = 0.0) -> None:
+    body = json.dumps({"reason": reason, "party": "", "rule": rule}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += [(b"retry-after", str(math.ceil(wait)).encode())] if wait else []
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -4,7 +4,7 @@ parties with data score. It learns the number of rows, but not which rows they a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from securevfl.errors import InputError, PolicyError, ProtocolError
@@ -13,7 +13,7 @@ from securevfl.party.ledger_heads import exchange_ledger_heads
 from securevfl.party.reports import View
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
-from securevfl.serving.exchanges import receive_command, send_acceptance, send_refusal
+from securevfl.serving.exchanges import Agreed, finish_agreed, receive_command, send_acceptance, send_refusal
 from securevfl.serving.policy import Refusal
 from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.serving_sessions import SessionServer
@@ -22,8 +22,6 @@ from securevfl.training import HelperProgram
 from securevfl.transport import Channel, Mesh, Scalar
 
 __all__ = ["ServeHelper"]
-
-Agreed = Callable[[], Awaitable[object]]
 
 _PART = "part "
 
@@ -74,15 +72,12 @@ class ServeHelper(SessionServer):
         while True:
             do, _, meta = await receive_command(upstream)
             if do == "score":
-                if self._program is None:
-                    raise ProtocolError(f"{upstream.peer!r} asks for scores before a model is used")
-                await send_acceptance(upstream)
-                agreed = self._program.answer
+                agreed = await self._decide_batch(upstream)
             elif do == "use":
                 agreed = await self._use_model(site, upstream, meta)
             elif do == "go" and agreed is not None:
-                await agreed()
-                agreed = None
+                await finish_agreed(agreed)
+                agreed = await self._decide_batch(upstream) if meta.get("then") == "score" else None
             elif do == "skip":
                 agreed = None
             elif do == "prepare":
@@ -94,6 +89,12 @@ class ServeHelper(SessionServer):
                 return
             else:
                 raise ProtocolError(f"{upstream.peer!r} sent an unknown command {do!r:.40}")
+
+    async def _decide_batch(self, upstream: Link) -> Agreed:
+        if self._program is None:
+            raise ProtocolError(f"{upstream.peer!r} asks for scores before a model is used")
+        await send_acceptance(upstream)
+        return self._program.answer
 
     async def _prepare_part(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
@@ -12,6 +12,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from securevfl.serving.access import AccessControl, Denied
+from securevfl.serving.guards import App, Message, Receive, Send
+from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.page import render_page
 from securevfl.serving.questions import ModelMismatch, Unavailable
 from securevfl.serving.schema import (
@@ -27,12 +29,10 @@ from securevfl.serving.schema import (
     RunName,
     Score,
 )
+from securevfl.serving.strict_http import CERTIFICATE
 from securevfl.serving.tokens import Scope, TokenClient
 
-__all__ = ["CERTIFICATE", "application"]
-
-CERTIFICATE = "securevfl.client_certificate"
-"""Key of an ASGI scope under which the server puts the client's certificate (DER)."""
+__all__ = ["application"]
 
 _SHOWN = 5
 _LONGEST = 500
@@ -71,19 +71,23 @@ def application(front: AccessControl) -> FastAPI:
     app.add_exception_handler(Unavailable, _answer_unavailable)
     app.add_exception_handler(ModelMismatch, _answer_mismatch)
     app.add_exception_handler(RequestValidationError, _answer_malformed)
-    app.middleware("http")(_measure_request)
+    app.add_middleware(_Measured, metrics=front.metrics)
     return app
 
 
-def _access_control(request: Request) -> AccessControl:
+# Dependencies are coroutines, because the framework would run functions in threads.
+
+
+async def _access_control(request: Request) -> AccessControl:
     front: AccessControl = request.app.state.front
     return front
 
 
-def _require_scope(scope: Scope) -> Callable[[Request], TokenClient]:
-    def check_client(request: Request) -> TokenClient:
+def _require_scope(scope: Scope) -> Callable[[Request], Coroutine[Any, Any, TokenClient]]:
+    async def check_client(request: Request) -> TokenClient:
         certificate = request.scope.get(CERTIFICATE)
-        return _access_control(request).identify_client(
+        front = await _access_control(request)
+        return front.identify_client(
             scope, request.headers.get("authorization", ""), certificate if isinstance(certificate, bytes) else None
         )
 
@@ -188,12 +192,31 @@ async def _answer_malformed(request: Request, error: Exception) -> Response:
     return _problem_response(422, Problem(reason="; ".join(found)[:_LONGEST]))
 
 
-async def _measure_request(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    metrics, began = _access_control(request).metrics, time.perf_counter()
-    with metrics.running.track_inprogress():
-        response = await call_next(request)
-    path = getattr(request.scope.get("route"), "path", "other")
-    metrics.requests.labels(path, str(response.status_code)).inc()
-    metrics.seconds.labels(path).observe(time.perf_counter() - began)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+class _Measured:
+    """Counts requests and times them, and lets nobody store answers.
+
+    Args:
+        app: the application.
+        metrics: counts.
+    """
+
+    def __init__(self, app: App, metrics: ServingMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """See the ASGI specification, version 3."""
+        metrics, began, status = self._metrics, time.perf_counter(), 500
+
+        async def note_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"cache-control", b"no-store")]
+            await send(message)
+
+        with metrics.running.track_inprogress():
+            await self._app(scope, receive, note_status)
+        path = getattr(scope.get("route"), "path", "other")
+        metrics.requests.labels(path, str(status)).inc()
+        metrics.seconds.labels(path).observe(time.perf_counter() - began)

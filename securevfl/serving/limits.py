@@ -14,18 +14,28 @@ __all__ = ["Buckets", "RequestLimits"]
 
 Key = TypeVar("Key", bound=Hashable)
 Rate = Annotated[float, Meta(gt=0, le=1e9)]
+Count = Annotated[int, Meta(ge=1, le=1 << 16)]
 
 
 class RequestLimits(Config):
-    """Limits on each client's requests and on requests for each customer.
+    """Limits on each client's and each address's requests, and on requests for each customer.
 
     Attributes:
+        client_requests_per_second: requests that one client may send in a second, over time; twice as many at once.
+        address_requests_per_second: the same for one network address, before anybody is identified: of a proxy in front
+            of the server, all clients of it.
+        address_connections: connections that one address may have open.
+        connections: connections that all may have open.
         client_rows_per_minute: rows that one client may ask for in a minute, over time.
         client_burst: rows that one client may ask for at once after a pause.
         customer_scores_per_minute: how often a customer may be asked about in a minute, over time, by whomever.
         customer_burst: how often at once after a pause.
     """
 
+    client_requests_per_second: Rate = 100.0
+    address_requests_per_second: Rate = 1000.0
+    address_connections: Count = 256
+    connections: Count = 1024
     client_rows_per_minute: Rate = 6000.0
     client_burst: Rate = 2048.0
     customer_scores_per_minute: Rate = 60.0

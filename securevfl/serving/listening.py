@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext, suppress
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from securevfl.agreement import Address
 from securevfl.errors import InputError
 from securevfl.serving.access import AccessControl
 from securevfl.serving.guards import Guarded
-from securevfl.serving.http import CERTIFICATE, application
+from securevfl.serving.http import application
 from securevfl.serving.settings import ServingFile
+from securevfl.serving.strict_http import MOST_HEAD, Connections, StrictHttp
 
 __all__ = ["serve_application"]
 
@@ -26,30 +27,6 @@ _IDLE = 15
 """Seconds that an idle connection is kept."""
 _LEAVE = 20
 """Seconds that requests in flight have when the server stops."""
-
-Scope = MutableMapping[str, Any]
-
-
-class _Http(H11Protocol):
-    """Puts the certificate that a client has shown into the scope of its requests."""
-
-    def connection_made(self, transport: Any) -> None:
-        """See `asyncio.Protocol`."""
-        super().connection_made(transport)
-        tls = transport.get_extra_info("ssl_object")
-        certificate = None if tls is None else tls.getpeercert(binary_form=True)
-        if certificate:
-            self.app = _with_certificate(self.app, certificate)
-
-
-def _with_certificate(app: Any, certificate: bytes) -> Any:
-    async def call_with_certificate(
-        scope: Scope, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
-    ) -> None:
-        scope[CERTIFICATE] = certificate
-        await app(scope, receive, send)
-
-    return call_with_certificate
 
 
 class _Server(uvicorn.Server):
@@ -76,9 +53,15 @@ async def serve_application(front: AccessControl, file: ServingFile) -> AsyncIte
     """
     http = file.http
     tls = None if http.certificate is None else _tls_context(file)
+    connections = Connections(most=file.limits.connections, each=file.limits.address_connections)
     config = uvicorn.Config(
-        Guarded(application(front), hosts=_LOOPBACK_NAMES if http.tokens is None else None),
-        http=_Http,
+        Guarded(
+            application(front),
+            hosts=_LOOPBACK_NAMES if http.tokens is None else None,
+            address_wait=front.address_wait,
+        ),
+        http=cast("Any", partial(StrictHttp, connections)),
+        h11_max_incomplete_event_size=MOST_HEAD,
         ws="none",
         lifespan="off",
         log_config=None,

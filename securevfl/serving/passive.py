@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -11,7 +12,7 @@ from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.run.model_parts import ModelPart
-from securevfl.serving.exchanges import receive_command, send_acceptance, send_refusal
+from securevfl.serving.exchanges import Agreed, finish_agreed, receive_command, send_acceptance, send_refusal
 from securevfl.serving.policy import MOST_ROWS, Refusal
 from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.session import Index, PartyServer, Serving
@@ -20,8 +21,6 @@ from securevfl.training import PassiveProgram, PassiveRole
 from securevfl.transport import Mesh, Scalar
 
 __all__ = ["ServePassive"]
-
-Agreed = Callable[[], Awaitable[object]]
 
 _PART = "part "
 
@@ -50,8 +49,8 @@ class ServePassive(PartyServer):
             elif do == "use":
                 agreed = await self._use_model(site, upstream, index, meta)
             elif do == "go" and agreed is not None:
-                await agreed()
-                agreed = None
+                await finish_agreed(agreed)
+                agreed = await self._decide_batch(upstream, index, rows) if meta.get("then") == "score" else None
             elif do == "skip":
                 agreed = self._candidate = None
             elif do == "prepare":
@@ -103,9 +102,13 @@ class ServePassive(PartyServer):
         """Count the batch, durably, and take part in scoring it."""
         if self.serving is None or not isinstance(self.serving.program, PassiveProgram):
             raise ProtocolError("no model is used")
-        fresh = self.serving.program.role.releases.counts_as_release(rows)
-        self.counts.count(_names_of_rows(index, rows), fresh.tolist())
-        await self.serving.program.answer_all(rows)
+        program = self.serving.program
+        fresh = program.role.releases.counts_as_release(rows)
+        self.counts.write_batch(_names_of_rows(index, rows), fresh.tolist())
+        with program.role.count_answers_ahead(rows, synced=False):
+            # Both files at once, and in other threads: a disk takes milliseconds.
+            await asyncio.gather(asyncio.to_thread(self.counts.sync), asyncio.to_thread(program.role.opened.sync))
+            await program.answer_all(rows)
 
     async def _prepare_part(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
         """Check this party's part of a run and report its digest; nothing changes yet."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -23,16 +24,18 @@ Outcome = np.ndarray | Refusal
 class Batching(Config):
     """How requests are collected into batches, and how long they wait.
 
+    While a batch is scored, all requests that come are collected into the next one.
+
     Attributes:
-        rows: a batch is sent as soon as it has this many rows.
-        milliseconds: or so long after its first question.
+        rows: most rows of a batch, but for a request with more.
+        milliseconds: how long a batch waits for more requests where none is being scored; 0 sends it at once.
         padded: rows of the fixed groups that are scored as a whole; 0 to score the rows that are asked for alone.
         seconds: most that an answer may take.
         grace: seconds that a peer may be away before questions are refused.
     """
 
-    rows: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = 32
-    milliseconds: Annotated[float, Meta(ge=0, le=10_000)] = 2.0
+    rows: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = 512
+    milliseconds: Annotated[float, Meta(ge=0, le=10_000)] = 0.0
     padded: Annotated[int, Meta(ge=0, le=MOST_ROWS)] = 0
     seconds: Annotated[float, Meta(gt=0, le=3600)] = 30.0
     grace: Annotated[float, Meta(ge=0, le=600)] = 3.0
@@ -98,8 +101,8 @@ class Questions:
 
     def __init__(self, batching: Batching) -> None:
         self.batching = batching
-        self._queue: asyncio.Queue[Item] = asyncio.Queue()
-        self._held: Item | None = None
+        self._items: deque[Item] = deque()
+        self._came = asyncio.Event()
         self._pending: set[asyncio.Future[Any]] = set()
 
     async def ask(self, names: Sequence[str], *, again: bool = False) -> list[Outcome]:
@@ -128,11 +131,14 @@ class Questions:
         return str(await self._await_outcome(Command(do, run, asyncio.get_running_loop().create_future())))
 
     async def next_question(self) -> Item:
-        """The next batch or command."""
+        """The next question or command."""
         while True:
-            item, self._held = self._held or await self._queue.get(), None
-            if not item.done.done():  # a caller still waits for it
-                return item
+            while self._items:
+                item = self._items.popleft()
+                if not item.done.done():  # a caller still waits for it
+                    return item
+            self._came.clear()
+            await self._came.wait()
 
     async def collect_more(self, rows: int) -> list[Ask]:
         """Questions that come within the time of a batch, until there are rows enough.
@@ -140,21 +146,39 @@ class Questions:
         Args:
             rows: of the batch so far.
         """
-        found: list[Ask] = []
+        found = self.take_waiting(rows)
+        rows += sum(len(ask.names) for ask in found)
         end = asyncio.get_running_loop().time() + self.batching.milliseconds / 1000
-        while rows < self.batching.rows:
+        while self.batching.milliseconds and rows < self.batching.rows and not self._items:
+            self._came.clear()
             try:
                 async with asyncio.timeout_at(end):
-                    item = await self._queue.get()
+                    await self._came.wait()
             except TimeoutError:
                 break
-            if not isinstance(item, Ask):
-                self._held = item
-                break
+            more = self.take_waiting(rows)
+            found += more
+            rows += sum(len(ask.names) for ask in more)
+        return found
+
+    def take_waiting(self, rows: int = 0) -> list[Ask]:
+        """Questions that wait, up to the next command, until there are rows enough for a batch.
+
+        Args:
+            rows: of the batch so far.
+        """
+        found: list[Ask] = []
+        while rows < self.batching.rows and self._items and isinstance(item := self._items[0], Ask):
+            self._items.popleft()
             if not item.done.done():
                 found.append(item)
                 rows += len(item.names)
         return found
+
+    def put_back(self, asks: Iterable[Ask]) -> None:
+        """Let questions wait for the next session, before all others."""
+        self._items.extendleft(reversed(list(asks)))
+        self._came.set()
 
     def fail_all(self, error: Exception) -> None:
         """Fail all waiting requests with this error."""
@@ -165,7 +189,8 @@ class Questions:
     async def _await_outcome(self, item: Item) -> Any:
         done: asyncio.Future[Any] = item.done
         self._pending.add(done)
-        self._queue.put_nowait(item)
+        self._items.append(item)
+        self._came.set()
         try:
             async with asyncio.timeout(self.batching.seconds):
                 return await done

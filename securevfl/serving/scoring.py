@@ -82,25 +82,24 @@ class ScoringRouter:
         Raises:
             Unavailable: a party needed for one of them is away, and no local model may replace it.
         """
-        common = self.server.common_customers
-        joint = list(dict.fromkeys(name for name in customers if name in common))
         found: dict[str, Answer | Refusal | UnknownCustomer] = {}
-        if joint or not self.server.is_aligned:
-            try:
-                outcomes = await self.server.scores(joint)
-            except Unavailable:
-                if not self._away or self._part is None:
-                    raise
-                joint, outcomes = [], []  # the answers name the model that gave them
-            digest, classes = self.server.digest, self.server.classes
-            for name, outcome in zip(joint, outcomes, strict=True):
-                found[name] = (
-                    outcome
-                    if isinstance(outcome, Refusal)
-                    else Answer(
-                        model="joint", digest=digest, classes=classes, probabilities=outcome, numeric=self._numeric
-                    )
-                )
+        try:
+            if not self.server.is_aligned:
+                await self.server.scores(())  # who is common is not known before the first alignment
+            common = self.server.common_customers
+            joint = list(dict.fromkeys(name for name in customers if name in common))
+            outcomes = await self.server.scores(joint) if joint else []
+        except Unavailable:
+            if not self._away or self._part is None:
+                raise
+            joint, outcomes = [], []  # the answers name the model that gave them
+        digest, classes = self.server.digest, self.server.classes
+        for name, outcome in zip(joint, outcomes, strict=True):
+            found[name] = (
+                outcome
+                if isinstance(outcome, Refusal)
+                else Answer(model="joint", digest=digest, classes=classes, probabilities=outcome, numeric=self._numeric)
+            )
         found |= self._score_alone([name for name in dict.fromkeys(customers) if name not in found])
         return [found[name] for name in customers]
 

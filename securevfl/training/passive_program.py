@@ -16,6 +16,11 @@ from securevfl.transport import Kind
 
 __all__ = ["PassiveProgram"]
 
+_COUNTED_TOGETHER = 8
+"""Batches whose answers are counted with one line of the result book. A party that dies on the way has counted the rest
+of them for nothing.
+"""
+
 
 class PassiveProgram(RoleProgram[PassiveRole]):
     """Follows the active party's epochs."""
@@ -80,7 +85,9 @@ class PassiveProgram(RoleProgram[PassiveRole]):
             rows: numbers of aligned rows.
             judge: whether they validate; some protections then open metrics only.
         """
-        site = self.role.site
-        for part in split_chunks(rows, self.role.plan.eval_rows):
-            site.observer.batch_begun(site.name, site.active, 0, part)
-            await self.role.answer(part)
+        site, most = self.role.site, self.role.plan.eval_rows
+        for group in split_chunks(rows, _COUNTED_TOGETHER * most):
+            with self.role.count_answers_ahead(group):
+                for part in split_chunks(group, most):
+                    site.observer.batch_begun(site.name, site.active, 0, part)
+                    await self.role.answer(part)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,7 +24,11 @@ class PassiveRole(Role):
     Attributes:
         opened: how many numbers of each row were opened to a peer.
         spending: ε of each row over all jobs, where releases are held against it.
+        answers_each_row: whether `answer` counts one release of each row that it is asked about, so that several
+            batches can be counted before the first of them is answered.
     """
+
+    answers_each_row: ClassVar[bool] = False
 
     def __init__(self, config: Configuration, setting: Setting) -> None:
         super().__init__(config, setting)
@@ -81,6 +88,25 @@ class PassiveRole(Role):
             PolicyError: more numbers of a row would be opened than the party's policy allows.
         """
         self.opened.count_opening(self.features.find_places(rows), self.numbers_per_answer)
+
+    @contextmanager
+    def count_answers_ahead(self, rows: np.ndarray, *, synced: bool = True) -> Iterator[None]:
+        """Count the answers about numbered rows at once, before the first of them; during the block each of these rows
+        is then answered once without being counted again. Does nothing where a role counts as it answers.
+
+        Args:
+            rows: numbers of rows, each once.
+            synced: False leaves the count to a later `opened.sync`, before which nothing of these rows may leave.
+
+        Raises:
+            PolicyError: more numbers of a row would be opened than the party's policy allows; nothing was counted.
+        """
+        numbers = self.numbers_per_answer
+        if not numbers or not (self.answers_each_row or self.protection.on_shares):
+            yield
+            return
+        with self.opened.count_ahead(self.features.find_places(rows), numbers, synced=synced):
+            yield
 
     def count_metrics(self, rows: np.ndarray) -> None:
         """Count the metrics of one job on these validation rows, one number of each: a hundred sets of metrics of two

@@ -25,6 +25,7 @@ import struct
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -95,6 +96,8 @@ class _Header(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 
 
 _encoder = msgspec.msgpack.Encoder()
+_FIVE, _EMPTY, _ZEROS = b"\x95", b"\x80", bytes(8)
+"""An array of five and an empty map in MessagePack, and padding."""
 _decoder = msgspec.msgpack.Decoder(_Header)
 
 
@@ -102,26 +105,37 @@ def _count_padding(length: int) -> int:
     return -length % 8
 
 
-def _dtype_code(name: str, array: Array) -> str:
-    code = array.dtype.newbyteorder("<").str if isinstance(array, _NUMPY) else _TENSORS.get(str(array.dtype))
+def _dtype_code(name: str, dtype: Any) -> str:
+    code = dtype.newbyteorder("<").str if isinstance(dtype, np.dtype) else _TENSORS.get(str(dtype))
     if code not in _DTYPES:
-        raise WireError(
-            f"array {name!r} has element type {array.dtype}; the wire carries {', '.join(_DTYPES)}: cast it"
-        )
+        raise WireError(f"array {name!r} has element type {dtype}; the wire carries {', '.join(_DTYPES)}: cast it")
     return code
 
 
+_Spec = tuple[str, Any, tuple[int, ...]]
+"""Name, element type and shape of an array."""
+
+
+@lru_cache(maxsize=1024)
+def _encode_fixed(kind: Kind, what: str, guard: Guard, specs: tuple[_Spec, ...]) -> tuple[bytes, bytes]:
+    """The header before and after `meta`. Cached, because most messages of a run share a few of them."""
+    arrays = [(name, _dtype_code(name, dtype), tuple(shape)) for name, dtype, shape in specs]
+    before = _FIVE + _encoder.encode(kind) + _encoder.encode(what)
+    return before, _encoder.encode((guard.cipher, guard.bits, guard.key, float(guard.noise))) + _encoder.encode(arrays)
+
+
 def _encode_header(message: Message) -> bytes:
-    guard = message.guard
-    return _encoder.encode(
-        (
-            message.kind,
-            message.what,
-            dict(message.meta),
-            (guard.cipher, guard.bits, guard.key, guard.noise),
-            [(name, _dtype_code(name, array), tuple(array.shape)) for name, array in message.arrays.items()],
-        )
-    )
+    specs = tuple([(name, array.dtype, array.shape) for name, array in message.arrays.items()])
+    before, after = _encode_fixed(message.kind, message.what, message.guard, specs)
+    meta = message.meta
+    return before + (_encoder.encode(dict(meta)) if meta else _EMPTY) + after
+
+
+def _encode_beginning(message: Message) -> bytes:
+    """What stands before the arrays: prefix, header, padding."""
+    header = _encode_header(message)
+    length = len(header)
+    return _PREFIX.pack(_MAGIC, VERSION, 0, length, 0) + header + _ZEROS[: -length % 8]
 
 
 def _count_bytes(array: Array) -> int:
@@ -136,16 +150,16 @@ def measure_message(message: Message) -> tuple[int, str]:
     """
     if message.written is not None:
         return message.written
-    header = _encode_header(message)
-    length = len(header)
-    hashed = hashlib.sha256(_PREFIX.pack(_MAGIC, VERSION, 0, length, 0) + header + bytes(_count_padding(length)))
-    total = _PREFIX.size + length + _count_padding(length)
+    beginning = _encode_beginning(message)
+    hashed = hashlib.sha256(beginning)
+    total = len(beginning)
     for raw in wire_arrays(message).values():
         hashed.update(raw.data)
-        pad = _count_padding(raw.nbytes)
+        length = raw.nbytes
+        pad = -length % 8
         if pad:
-            hashed.update(bytes(pad))
-        total += raw.nbytes + pad
+            hashed.update(_ZEROS[:pad])
+        total += length + pad
     found = total, hashed.hexdigest()
     # Message is frozen; these fields only cache what follows from its content.
     object.__setattr__(message, "written", found)
@@ -197,8 +211,7 @@ def encoded_size(message: Message) -> int:
     """Bytes that `encode(message)` has, without encoding the arrays."""
     if message.written is not None:
         return message.written[0]
-    header = len(_encode_header(message))
-    total = _PREFIX.size + header + _count_padding(header)
+    total = len(_encode_beginning(message))
     for array in message.arrays.values():
         length = _count_bytes(array)
         total += length + _count_padding(length)
@@ -215,8 +228,7 @@ def encode_parts(message: Message) -> list[memoryview]:
     Raises:
         WireError: an array of an element type that the wire does not carry.
     """
-    header = _encode_header(message)
-    pending = _PREFIX.pack(_MAGIC, VERSION, 0, len(header), 0) + header + bytes(_count_padding(len(header)))
+    pending = _encode_beginning(message)
     parts = []
     for array in message.arrays.values():
         raw = _raw_array(array)

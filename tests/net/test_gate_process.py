@@ -9,7 +9,9 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +24,7 @@ from securevfl_net.gate.program import ProgramWatch
 from securevfl_net.identity import Authority, Endorsement, PeerBook
 from securevfl_net.incarnation import Incarnation
 from securevfl_net.session import SessionLimits
-from support.networks import AGREEMENT, LOCAL, QUICK, SMALL, Loopback, until
+from support.networks import AGREEMENT, LOCAL, QUICK, SMALL, Loopback, Splice, until
 
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
 from securevfl.ledger import PrivateKey
@@ -196,6 +198,45 @@ def test_no_caller_ends_a_listener_or_keeps_a_party_out(play: Play) -> None:
 
     with ExitStack() as sockets:
         play(work)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives every program all of 127.0.0.0/8")
+def test_a_flood_from_one_address_keeps_no_peer_from_another_out(play: Play) -> None:
+    """The peer is far away: before its first bytes arrive, a flood takes all places several times."""
+
+    async def work(loopback: Loopback) -> None:
+        timing = Timing(first=0.02, most=0.2, strangers=16, handshake=30.0)
+        loopback.identities = {name: loopback.world.own(name) for name in "ab"}
+        mesh = await loopback.one("a", timing=timing)
+        target, ended, calls = (mesh.listening[0].host, mesh.listening[0].port), threading.Event(), [0]
+        wire = loopback.wires["a", "b"] = await Splice(mesh.listening[0]).start()
+        wire.opened.clear()
+
+        def flood() -> None:
+            held: deque[socket.socket] = deque()
+            while not ended.is_set():
+                held.append(socket.create_connection(target, source_address=("127.0.0.2", 0)))
+                calls[0] += 1
+                if len(held) > 64:
+                    held.popleft().close()
+            for sock in held:
+                sock.close()
+
+        flooding = asyncio.create_task(asyncio.to_thread(flood))
+        try:
+            await until(lambda: calls[0] > 4 * timing.strangers)
+            await loopback.one("b", timing=timing)
+            await until(lambda: wire.joined == 1)
+            before = calls[0]
+            await until(lambda: calls[0] > before + 4 * timing.strangers)
+            wire.opened.set()
+            await _of(mesh, Connected)
+            assert wire.joined == 1  # the first attempt was not turned away
+        finally:
+            ended.set()
+            await flooding
+
+    play(work)
 
 
 def test_memory_is_bounded_where_a_peer_is_frozen(play: Play) -> None:

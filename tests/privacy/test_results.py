@@ -114,6 +114,30 @@ def test_rows_of_one_person_count_together() -> None:
         opened.count_opening(np.array([0, 3]), 1)
 
 
+def test_what_is_counted_ahead_is_opened_once_without_being_counted_again(tmp_path: Path) -> None:
+    """Of a person with two rows each counts; what exceeds the group, in rows or in width, counts as ever."""
+    book = ResultBook(tmp_path / "results.jsonl", party="shop")
+    opened = OpenedValues("shop", 10, ("ann", "bob", "ann", "eve"), asker="bank", allowed=4, book=book)
+    with opened.count_ahead(np.array([0, 1, 2]), 1, synced=False):
+        opened.sync()
+        assert ResultBook(book.path, party="shop").count_opened(NAMES, "bank").tolist() == [2, 1, 0]
+        lines = book.path.read_bytes().count(b"\n")  # type: ignore[union-attr]
+        opened.count_opening(np.array([2, 1]), 1)
+        opened.count_opening(np.array([0]), 1)
+        assert book.path.read_bytes().count(b"\n") == lines  # type: ignore[union-attr]
+        assert book.count_opened(NAMES, "bank").tolist() == [2, 1, 0]
+        opened.count_opening(np.array([1]), 1)  # a second time
+        opened.count_opening(np.array([1]), 2)  # wider
+        opened.count_opening(np.array([3]), 1)  # another row
+        assert book.count_opened(NAMES, "bank").tolist() == [2, 4, 1]
+    opened.count_opening(np.array([3]), 1)
+    assert book.count_opened(NAMES, "bank").tolist() == [2, 4, 2]
+    assert opened.numbers_per_row.tolist() == [2, 4, 2, 2]
+    with pytest.raises(PolicyError, match="max_results"), opened.count_ahead(np.array([0, 1]), 1):
+        raise AssertionError("it was counted")
+    assert book.count_opened(NAMES, "bank").tolist() == [2, 4, 2], "a refused group counted something"
+
+
 # Jobs.
 
 

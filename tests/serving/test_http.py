@@ -17,18 +17,19 @@ import numpy as np
 import pytest
 from prometheus_client import generate_latest
 from securevfl_net.identity.making import Key, issue_certificate, make_authority, make_request, self_signed
-from support.servers import JOB, Served, forget_answers, put, ready, served, trained
+from support.servers import JOB, Served, forget_answers, put, ready, served, trained, until
 
 import securevfl as sv
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Batching, RequestLimits, ServingPolicy, TokenFile, make_token
 from securevfl.serving.access import AccessControl
 from securevfl.serving.guards import Guarded
-from securevfl.serving.http import CERTIFICATE, application
+from securevfl.serving.http import application
 from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.process_tasks import serve_http
 from securevfl.serving.scoring import ScoringRouter
 from securevfl.serving.settings import read_serving_file
+from securevfl.serving.strict_http import CERTIFICATE
 from securevfl.testing.parties import make_parties
 
 Parts = Mapping[str, ModelPart]
@@ -260,6 +261,7 @@ def test_while_a_party_is_away_the_local_model_answers_where_the_bank_says_so(
                 name = min(client.running.bank.common_customers)
                 assert (await client.score(name)).json()["model"] == "joint"
                 client.running.crash("shop1")
+                await until(lambda: "shop1" in client.running.bank.away)
                 found = await client.score(name)
                 assert found.status_code == (200 if away else 503)
                 if away:

@@ -15,19 +15,22 @@ import securevfl as sv
 from securevfl.cut import Protection
 from securevfl.data import PartyTable
 from securevfl.errors import InputError
-from securevfl.run.model_parts import ModelPart
+from securevfl.run.model_parts import PART, ModelPart
 from securevfl.serving import (
     Batching,
     ModelMismatch,
     ModelRecord,
     ModelShelf,
     Refusal,
+    ServeActive,
     ServePassive,
     ServingPolicy,
     Unavailable,
 )
 from securevfl.serving.process_tasks import predict_all
+from securevfl.serving.scoring import Answer, ScoringRouter
 from securevfl.testing.parties import make_parties
+from securevfl.transport import MemoryHub
 
 Parts = Mapping[str, ModelPart]
 
@@ -66,6 +69,57 @@ def test_sealed_scores_are_those_of_a_prediction(tmp_path: Path, protection: Pro
             return scores_of([*first, *await running.bank.scores(ids[1:])])
 
     assert np.allclose(asyncio.run(main()), [expected[name] for name in ids], atol=1e-6)
+
+
+@pytest.mark.parametrize("protection", [sv.Plain(), sv.Shares()], ids=["plain", "shares"])
+def test_a_report_a_prediction_and_a_server_give_the_same_numbers(protection: Protection, tmp_path: Path) -> None:
+    """In plain a prediction gives the report's numbers bit by bit, and a server, which adds up rows one by one, to
+    seven digits. On shares opened numbers are rounded at random between two neighbours: one grain of a logit apart.
+    """
+    job, people = JOB.replace(protection=protection, epochs=3), make_parties(rows=200)
+    result = sv.simulate(job, people)
+    folder = result.model().save(tmp_path / "model")
+    parts = {name: ModelPart.load(folder / f"{name}{PART}", name, job) for name in people}
+    ((_, measured),) = ((key, scores) for key, scores in result.scores.items() if "local" not in key)
+    report = dict(zip(result.test_ids, measured, strict=True))
+    scored = sv.predict(result.model(), sv.Parties(unlabelled(people), active="bank"))
+    predicted = dict(zip(scored.ids, scored.probabilities, strict=True))
+    ids = sorted(report)
+
+    async def main() -> np.ndarray:
+        async with served(ready(tmp_path / "state", parts, job=job, people=people)) as running:
+            alone = [(await running.bank.scores([name]))[0] for name in ids[:8]]
+            return scores_of([*alone, *await running.bank.scores(ids[8:])])
+
+    served_scores = asyncio.run(main())
+    both = np.array([report[name] for name in ids]), np.array([predicted[name] for name in ids])
+    if protection.on_shares:
+        logits = [np.log(scores[:, 1] / scores[:, 0]) for scores in (*both, served_scores)]
+        assert max(np.abs(one - logits[0]).max() for one in logits) <= 2.0**-4 * 1.0001
+    else:
+        assert np.array_equal(*both)
+        assert np.abs(served_scores - both[0]).max() < 1e-7
+
+
+def test_a_question_before_the_first_alignment_waits_for_it(tmp_path: Path, plain: Parts) -> None:
+    """A common customer is not taken for one that only the bank has."""
+    at = ready(tmp_path, plain)
+    name = min(predicted(plain))
+
+    async def main() -> None:
+        hub = MemoryHub(at)
+        bank = ServeActive(hub["bank"], at["bank"])
+        others = [ServePassive(hub[party], at[party]) for party in at if party != "bank"]
+        tasks = [asyncio.ensure_future(server.run()) for server in (bank, *others)]
+        assert not bank.is_aligned
+        (answer,) = await ScoringRouter(bank).answers([name])
+        assert isinstance(answer, Answer)
+        assert answer.model == "joint"
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(main())
 
 
 def test_a_passive_party_that_dies_is_named_and_comes_back(tmp_path: Path, plain: Parts) -> None:

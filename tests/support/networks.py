@@ -28,7 +28,9 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 class Splice:
-    """A wire between a caller and a listener that the test can cut; it holds nothing back and keeps nothing."""
+    """A wire between a caller and a listener that the test can cut; it keeps nothing, and holds bytes back only
+    while it is not `opened`.
+    """
 
     def __init__(self, target: Address) -> None:
         self.target = target
@@ -36,6 +38,8 @@ class Splice:
         self.joined = 0
         self.passed = 0
         self.plugged = False
+        self.opened = asyncio.Event()
+        self.opened.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
@@ -65,6 +69,7 @@ class Splice:
         try:
             while data := await source.read(1 << 16):
                 self.passed += len(data)
+                await self.opened.wait()
                 sink.write(data)
                 await sink.drain()
         except OSError:

@@ -16,6 +16,7 @@ from securevfl_net.exit_codes import find_machine_fault
 from securevfl_net.gate.connection import Connection, Phase, Turn
 from securevfl_net.gate.doors import Callers, Listener
 from securevfl_net.gate.frames import FrameIn, Frames, GateLost, Inbox, Outbox
+from securevfl_net.gate.handshakes import Handshakes, find_network
 from securevfl_net.gate.peer import NOTED, REFUSAL, GatePeer
 from securevfl_net.gate.program import ProgramWatch
 from securevfl_net.gate.settings import GateSettings
@@ -57,7 +58,7 @@ class Gate:
         self._watch = ProgramWatch(os.getppid())
         self._selector = selectors.DefaultSelector()
         self._masks: dict[int, int] = {}
-        self._strangers: list[Connection] = []
+        self._strangers = Handshakes(settings.timing.strangers)
         self._again: dict[Connection, None] = {}
         self._peers = [self._make_peer(index, name) for index, name in enumerate(settings.peers)]
         self._by_name = {peer.name: peer for peer in self._peers}
@@ -215,15 +216,17 @@ class Gate:
     # --- connections
 
     def _accept_caller(self, sock: socket.socket) -> None:
-        """Accept a caller. If too many are unidentified, drop the one that has been silent longest."""
-        if len(self._strangers) >= self._timing.strangers:
-            self._strangers[0].end("too many callers at once")
-            self._register_events(self._strangers[0])
+        """Accept a caller. If too many are unidentified, drop one of the network with the most of them."""
+        network = find_network(sock)
+        if (loser := self._strangers.choose_loser(network)) is not None:
+            loser.end("too many callers at once")
+            self._register_events(loser)
         with suppress(OSError):
             self._add_stranger(
                 Connection(
                     sock, self._current_tls, self._book, self._live_fingerprints(), seconds=self._timing.handshake
-                )
+                ),
+                network,
             )
 
     def _finish_call(self, index: int, result: socket.socket | str | PeerRefused) -> None:
@@ -253,8 +256,8 @@ class Gate:
             else:
                 self._add_stranger(connection)
 
-    def _add_stranger(self, connection: Connection) -> None:
-        self._strangers.append(connection)
+    def _add_stranger(self, connection: Connection, network: str = "") -> None:
+        self._strangers.add(connection, network)
         self._next_tick = min(self._next_tick, time.monotonic() + _SOON)
         self._serve_connection(connection)
 
@@ -307,8 +310,8 @@ class Gate:
     # --- timers
 
     def _run_timers(self, now: float) -> None:
-        busy = bool(self._strangers) or bool(self._renewing)
-        for connection in list(self._strangers):
+        busy = len(self._strangers) > 0 or bool(self._renewing)
+        for connection in self._strangers:
             connection.end_if_late(now)
             self._register_events(connection)
         tick = now >= self._next_reload or now - self._watch_at >= _TICK

@@ -73,7 +73,7 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         volume: bytes, both ways together, after which it is replaced.
         reload: between two looks at revocation lists.
         farewell: for which a party that is done waits for peers that are away.
-        strangers: connections that may be in their handshake at once.
+        strangers: callers that may be in their handshake at once, shared between the networks that they call from.
     """
 
     handshake: float = 10.0

@@ -104,6 +104,8 @@ class AdditiveActive(AdditiveRole, ActiveRole):
 class AdditivePassive(AdditiveRole, PassiveRole):
     """A passive party: owns the shapes of its columns."""
 
+    answers_each_row = True
+
     def make_channel(self) -> SumsChannel:
         return PassivePlainSums(self.upstream)
 

@@ -246,6 +246,7 @@ class _Passive(_DistilledRole, Passive):
     """
 
     config: Distilled
+    answers_each_row = False
 
     def build(self) -> None:
         self.noise = FeatureNoise(self)  # never drawn ahead of a checkpoint: nothing is fed after the teachers

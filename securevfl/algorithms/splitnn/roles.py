@@ -94,6 +94,7 @@ class Passive(PassiveRole):
 
     config: SplitNNSettings
     half: PassiveHalf
+    answers_each_row = True
 
     def build(self) -> None:
         self.noise = FeatureNoise(self)

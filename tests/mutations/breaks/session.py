@@ -178,6 +178,20 @@ BREAKS: tuple[Break, ...] = (
         tests=_FLOW,
     ),
     Break(
+        name="a flood takes the places of other addresses",
+        file="psi/securevfl_net/gate/handshakes.py",
+        old="            return not spared, counts[where], one.phase == Phase.PEEK",
+        new="            return not spared, 0, one.phase == Phase.PEEK",
+        tests=("tests/net/test_handshakes.py",),
+    ),
+    Break(
+        name="a known network keeps any number of places",
+        file="psi/securevfl_net/gate/handshakes.py",
+        old="where in self._known and counts[where] <= _SPARED",
+        new="where in self._known",
+        tests=("tests/net/test_handshakes.py",),
+    ),
+    Break(
         name="a copy takes the place of a process that shows signs of life",
         file="psi/securevfl_net/session/meeting.py",
         old="        self._refuse_beside_running(hello.incarnation)\n",
