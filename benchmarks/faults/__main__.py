@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 fresh.append(found)
                 results.add(found)
                 print(describe(found, remains), flush=True)
-                if found["broken"] and asked.keep:
+                if found["broken"] and asked.keep and "codes" in found:
                     _keep(Path(folder) / "cell", Path(asked.keep), cell.name)
         missed = []
         if asked.quick or asked.controls:
