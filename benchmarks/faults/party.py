@@ -232,7 +232,7 @@ def _install(watcher: _Watcher) -> None:
     lines = "consent", "alignment", "training", "finish", "prediction", "serving"
 
     def line(half: bool) -> Callable[..., None]:
-        def reach(ledger: Any, written: Any) -> None:
+        def reach(ledger: Any, written: Any, *_: Any) -> None:
             if isinstance(written, Entry) and watcher.phase in lines:
                 watcher.ledger, watcher.peer = ledger._path, written.peer
                 watcher.reach(watcher.phase, before=half)
