@@ -7,7 +7,7 @@ STAMP := $(VENV)/.stamp
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernels demo demo-parties test check gate lint types contracts docs bench clean
+.PHONY: help setup kernels demo demo-parties test check gate faults lint types contracts docs bench clean
 
 help: ## Show what can be made.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,10 +40,13 @@ test: kernels ## Run the tests.
 	@# Each worker takes a half and helps the other at the end, so that what a file's tests share is mostly made once.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-check: lint types contracts docs test gate ## Lint, types, import contracts, docs, tests, the gate: what CI runs.
+check: lint types contracts docs test gate faults ## Lint, types, import contracts, docs, tests, the gate, faults: what CI runs.
 
 gate: kernels ## Hold every claim of privacy against attacks, two minutes (ARGS=--whole for all cells, most of an hour).
 	$(BIN)/python -m benchmarks.gate $(or $(ARGS),--quick)
+
+faults: kernels ## Harm parties at every phase, ten faults and known bugs put back (ARGS="--minutes 60" for the whole matrix).
+	$(BIN)/python -m benchmarks.faults $(or $(ARGS),--quick)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

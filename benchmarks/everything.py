@@ -85,6 +85,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.unchanged"),
     Benchmark("benchmarks.mutations", quick=("--quick",)),
     Benchmark("benchmarks.kills", quick=("--quick",)),
+    Benchmark("benchmarks.faults", quick=("--quick",)),
     Benchmark("benchmarks.parties", quick=("--quick",)),
     Benchmark("benchmarks.gate", quick=("--quick",)),
     Benchmark("benchmarks.asked", quick=("--quick",)),

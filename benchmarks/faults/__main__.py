@@ -12,15 +12,15 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-REMAINS = Path(__file__).with_name("remains.toml")
+from benchmarks.faults.known import find_remaining, read_remains
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 fresh.append(found)
                 results.add(found)
                 print(describe(found, remains), flush=True)
-                if found["broken"] and asked.keep:
+                if found["broken"] and asked.keep and "codes" in found:
                     _keep(Path(folder) / "cell", Path(asked.keep), cell.name)
         missed = []
         if asked.quick or asked.controls:
@@ -134,22 +134,6 @@ def _read_cells(path: Path) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in json.loads(path.read_text(encoding="utf-8"))["cells"]}
 
 
-def read_remains() -> list[dict[str, str]]:
-    """What is known to remain: parts of names of cells and the class of what is broken, with the sentence of the docs."""
-    found: list[dict[str, str]] = tomllib.loads(REMAINS.read_text(encoding="utf-8")).get("remains", [])
-    return found
-
-
-def find_remaining(found: dict[str, Any], remains: Sequence[dict[str, str]]) -> dict[str, str] | None:
-    """The entry that covers all that is broken in a cell; None where there is none."""
-    for one in remains:
-        if all(word in found["name"] for word in one["cells"].split("+")) and all(
-            broken.partition(":")[0] in one["broken"].split("+") for broken in found["broken"]
-        ):
-            return one
-    return None
-
-
 def describe(found: dict[str, Any], remains: Sequence[dict[str, str]]) -> str:
     """One line about a cell."""
     if not found["broken"]:
@@ -161,8 +145,6 @@ def describe(found: dict[str, Any], remains: Sequence[dict[str, str]]) -> str:
 
 
 def _keep(folder: Path, target: Path, name: str) -> None:
-    import shutil
-
     place = target / name.replace(", ", "--").replace(" ", "-")
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(folder, place)

@@ -77,7 +77,12 @@ def judge(folder: Path, phase: str, fault: str, victim: str, peer: str, told: To
         broken.append(f"accepted: {victim} must be refused, and reached its end")
     elif starts_again(final[victim] or 0):
         broken.append(f"exit class: {victim} is refused for good, and ended with {final[victim]}, which says again")
-    if fault == "folder copied" and (code := final.get(f"{victim}.copy")) is not None and starts_again(code) and code > 0:
+    if (
+        fault == "folder copied"
+        and (code := final.get(f"{victim}.copy")) is not None
+        and starts_again(code)
+        and code > 0
+    ):
         broken.append(f"exit class: the copy of {victim} ended with {code}, which says again")
     broken += _judge_words(expects.words, victim, told, wrong)
     broken += _judge_names(expects.harms, victim, peer, told, wrong, reference.names)
@@ -136,7 +141,9 @@ def _judge_model(folder: Path, phase: str, reference: Reference) -> list[str]:
         if not (folder / file).exists():
             return ["model: no predictions were written"]
         same = (folder / file).read_bytes() == (reference.folder / file).read_bytes()
-        return _judge_distance(0.0 if same else _scores_off(folder / file, reference.folder / file), reference, "a score")
+        return _judge_distance(
+            0.0 if same else _scores_off(folder / file, reference.folder / file), reference, "a score"
+        )
     broken = []
     for name in reference.names:
         part = Path(f"{name}.state") / "model" / f"{name}.model.safetensors"
@@ -191,7 +198,9 @@ def _judge_counts(folder: Path, names: Sequence[str], *, with_report: bool) -> l
                 told = {"numbers": book.running, "metrics": book.metric_sets}
                 for (what, asker), count in made.items():
                     if told[what](asker) < count:
-                        broken.append(f"counts: {name} gave {count} {what} to {asker}, its book has {told[what](asker)}")
+                        broken.append(
+                            f"counts: {name} gave {count} {what} to {asker}, its book has {told[what](asker)}"
+                        )
             except SecureVFLError as error:
                 broken.append(f"counts: {name}'s book cannot be read: {error}")
         if with_report:
@@ -231,6 +240,8 @@ def _judge_audit(folder: Path, names: Sequence[str]) -> list[str]:
         file = folder / f"{name}.state" / "ledgers" / f"{name}.jsonl"
         if file.exists():
             shutil.copy(file, collected)
+    if not any(collected.iterdir()):
+        return []
     try:
         sv.audit(collected)
     except SecureVFLError as error:

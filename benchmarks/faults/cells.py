@@ -1,4 +1,4 @@
-"""The cells of the matrix: every fault at every phase of every job, by rule; and those that cannot be, with the reason."""
+"""The cells of the matrix, by rule: every fault at every phase of every job; and which cannot be, with the reason."""
 
 from __future__ import annotations
 

@@ -36,20 +36,20 @@ class Control:
 
 
 def _lose_finished() -> None:
-    """The note that a party has its result is lost with its connection, and nobody says it again."""
-    from securevfl.run import runner
-    from securevfl.transport.network_mesh import NetworkMesh
+    """A party does not hear that its peer has its result, and the peer's goodbye does not imply it."""
+    from securevfl.run.runner import PartyRunner
 
-    send = NetworkMesh.send_note
-    left = [0]
+    send = PartyRunner._send_statements
 
-    async def lossy(mesh: NetworkMesh, peer: str, payload: bytes) -> None:
-        if payload[:1] == runner._FINISHED and mesh.me == "shop1" and not left[0]:
-            left[0] = 1
-            return
-        await send(mesh, peer, payload)
+    async def lossy(runner: Any, peers: Any) -> None:
+        if runner._mesh.me != "shop1":
+            await send(runner, peers)
 
-    NetworkMesh.send_note = lossy  # type: ignore[method-assign]
+    async def forgetful(runner: Any, peer: str) -> None:
+        runner._handle_departure(peer, "its process ended")
+
+    PartyRunner._send_statements = lossy  # type: ignore[method-assign]
+    PartyRunner._handle_goodbye = forgetful  # type: ignore[method-assign]
 
 
 def _ignore_short_writes() -> None:
@@ -68,7 +68,7 @@ def _forget_the_book() -> None:
     """The result book is not on the disk when an answer leaves."""
     from securevfl.privacy import ResultBook
 
-    ResultBook.add = lambda *_: None  # type: ignore[method-assign]
+    ResultBook.add = lambda *_, **__: None  # type: ignore[method-assign]
 
 
 def _accept_stale_folders() -> None:

@@ -113,7 +113,9 @@ class Course:
         ports = {name: _free_port() for name in self.names}
         for name in self.names:
             path = self.folder / f"{name}.toml"
-            text = re.sub(r'^listen = ".*"', f'listen = "127.0.0.1:{ports[name]}"', path.read_text(), flags=re.MULTILINE)
+            text = re.sub(
+                r'^listen = ".*"', f'listen = "127.0.0.1:{ports[name]}"', path.read_text(), flags=re.MULTILINE
+            )
             for peer in self.names:
                 if peer < name:
                     link = self.links.add(name, peer, ports[peer])

@@ -26,7 +26,6 @@ import torch
 from securevfl_net import durable
 from securevfl_net.gate import loop as gate_loop
 
-import securevfl.transport.network_mesh as network_mesh
 from benchmarks.faults.spawning import keep_own_files
 from securevfl import cli
 from securevfl.ledger import chain as ledger_chain
@@ -37,6 +36,7 @@ from securevfl.process import party_process
 from securevfl.process.logs import LogNews, LogObserver
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.checkpoint import FolderKeeper
+from securevfl.transport import network_mesh
 
 __all__ = ["Moment", "Orders", "run_party"]
 
@@ -196,7 +196,10 @@ def _shift_clock(seconds: float) -> None:
             return standard.datetime.fromtimestamp(time.time(), tz)
 
     for module in list(sys.modules.values()):
-        if getattr(module, "__name__", "").startswith("securevfl") and getattr(module, "datetime", 0) is standard.datetime:
+        if (
+            getattr(module, "__name__", "").startswith("securevfl")
+            and getattr(module, "datetime", 0) is standard.datetime
+        ):
             module.datetime = Shifted  # type: ignore[attr-defined]
 
 
@@ -229,7 +232,7 @@ def _install(watcher: _Watcher) -> None:
     lines = "consent", "alignment", "training", "finish", "prediction", "serving"
 
     def line(half: bool) -> Callable[..., None]:
-        def reach(ledger: Any, written: Any) -> None:
+        def reach(ledger: Any, written: Any, *_: Any) -> None:
             if isinstance(written, Entry) and watcher.phase in lines:
                 watcher.ledger, watcher.peer = ledger._path, written.peer
                 watcher.reach(watcher.phase, before=half)

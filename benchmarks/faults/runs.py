@@ -15,9 +15,8 @@ from typing import Any
 import torch
 
 from benchmarks.faults.asked import Reference, judge
-from benchmarks.faults.cells import PLACES, Cell
+from benchmarks.faults.cells import Cell
 from benchmarks.faults.course import Course, Told
-from benchmarks.faults.expected import FAULTS
 from benchmarks.faults.jobs import KINDS, JobKind, create_parties
 from benchmarks.faults.party import Moment
 

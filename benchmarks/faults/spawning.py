@@ -12,7 +12,9 @@ __all__ = ["keep_own_files", "open_files", "run_copy"]
 
 def open_files() -> frozenset[int]:
     """File descriptors of this process."""
-    return frozenset(fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.exists(f"/proc/self/fd/{fd}") or fd < 3)
+    return frozenset(
+        fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.exists(f"/proc/self/fd/{fd}") or fd < 3
+    )
 
 
 def keep_own_files(kept: Iterable[int]) -> None:
