@@ -141,8 +141,9 @@ def line() -> str:
     return (
         "On the credit table, 18,000 training rows at three parties, an additive model trained on secret shares within "
         f"ε = 1 (δ = 1e-5) has a test AUC of {ours[0]:.3f} ({free[0]:.3f} without a budget); boosted trees on the "
-        f"pooled table, without any privacy, have {trees[0]:.3f}, and on the bank's columns alone {alone[0]:.3f} "
-        f"(DP-EBM, also within ε = 1 but at one place that sees the pooled table: {trusted[0]:.3f}; mean of {len(seeds)} seeds). ε bounds what all parties together see in training of any one client, "
+        f"pooled table, without any privacy, have {trees[0]:.3f}, and on the bank's columns alone {alone[0]:.3f}; "
+        f"DP-EBM, also within ε = 1 but at one place that sees the pooled table, has {trusted[0]:.3f} "
+        f"(mean of {len(seeds)} seeds). ε bounds what all parties together see in training of any one client, "
         "replaced at all parties, if no two of the three computing parties collude; predictions are not covered."
     )
 
