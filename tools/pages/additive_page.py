@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,11 @@ def _standing(cells: Cells) -> list[str]:
         found.append(
             f"- *{_METHODS[peer]}*: the additive model is ahead at {ahead} of {ahead + len(behind)} places{worst}."
         )
-    return ["At the places where a job is not refused:", "", *found]
+    return ["At the places where a job is not refused:", "", *(_wrap(text, "  ") for text in found)]
+
+
+def _wrap(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def line() -> str:
@@ -138,11 +143,12 @@ def line() -> str:
     )
     if ours is None or free is None or trees is None or alone is None or trusted is None:
         raise SystemExit("additive.json lacks the credit table at 18,000 rows")
-    return (
+    return _wrap(
         "On the credit table, 18,000 training rows at three parties, an additive model trained on secret shares within "
         f"ε = 1 (δ = 1e-5) has a test AUC of {ours[0]:.3f} ({free[0]:.3f} without a budget); boosted trees on the "
-        f"pooled table, without any privacy, have {trees[0]:.3f}, and on the bank's columns alone {alone[0]:.3f} "
-        f"(DP-EBM, also within ε = 1 but at one place that sees the pooled table: {trusted[0]:.3f}; mean of {len(seeds)} seeds). ε bounds what all parties together see in training of any one client, "
+        f"pooled table, without any privacy, have {trees[0]:.3f}, and on the bank's columns alone {alone[0]:.3f}; "
+        f"DP-EBM, also within ε = 1 but at one place that sees the pooled table, has {trusted[0]:.3f} "
+        f"(mean of {len(seeds)} seeds). ε bounds what all parties together see in training of any one client, "
         "replaced at all parties, if no two of the three computing parties collude; predictions are not covered."
     )
 
