@@ -80,7 +80,6 @@ def test_every_error_has_one_line_of_the_table() -> None:
         MachineFault("x"),
         DiskFull(errno.ENOSPC, "full", "/state"),
         OSError(errno.ENOSPC, "full"),
-        MemoryError(),
         PartyFailed("bank", OSError(errno.ENOSPC, "full")),
         KeyboardInterrupt(),
     ],
@@ -104,6 +103,7 @@ def test_a_fault_outside_says_again(error: BaseException) -> None:
         (WireError("x"), 5),
         (PartyFailed("bank", ValueError("x")), 6),
         (AuditError("x"), 8),
+        (PartyFailed("bank", MemoryError("x")), 6),
         (ValueError("x"), 1),
     ],
 )
@@ -137,7 +137,6 @@ def test_others_are_not(code: int) -> None:
     [
         (OSError(errno.ENOSPC, "No space left on device", "/state"), 75, "MachineFault"),
         (OSError(errno.ENOENT, "No such file", "/state"), 2, "InputError"),
-        (MemoryError(), 75, "MachineFault"),
         (PeerSilent("x"), 75, "PeerSilent"),
         (PeerRefused("revoked", "x"), 3, "PeerRefused"),
     ],

@@ -19,7 +19,7 @@ SecureVFLError                exit 1
 │   ├── PeerSilent            exit 75  a peer showed no sign of life for too long
 │   ├── PeerRefused           exit 3   a connection or an agreement was refused, with the named reason
 │   └── WireError             exit 5   bytes that are not a message of this version
-├── MachineFault              exit 75  a full disk, no memory, a killed gate: nobody's fault here
+├── MachineFault              exit 75  a full disk or a killed gate: nobody's fault here
 │   └── DiskFull              exit 75  starting again resumes, once there is room
 ├── PartyFailed               exit 6   a party's program ended with an error; `__cause__` is its error
 ├── RangeError                exit 7   a value left the fixed-point range that the job computed
@@ -227,7 +227,7 @@ class PartyFailed(SecureVFLError):
 
 
 class MachineFault(SecureVFLError):
-    """Something outside the job failed here: the disk or the memory is full, or the party's gate process was killed.
+    """Something outside the job failed here: the disk is full, or the party's gate process was killed.
 
     Nothing is wrong with the job: starting again resumes it.
     """
@@ -287,7 +287,7 @@ _MAY_HIDE_FAULTS = (exit_codes.CONFIGURATION, exit_codes.UNFORESEEN, exit_codes.
 """Codes of errors that a full disk or a lost network may cause. A refusal or evidence stays what it is."""
 
 
-def fault_behind(error: BaseException) -> OSError | MemoryError | None:
+def fault_behind(error: BaseException) -> OSError | None:
     """The fault of the machine that caused an error, so that starting again helps; None if there is none."""
     if isinstance(error, SecureVFLError) and error.exit_code not in _MAY_HIDE_FAULTS:
         return None

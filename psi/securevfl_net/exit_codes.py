@@ -83,7 +83,7 @@ CODES: Final = tuple(
             AGAIN,
             ExitClass.AGAIN,
             "waiting or a fault outside",
-            "a peer is away, crashed or was silent; a link was cut; the disk or the memory was full; the program's own "
+            "a peer is away, crashed or was silent; a link was cut; the disk was full; the program's own "
             "gate process was killed; or a signal ended `party` or `serve`",
             "start it again; it goes on where it stopped",
         ),
@@ -179,13 +179,15 @@ def stopping_codes() -> tuple[int, ...]:
     return tuple(sorted(one.number for one in CODES if one.kind == ExitClass.ACT))
 
 
-def find_machine_fault(error: BaseException) -> OSError | MemoryError | None:
-    """The full disk, exhausted memory or lost network behind an error; None if there is none.
+def find_machine_fault(error: BaseException) -> OSError | None:
+    """The full disk or lost network behind an error; None if there is none.
+
+    A `MemoryError` does not count: a job that does not fit fails again, and each attempt may spend ε.
 
     Looks through everything that the error was raised from, also where a message replaced it (`raise … from None`).
     """
     for one in _chain_of(error):
-        if isinstance(one, MemoryError) or (isinstance(one, OSError) and one.errno in _FAULTS):
+        if isinstance(one, OSError) and one.errno in _FAULTS:
             return one
     return None
 

@@ -73,9 +73,9 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         terminal.err.print("interrupted")
         sys.exit(exit_codes.INTERRUPTED)
-    except (OSError, MemoryError) as error:
+    except OSError as error:
         name = "InputError" if fault_behind(error) is None else "MachineFault"
-        what = f"{error.strerror or error}: {error.filename or ''}" if isinstance(error, OSError) else "no memory"
+        what = f"{error.strerror or error}: {error.filename or ''}"
         terminal.err.print(f"[bold red]{name}[/]: ", end="")
         terminal.err.print(what, markup=False, highlight=False, soft_wrap=True)
         sys.exit(exit_code_of(error))

@@ -148,7 +148,7 @@ class JobProcess:
 
         Raises:
             Parked: the peers did not come, or `stop` was called: starting again resumes the run.
-            MachineFault: the disk or the memory is full, or the gate died; likewise.
+            MachineFault: the disk is full, or the gate died; likewise.
             SecureVFLError: the job failed.
         """
         if not self.attempts.open_finish(self.name, mesh.peers).is_complete:

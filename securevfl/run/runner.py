@@ -137,7 +137,7 @@ class PartyRunner(Generic[T]):
 
         Raises:
             Parked: the peers did not come in time, or `stop` was called; starting again resumes the run.
-            MachineFault: the disk or the memory is full, or the gate died; likewise.
+            MachineFault: the disk is full, or the gate died; likewise.
             Expired: the agreement's bounds are reached.
             PartyFailed: the program ended with an unforeseen error, its `__cause__`.
             SecureVFLError: another error ended it, here or at a peer.
@@ -490,7 +490,6 @@ class PartyRunner(Generic[T]):
         await self._halt_attempt(str(error))
 
 
-def _explain_fault(me: str, fault: OSError | MemoryError) -> MachineFault:
-    what = "the memory is full" if isinstance(fault, MemoryError) else f"{fault.strerror or fault}"
-    where = f" ({fault.filename})" if isinstance(fault, OSError) and fault.filename else ""
+def _explain_fault(me: str, fault: OSError) -> MachineFault:
+    what, where = fault.strerror or str(fault), f" ({fault.filename})" if fault.filename else ""
     return MachineFault(f"{me!r} cannot go on here: {what}{where}; mend it and start the party again to resume")

@@ -120,7 +120,7 @@ def test_a_statement_that_this_party_has_forgotten_shows_that_files_are_missing(
 )
 def test_who_finished_together_takes_part_in_no_attempt(marks: tuple[str, str], admitted: bool) -> None:
     """Also where all reports arrive before any statement."""
-    own = Incarnation.after(0)
+    own = Incarnation.start_after(0)
     reports = {
         name: Report(incarnation=str(own), finished=mark) for name, mark in zip(("bank", "shop"), marks, strict=True)
     }

@@ -62,7 +62,7 @@ BREAKS = (
         name="a full disk ends the job for all",
         file=_RUNNER,
         old="        if (fault := fault_behind(error)) is None:\n",
-        new="        fault = MemoryError()\n        if error:\n",
+        new="        fault = OSError()\n        if error:\n",
         tests=("tests/run/test_runner.py",),
         keywords="full_disk",
     ),
