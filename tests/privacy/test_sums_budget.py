@@ -261,7 +261,7 @@ def test_the_noise_that_is_drawn_gives_the_stated_loss() -> None:
     def draw(shape: tuple[int, ...]) -> np.ndarray:
         return draw_discrete_gaussian(shape, budget.own_units(SUM_ONE)) / SUM_ONE
 
-    assert 0.95 < _audited(budget, 1, draw) < 1.05
+    assert 0.92 < _audited(budget, 1, draw) < 1.08  # 3.5 standard deviations of the audit; the breaks below give 1.1
 
 
 @pytest.mark.usefixtures("all_plus")
