@@ -198,7 +198,8 @@ class Course:
             stopped += [party.pid] if what in ("program stopped", "both stopped") else []
             stopped += [gate] if what in ("gate stopped", "both stopped") else []
             for pid in stopped:
-                os.kill(pid, signal.SIGSTOP)
+                with suppress(ProcessLookupError):  # at the last points of the end the gate is gone
+                    os.kill(pid, signal.SIGSTOP)
             self._after(2 * SILENCE + 2 if what == "program asleep" else HOLD, partial(_continue, stopped))
             answer()
         elif what.startswith("link"):

@@ -17,6 +17,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -165,7 +166,8 @@ class _Watcher:
             os.kill(os.getpid(), signal.SIGKILL)
         if fault in ("gate killed", "both killed"):
             self._tell("done itself")
-            os.kill(_Gate.newest, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # at the last points of the end the gate is gone
+                os.kill(_Gate.newest, signal.SIGKILL)
             if fault == "both killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             return

@@ -15,6 +15,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.faults.cells import cells  # noqa: E402
 from benchmarks.faults.expected import FAULTS, PHASES  # noqa: E402
 from benchmarks.faults.known import find_remaining, read_remains  # noqa: E402
 
@@ -54,7 +55,10 @@ def blocks() -> dict[str, str]:
         [kind, *(_phase_cell([s for c, s in states if (c["kind"], c["phase"]) == (kind, phase)]) for phase in PHASES)]
         for kind in sorted({cell["kind"] for cell, _ in states})
     ]
+    whole = len(cells())
     return {
+        "size": f"{len(states):,} of the {whole:,} cells of the matrix have run so far, on the machine that "
+        "`benchmarks/results/faults.json` names.",
         "promises": _table(["fault", "what happens", "faults", "as promised", "remains", "open"], promises),
         "phases": _table(["job", *PHASES], phases),
         "impossible": _table(["not in the matrix", "why"], [[*one] for one in sorted(content["impossible"].items())]),
