@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.ledger.keys import PrivateKey, PublicSigningKey
     from securevfl.ledger.ledgers import Ledgers, file_of
     from securevfl.ledger.lines import (
+        AGREEMENT,
         CONNECTIONS,
         LINE_BYTES,
         READMITTED,
@@ -55,8 +56,8 @@ _NAMES = {
     "securevfl.ledger.keys": "PrivateKey PublicSigningKey",
     "securevfl.ledger.ledgers": "Ledgers file_of",
     "securevfl.ledger.lines": (
-        "CONNECTIONS LINE_BYTES READMITTED REFUSED STOPPED VERSION Closing Entry Line NoteLine OpeningLine decode_line "
-        "hash_of"
+        "AGREEMENT CONNECTIONS LINE_BYTES READMITTED REFUSED STOPPED VERSION Closing Entry Line NoteLine OpeningLine "
+        "decode_line hash_of"
     ),
     "securevfl.ledger.own_ledger": "OpensLedgers OwnLedgers",
     "securevfl.ledger.reading": "Flaw Located raise_flaws read_lines",
@@ -69,6 +70,7 @@ _NAMES = {
 """Module → the names that it gives to this package, loaded when one of them is first used."""
 
 __all__ = [
+    "AGREEMENT",
     "CONNECTIONS",
     "LINE_BYTES",
     "MARK_EVERY",

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from securevfl.errors import AuditError
 from securevfl.ledger.keys import PublicSigningKey
-from securevfl.ledger.lines import Entry, word_bytes
+from securevfl.ledger.lines import AGREEMENT, Entry, word_bytes
 from securevfl.ledger.reading import Flaw, Located, raise_flaws
 from securevfl.ledger.readmission import excused_attempts
 from securevfl.ledger.verifying import LedgerChain, chains_of
@@ -99,11 +99,33 @@ def _find_excused(chains: Sequence[LedgerChain]) -> dict[str, range]:
     for party in {chain.party for chain in chains}:
         own = [chain for chain in chains if chain.party == party]
         notes = [note for chain in own for note in chain.notes]
+        # Peers' ledgers count too: the party's own could leave out the peers that did not admit it.
+        others = [chain for chain in chains if chain.party != party and _has_met(chain, party)]
         keys = {name: peer.key for chain in own for name, peer in chain.peers.items()}
-        attempts = excused_attempts(party, notes, {name: PublicSigningKey.from_hex(key) for name, key in keys.items()})
+        keys |= {chain.party: chain.opening.key for chain in others}
+        attempts = excused_attempts(
+            party,
+            notes,
+            {name: PublicSigningKey.from_hex(key) for name, key in keys.items()},
+            _find_agreements(others or own),
+        )
         if attempts is not None:
             found[party] = range(attempts[0], attempts[1] + 1)
     return found
+
+
+def _has_met(chain: LedgerChain, party: str) -> bool:
+    return party in chain.peers or any(entry.peer == party for entry in chain.entries)
+
+
+def _find_agreements(chains: Sequence[LedgerChain]) -> set[str]:
+    """The agreements that the chains of each of their parties name; a party whose chains name none is left out."""
+    named: dict[str, set[str]] = {}
+    for chain in chains:
+        for note in chain.notes:
+            if note.note == AGREEMENT:
+                named.setdefault(chain.party, set()).add(str(note.values.get("agreement")))
+    return set.intersection(*named.values()) if named else set()
 
 
 def _repeats(first: LedgerChain, chain: LedgerChain, chains: Sequence[LedgerChain]) -> bool:
@@ -240,7 +262,11 @@ def _check_heads(
             continue
         other = by_name.get((chain.run, name))
         given = (word.head, word.messages)
-        if other is None or other.opening.key != known.key or other.attempt in excused.get(name, ()):
+        if other is None or other.opening.key != known.key:
+            continue
+        # A chain from a back-up ends before the head, and is never closed.
+        ends_before = other.lost_end and other.head_sent is None and word.messages >= len(other.entries)
+        if ends_before and other.attempt in excused.get(name, ()):
             continue
         # The head is synced before it is sent, and the line which records that it was sent may be lost.
         cut = other.lost_end and other.head_sent is None and given == (other.head, len(other.entries))

@@ -17,6 +17,7 @@ from securevfl.errors import AuditError
 from securevfl.transport import Guard, Kind
 
 __all__ = [
+    "AGREEMENT",
     "CONNECTIONS",
     "GENESIS",
     "LINE_BYTES",
@@ -42,6 +43,9 @@ __all__ = [
     "signed_part",
     "word_bytes",
 ]
+
+AGREEMENT = "agreement"
+"""Name of a note in each attempt of parties with an agreement: its digest, and the parties' signatures."""
 
 CONNECTIONS = "connections"
 """Name, followed by a number, of a run that records events between attempts. It contains no messages."""

@@ -8,7 +8,7 @@ its ledger. They explain what an audit finds missing there, and nothing else doe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -158,7 +158,7 @@ def grants_in_note(note: NoteLine) -> list[Readmission]:
 
 
 def excused_attempts(
-    party: str, notes: Iterable[NoteLine], keys: Mapping[str, PublicSigningKey]
+    party: str, notes: Iterable[NoteLine], keys: Mapping[str, PublicSigningKey], agreements: Collection[str]
 ) -> tuple[int, int] | None:
     """The first and the last attempt of a party of which its ledger may lack lines, because all its peers admitted it
     again; None without a re-admission that all of them signed.
@@ -167,10 +167,12 @@ def excused_attempts(
         party: whose ledger it is.
         notes: of its chains.
         keys: peer → its key, of all peers that the party ever met.
+        agreements: SHA-256 of the proposals that the peers' ledgers name, hexadecimal. No grant counts under another.
     """
     first, last = 0, -1
     for note in notes:
-        grants = {grant.by: grant for grant in grants_in_note(note) if grant.party == party}
+        counted = [one for one in grants_in_note(note) if one.party == party and one.agreement in agreements]
+        grants = {grant.by: grant for grant in counted}
         if not keys or set(keys) - set(grants) or len({grant.nonce for grant in grants.values()}) > 1:
             continue
         try:

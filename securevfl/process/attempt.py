@@ -12,6 +12,7 @@ from pathlib import Path
 
 from securevfl.data import PartyTable
 from securevfl.errors import InputError
+from securevfl.ledger import AGREEMENT
 from securevfl.party import Alignments, Job, align_party, consent_party, train_party
 from securevfl.party.program import note_spent, run_and_close
 from securevfl.party.reports import View
@@ -140,7 +141,7 @@ class PartyAttempts:
             organisations=self.organisations,
             filters=self.filters,
         )
-        site.ledger.record_note("agreement", self.note())
+        site.ledger.record_note(AGREEMENT, self.note())
         if self.begun is not None:
             self.begun(site.ledger)
         alignments, aligning, trained = await run_and_close(site, self._run_attempt(site, view))

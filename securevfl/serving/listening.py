@@ -18,7 +18,7 @@ from securevfl.serving.access import AccessControl
 from securevfl.serving.guards import Guarded
 from securevfl.serving.http import application
 from securevfl.serving.settings import ServingFile
-from securevfl.serving.strict_http import MOST_HEAD, Connections, StrictHttp
+from securevfl.serving.strict_http import Connections, StrictHttp
 
 __all__ = ["serve_application"]
 
@@ -61,7 +61,6 @@ async def serve_application(front: AccessControl, file: ServingFile) -> AsyncIte
             address_wait=front.address_wait,
         ),
         http=cast("Any", partial(StrictHttp, connections)),
-        h11_max_incomplete_event_size=MOST_HEAD,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -112,6 +112,31 @@ class Connections:
             del self._open[address]
 
 
+class _Connection(h11.Connection):
+    """Reads no head that `find_head_fault` refuses, behind a body either whose request was answered before it came.
+
+    Attributes:
+        is_unseen: whether another request may have begun whose head nobody looked at.
+        fault: why a head was refused.
+    """
+
+    is_unseen = False
+    fault: Fault | None = None
+
+    def start_next_cycle(self) -> None:
+        """See `h11.Connection`."""
+        super().start_next_cycle()
+        self.is_unseen = True
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """See `h11.Connection`."""
+        if self.is_unseen and self.their_state is h11.IDLE:
+            self.fault = find_head_fault(self.trailing_data[0])
+            if self.fault is not None:
+                raise h11.RemoteProtocolError(self.fault[1])
+        return super().next_event()
+
+
 class StrictHttp(H11Protocol):
     """One connection of a client.
 
@@ -124,6 +149,7 @@ class StrictHttp(H11Protocol):
 
     def __init__(self, connections: Connections, **given: Any) -> None:
         super().__init__(**given)
+        self.conn: _Connection = _Connection(h11.SERVER, MOST_HEAD)
         self._connections = connections
         self._counted = ""
         self._deadline: asyncio.TimerHandle | None = None
@@ -160,11 +186,16 @@ class StrictHttp(H11Protocol):
             if fault is not None:
                 self._refuse(*fault)
                 return
+            self.conn.is_unseen = False
         super().handle_events()
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self._await_request()
         else:
             self._stop_awaiting()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what h11 cannot read, or what was found behind a body."""
+        self._refuse(*(self.conn.fault or (400, msg)))
 
     def _await_request(self) -> None:
         """Close the connection unless a whole request arrives in time."""

@@ -225,10 +225,13 @@ def test_only_grants_of_all_peers_excuse_missing_lines(company: Company) -> None
     bank = read_start(company.agreement_file, "bank").own
     grant = grant_request(company.agreement, bank, _request(company))
     key = bank.signing_key().public_key
-    noted = [_note(grant)]
-    assert excused_attempts("shop1", noted, {"bank": key}) == (1, 0)  # the peer saw no attempt: nothing is excused
+    noted, agreed = [_note(grant)], {company.agreement.digest}
+    assert excused_attempts("shop1", noted, {"bank": key}, agreed) == (
+        1,
+        0,
+    )  # the peer saw no attempt: nothing is excused
     later = grant_readmission(_request(company), "bank", bank.signing_key(), agreed=4, starts=1, head="")
-    assert excused_attempts("shop1", [_note(later)], {"bank": key}) == (1, 4)
+    assert excused_attempts("shop1", [_note(later)], {"bank": key}, agreed) == (1, 4)
     for notes, keys in (
         ([_note(later)], {"bank": PrivateKey.generate().public_key}),
         ([_note(later)], {"bank": key, "third": key}),
@@ -236,8 +239,9 @@ def test_only_grants_of_all_peers_excuse_missing_lines(company: Company) -> None
         ([_note(_replace(later, agreed=9))], {"bank": key}),
         ([], {"bank": key}),
     ):
-        assert excused_attempts("shop1", notes, keys) is None
-    assert excused_attempts("bank", [_note(later)], {"bank": key}) is None
+        assert excused_attempts("shop1", notes, keys, agreed) is None
+    assert excused_attempts("shop1", [_note(later)], {"bank": key}, {"ab" * 32}) is None
+    assert excused_attempts("bank", [_note(later)], {"bank": key}, agreed) is None
 
 
 def _note(grant: Readmission) -> NoteLine:

@@ -113,6 +113,27 @@ def test_what_can_be_read_in_two_ways_is_refused(tmp_path: Path, plain: Parts) -
         assert answer.count(b"HTTP/1.1 ") == (2 if name == "after a good one" else 1), (name, answer)
 
 
+@pytest.mark.parametrize("name", ["both lengths", "a chunked body", "bare LF", "a folded header"])
+def test_a_head_behind_a_body_that_nobody_waited_for_is_refused(tmp_path: Path, plain: Parts, name: str) -> None:
+    """The answer to a request can leave before its body arrives; the next head then comes behind that body."""
+
+    async def main() -> tuple[bytes, bytes]:
+        async with listening(tmp_path, plain) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HEAD.replace(b"application/json", b"text/plain") + LENGTH + b"\r\n")
+            first = await reader.readuntil(b"}")
+            writer.write(BODY + REFUSED[name][0])
+            async with asyncio.timeout(10):
+                rest = await reader.read()
+            writer.close()
+            return first, rest
+
+    first, rest = asyncio.run(main())
+    assert first.startswith(b"HTTP/1.1 415 ")
+    assert int(rest.split()[1]) == REFUSED[name][1], rest
+    assert rest.count(b"HTTP/1.1 ") == 1, rest
+
+
 def test_heads_are_refused_however_they_are_cut(tmp_path: Path) -> None:
     """Each prefix of a good head is accepted so far; a bad one is refused no later than it is complete."""
     good = HEAD + LENGTH + b"\r\n" + BODY
