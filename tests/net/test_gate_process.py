@@ -26,7 +26,7 @@ from securevfl_net.incarnation import Incarnation
 from securevfl_net.session import SessionLimits
 from support.networks import AGREEMENT, LOCAL, QUICK, SMALL, Loopback, Splice, until
 
-from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
+from securevfl.errors import InputError, MachineFault, Parked, PeerEnded, ProtocolError
 from securevfl.ledger import PrivateKey
 from securevfl.transport import (
     CertificateReplaced,
@@ -151,11 +151,11 @@ def test_a_program_without_a_gate_and_a_gate_without_a_program_end(play: Play, f
         if first == "write":
             await until(lambda: not _runs(mesh.gate_pid))
             await a.send(_message(1, 10))
-        with pytest.raises(PeerEnded, match="gate of 'a' ended"):
+        with pytest.raises(Parked, match="gate of 'a' ended"):
             await a.receive()
-        with pytest.raises(ProtocolError, match="gate of 'a' ended"):
+        with pytest.raises(MachineFault, match="gate of 'a' ended"):
             await mesh.next_event()
-        with pytest.raises(ProtocolError, match="gate of 'a' ended"):
+        with pytest.raises(MachineFault, match="gate of 'a' ended"):
             mesh.begin_view(bytes(15) + b"z")
         gate = loopback.meshes["b"].gate_pid
         loopback.meshes["b"]._lose_gate("as if the program had died")  # the socket closes, nothing is said

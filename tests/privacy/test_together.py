@@ -55,4 +55,4 @@ def test_a_ledger_that_cannot_be_closed_does_not_hide_why_the_party_ended(fails:
             asyncio.run(program.run_and_close(site, _fails() if fails else done(site)))
     notes = ["besides, the ledger could not be closed: OSError: [Errno 28] No space left on device"]
     assert getattr(raised.value, "__notes__", []) == notes  # a run that was done says it, too
-    assert closed == ["links"]
+    assert closed == (["links"] if fails else [])  # peers wait for a party whose disk is full

@@ -80,6 +80,11 @@ class AdditiveRole(Role):
             self.sealed.begin(shapes.plan, self.budget)
 
     @property
+    def party(self) -> str:
+        """Name of the party."""
+        return self.site.name
+
+    @property
     def outputs(self) -> int:
         """K: 1 for two classes and for a number, else one for each class."""
         return 1 if self.table.classes <= 2 else self.table.classes

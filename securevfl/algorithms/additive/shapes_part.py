@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from securevfl.algorithms.additive.columns import BinnedColumn, code_rows, read_columns, write_columns
+from securevfl.algorithms.additive.settings import AdditiveSettings
 from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan
 from securevfl.algorithms.additive.tables import shape_tables
 from securevfl.errors import InputError
 from securevfl.training.state import State, as_dict, as_list, as_tensor
 
-if TYPE_CHECKING:
-    from securevfl.algorithms.additive.role import AdditiveRole
-
 __all__ = ["ShapesPart"]
+
+
+class _Owner(Protocol):
+    """What a part asks of its role, see `AdditiveRole`."""
+
+    @property
+    def config(self) -> AdditiveSettings: ...
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def party(self) -> str: ...
+    def training_rows(self, epoch: int) -> np.ndarray: ...
+    def columns_of(self, rows: np.ndarray) -> np.ndarray: ...
+    async def prepare(self) -> None: ...
 
 
 class ShapesPart:
@@ -35,7 +49,7 @@ class ShapesPart:
         training: the shapes with the training rows; None outside training.
     """
 
-    def __init__(self, role: AdditiveRole) -> None:
+    def __init__(self, role: _Owner) -> None:
         self._role = role
         self.columns: list[BinnedColumn] = []
         self.start = np.zeros(role.outputs)
@@ -55,13 +69,13 @@ class ShapesPart:
 
     async def setup(self) -> None:
         """Bin the columns and exchange what is public, before training; nothing in a prediction."""
-        if len(self._role.table.split.train):
+        if len(self._role.training_rows(0)):
             await self._role.prepare()
 
     def begin(self, plan: PublicPlan, columns: Sequence[BinnedColumn], x: np.ndarray) -> None:
         """Begin training with flat shapes."""
         self.columns, self.start = list(columns), plan.start
-        self.training = OwnShapes(self._role.site.name, plan, self._role.config.step_rule, columns, x)
+        self.training = OwnShapes(self._role.party, plan, self._role.config.step_rule, columns, x)
 
     def sum_terms(self, x: np.ndarray) -> np.ndarray:
         """Sum of this party's shapes for each row, float64 (n, outputs); with the start at nobody.
@@ -101,10 +115,10 @@ class ShapesPart:
             or start.shape != (role.outputs,)
             or own != role.width
         ):
-            raise InputError(f"the stored shapes of {role.site.name!r} do not fit its columns: the model is damaged")
+            raise InputError(f"the stored shapes of {role.party!r} do not fit its columns: the model is damaged")
         self.columns, self.start, self._values, self._variance = columns, start, values, variance
         if self.training is not None:
-            self.begin(replace(self.training.plan, start=start), columns, role.columns_of(role.table.split.train))
+            self.begin(replace(self.training.plan, start=start), columns, role.columns_of(role.training_rows(0)))
             self.training.values, self.training.variance = values, variance
 
     def get_state(self) -> State:
