@@ -63,7 +63,7 @@ class Batch:
         started: whether all parties were told to score it.
     """
 
-    rows: np.ndarray
+    rows: np.ndarray = field(repr=False)
     whole: bool = False
     found: dict[int, Outcome] = field(default_factory=dict)
     started: bool = False
