@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from securevfl_net.gate.connection import Connection, Phase
 
-__all__ = ["Handshakes", "find_network"]
+__all__ = ["Handshakes", "find_network", "network_of"]
 
 _SPARED = 4
 """Connections of one known network that stay while others can go."""
@@ -21,7 +21,14 @@ _KNOWN = 256
 def find_network(sock: socket.socket) -> str:
     """Return the caller's IPv4 address or its IPv6 /64 network, which one customer has; empty if it has none."""
     with suppress(OSError, ValueError, IndexError, TypeError):
-        address = ipaddress.ip_address(str(sock.getpeername()[0]).partition("%")[0])
+        return network_of(str(sock.getpeername()[0]))
+    return ""
+
+
+def network_of(text: str) -> str:
+    """Return an IPv4 address, or the /64 network of an IPv6 address; empty for another text."""
+    with suppress(ValueError):
+        address = ipaddress.ip_address(text.partition("%")[0])
         mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
         if mapped is not None:
             return str(mapped)
