@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 
 from securevfl_net.gate.connection import Connection, Phase
+from securevfl_net.networks import network_of
 
-__all__ = ["Handshakes", "find_network", "network_of"]
+__all__ = ["Handshakes", "find_network"]
 
 _SPARED = 4
 """Connections of one known network that stay while others can go."""
@@ -22,17 +22,6 @@ def find_network(sock: socket.socket) -> str:
     """Return the caller's IPv4 address or its IPv6 /64 network, which one customer has; empty if it has none."""
     with suppress(OSError, ValueError, IndexError, TypeError):
         return network_of(str(sock.getpeername()[0]))
-    return ""
-
-
-def network_of(text: str) -> str:
-    """Return an IPv4 address, or the /64 network of an IPv6 address; empty for another text."""
-    with suppress(ValueError):
-        address = ipaddress.ip_address(text.partition("%")[0])
-        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        if mapped is not None:
-            return str(mapped)
-        return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
     return ""
 
 
