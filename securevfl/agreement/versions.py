@@ -30,7 +30,7 @@ agreements under an older protocol, a default that keeps that protocol's behavio
 """
 
 ADDED_OPTIONS: dict[int, frozenset[str]] = {}
-"""Protocol → the options that came with it, such as ``"job.huber_delta"``: an agreement under an older one lacks them."""
+"""Protocol → options that came with it, such as ``"job.huber_delta"``: an agreement under an older one lacks them."""
 
 
 class Versions(Config):
