@@ -338,8 +338,8 @@ class Proposal(Config, dict=True):
         if found:
             raise Mistaken("the agreement", found)
         proposal = cls(**taken)
-        if proposal.versions.names_older_protocol:
-            as_signed = encode_tree(_drop_later_options(proposal.to_tree(), content), _HEADER)
+        if later := proposal.versions.later_options:
+            as_signed = encode_tree(_drop_later_options(proposal.to_tree(), content, later), _HEADER)
             if as_signed == raw:
                 proposal.__dict__["signed_bytes"] = raw  # what `cached_property` would compute lists later options
                 return proposal
@@ -352,14 +352,18 @@ class Proposal(Config, dict=True):
         return proposal
 
 
-def _drop_later_options(tree: Any, signed: object) -> Any:
-    """The tree without the keys that the signed content lacks. It was read from that content, so they are at their
-    defaults.
+def _drop_later_options(tree: Any, signed: object, later: frozenset[str], path: str = "") -> Any:
+    """The tree without the later options that the signed content lacks. It was read from that content, so they are at
+    their defaults.
     """
     if isinstance(tree, dict) and isinstance(signed, dict):
-        return {key: _drop_later_options(value, signed[key]) for key, value in tree.items() if key in signed}
+        return {
+            key: _drop_later_options(value, signed.get(key), later, f"{path}{key}.")
+            for key, value in tree.items()
+            if key in signed or f"{path}{key}" not in later
+        }
     if isinstance(tree, list) and isinstance(signed, list) and len(tree) == len(signed):
-        return [_drop_later_options(one, other) for one, other in zip(tree, signed, strict=True)]
+        return [_drop_later_options(one, other, later, path) for one, other in zip(tree, signed, strict=True)]
     return tree
 
 

@@ -29,6 +29,9 @@ agreement's number says, and the number before stays for at least one minor vers
 agreements under an older protocol, a default that keeps that protocol's behaviour: see `Proposal.decode`.
 """
 
+ADDED_OPTIONS: dict[int, frozenset[str]] = {}
+"""Protocol → options that came with it, such as ``"job.huber_delta"``: an agreement under an older one lacks them."""
+
 
 class Versions(Config):
     """Versions that two parties must share to run one job.
@@ -61,9 +64,9 @@ class Versions(Config):
         return cls(securevfl=package, **{name: newest for name, (_, newest) in _spoken_versions().items()})
 
     @property
-    def names_older_protocol(self) -> bool:
-        """Whether this installation also speaks a newer protocol, which may have more options."""
-        return self.protocol < PROTOCOLS[1]
+    def later_options(self) -> frozenset[str]:
+        """Options of newer protocols that this installation speaks, which an agreement under this one lacks."""
+        return frozenset().union(*(added for number, added in ADDED_OPTIONS.items() if number > self.protocol))
 
     def describe_differences(self) -> list[str]:
         """Describe which of these versions, an agreement's, this installation does not speak."""

@@ -156,14 +156,14 @@ class Journal:
 
     def record_lost(self, nonce: str, agreed: int) -> None:
         """Record that the file was restored, and that the party took part in up to `agreed` attempts. The last one
-        that the file counts may have gone on after the back-up, and so counts among the lost ones. Does nothing for a
-        `nonce` that it has recorded.
+        that the file counts may have gone on after the back-up, and so counts among the lost ones. Counts
+        nothing again for a `nonce` that it has recorded.
         """
-        if nonce in self._readmissions:
-            return
         self._open()
-        lost = max(0, agreed - self.attempt) + (self.attempt > 0)
-        self._append_line(_Lost(nonce=nonce, attempts=lost))
+        if nonce not in self._readmissions:
+            lost = max(0, agreed - self.attempt) + (self.attempt > 0)
+            self._append_line(_Lost(nonce=nonce, attempts=lost))
+        # After a crash between the two lines the second one is still missing.
         if agreed > self.agreed:
             self.record_agreed(agreed)
 

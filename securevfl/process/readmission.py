@@ -109,6 +109,11 @@ def accept_readmission(agreement: Agreement, own: PartyFile, grants: Sequence[Re
         for name in peers:
             _check_grant(by[name], request)
             require_signed(by[name], proposal.card_of(name).public_key)
+            if by[name].agreed > proposal.limits.attempts:
+                raise AuditError(
+                    f"{name!r} saw {by[name].agreed:,} attempts; the agreement allows {proposal.limits.attempts:,}, so "
+                    f"its grant is not true: ask {name!r} for another one"
+                )
         agreed = max(by[name].agreed for name in peers)
         state.store_readmission(encode_readmission(request), [encode_readmission(by[name]) for name in peers])
         job = proposal.job_of()

@@ -61,6 +61,8 @@ _TWO_PROCESSES = 20.0
 """Seconds for which a restarted process may be refused because its predecessor's connection still seems to stand."""
 _LOOK = 1.0
 """Seconds between two checks of the clocks."""
+_MOST_STAYS = 6
+"""Stated times, all together, for which a party that is done waits for peers that come and go."""
 _REPEAT = 5.0
 """Seconds after which a finished party repeats its statements to peers that have not confirmed them."""
 
@@ -100,7 +102,7 @@ class PartyRunner(Generic[T]):
         self._work: asyncio.Task[T] | None = None
         self._result: T | None = None
         self._needed: set[str] = set()
-        self._repeated = self._quiet = time.monotonic()
+        self._repeated = self._quiet = self._finished = time.monotonic()
         self._over = False
         self._away: dict[str, float] = {}
         self._refused: dict[str, PeerRefused] = {}
@@ -388,7 +390,7 @@ class PartyRunner(Generic[T]):
             self._result = work.result()
             self._end.state_own(self._attempts.state_finished(self._mesh.me, self.view, self._result))
             self._attempts.store_finish(self._end)
-            self._quiet = time.monotonic()
+            self._quiet = self._finished = time.monotonic()
             self._report_stay()
             await self._send_statements(self._mesh.peers)
         elif isinstance(error, Parked):
@@ -429,15 +431,17 @@ class PartyRunner(Generic[T]):
 
     async def _check_stay(self, now: float) -> None:
         """Repeat the statements, and leave after the stated time; who reported that it must train again is waited for
-        as before an attempt.
+        as before an attempt. A peer that comes and goes extends the time, but not for ever.
         """
         self._looked = now
         if now - self._repeated > _REPEAT:
             await self._send_statements(self._end.unconfirmed)
+        since = now - self._finished
         if self._needed and not self._end.is_complete:
-            if now - max(self._quiet, self._alone) > self._patience.gather:
+            gather = self._patience.gather
+            if now - max(self._quiet, self._alone) > gather or since > _MOST_STAYS * gather:
                 self._give_up()
-        elif now - self._quiet > self._patience.stay:
+        elif now - self._quiet > self._patience.stay or since > _MOST_STAYS * self._patience.stay:
             self._over = True
 
     def _give_up(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from securevfl_net.networks import network_of
+
 from securevfl.serving.limits import Buckets, RequestLimits
 from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.policy import Refusal
@@ -89,7 +91,7 @@ class AccessControl:
 
     def address_wait(self, address: str) -> float:
         """Count a request from a network address; returns the seconds that it has to wait first, 0 if none."""
-        wait = self._addresses.take(address)
+        wait = self._addresses.take(network_of(address))
         if wait:
             self.metrics.limited.labels("address").inc()
         return wait

@@ -16,6 +16,7 @@ from http import HTTPStatus
 from typing import Any
 
 import h11
+from securevfl_net.networks import network_of
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 __all__ = ["CERTIFICATE", "MOST_HEAD", "Connections", "StrictHttp", "find_head_fault"]
@@ -97,7 +98,10 @@ class Connections:
         return self._open.total()
 
     def open(self, address: str) -> Fault | None:
-        """Count one more connection from an address; or the status and the reason for which it is refused."""
+        """Count one more connection from an address; or the status and the reason for which it is refused. One customer
+        has a whole /64 network of IPv6 addresses, which count as one.
+        """
+        address = network_of(address)
         if self._open[address] >= self._each:
             return 429, f"one address has at most {self._each} connections at once"
         if len(self) >= self._most:
@@ -107,6 +111,7 @@ class Connections:
 
     def close(self, address: str) -> None:
         """One connection from an address has ended."""
+        address = network_of(address)
         self._open[address] -= 1
         if self._open[address] <= 0:
             del self._open[address]

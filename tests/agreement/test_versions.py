@@ -104,6 +104,9 @@ def test_an_older_file_lacks_options_and_keeps_its_digest(monkeypatch: pytest.Mo
     with pytest.raises(InputError, match="canonical form"):
         Proposal.decode(older)  # under the newest protocol nothing may be missing
     monkeypatch.setattr(versions, "PROTOCOLS", (1, 2))
+    with pytest.raises(InputError, match="canonical form"):
+        Proposal.decode(older)  # nor what did not come with a later one
+    monkeypatch.setattr(versions, "ADDED_OPTIONS", {2: frozenset({"job.huber_delta"})})
     read = Proposal.decode(older)
     assert read.signed_bytes == older
     assert read.digest == hashlib.sha256(older).hexdigest()
@@ -111,17 +114,25 @@ def test_an_older_file_lacks_options_and_keeps_its_digest(monkeypatch: pytest.Mo
     assert Proposal.decode(made.signed_bytes).digest == made.digest
 
 
-def test_an_older_file_may_lack_nothing_that_has_another_value(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("protocol", "added"), [(1, {1: {"job.epochs"}}), (2, {2: {"job.epochs"}})])
+def test_only_options_of_later_protocols_may_be_missing(
+    protocol: int, added: dict[int, set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = proposal(job={"epochs": 7})
-    monkeypatch.setattr(versions, "PROTOCOLS", (1, 2))
-    read = Proposal.decode(_without(made.signed_bytes, b"epochs"))
-    assert read.job.epochs != 7  # what is not signed is a default, and never what somebody else has in mind
-    assert read.digest != made.digest
+    made = made.replace(versions=made.versions.replace(protocol=protocol))
+    monkeypatch.setattr(versions, "PROTOCOLS", (1, 3))
+    monkeypatch.setattr(
+        versions, "ADDED_OPTIONS", {n: frozenset(one) for n, one in added.items()} | {3: frozenset({"job.seed"})}
+    )
+    with pytest.raises(InputError, match="canonical form"):
+        Proposal.decode(_without(made.signed_bytes, b"epochs"))
+    assert Proposal.decode(_without(made.signed_bytes, b"seed")).job.epochs == 7
 
 
 def test_an_older_file_in_another_order_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     made = proposal()
     monkeypatch.setattr(versions, "PROTOCOLS", (1, 2))
+    monkeypatch.setattr(versions, "ADDED_OPTIONS", {2: frozenset({"job.huber_delta"})})
     lines = made.signed_bytes.split(b"\n")
     at = next(i for i, line in enumerate(lines) if line.startswith(b"epochs = "))
     lines[at], lines[at + 1] = lines[at + 1], lines[at]

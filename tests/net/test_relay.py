@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from securevfl_net.identity import Accepted, PeerBook, Refusal
+from securevfl_net.networks import network_of
 from securevfl_net.relay import Allowance, Limits, Side, Tokens, read_rendezvous
 from securevfl_net.relay.introduction import HELLO, NONCE, build_introduction, key_of
-from securevfl_net.relay.limits import network_of
 from support.identity_parties import Side as End
 from support.identity_parties import World, pinned
 from support.relays import LIMIT, MEETING, OTHER_TOKEN, TOKEN, relay

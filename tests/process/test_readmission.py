@@ -246,3 +246,28 @@ def test_only_grants_of_all_peers_excuse_missing_lines(company: Company) -> None
 
 def _note(grant: Readmission) -> NoteLine:
     return NoteLine(time=0, prev="", note=READMITTED, values={grant.by: encode_readmission(grant).decode()})
+
+
+def test_an_acceptance_that_was_interrupted_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal("shop1", "ab", tmp_path / "journal.jsonl")
+    with monkeypatch.context() as killed:
+        killed.setattr(journal, "record_agreed", lambda attempt: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            journal.record_lost("01" * 16, 5)
+    again = Journal("shop1", "ab", tmp_path / "journal.jsonl")
+    again.record_lost("01" * 16, 5)
+    assert (again.agreed, again.lost_attempts) == (5, 5)
+
+
+def test_a_peer_cannot_claim_more_attempts_than_the_agreement_allows(company: Company) -> None:
+    bank, shop = (read_start(company.agreement_file, name).own for name in ("bank", "shop1"))
+    request = _request(company)
+    with StateFolder.lock(shop.state, party="shop1", agreement=company.agreement.digest) as state:
+        state.store_readmission(encode_readmission(request), [])
+    most = company.agreement.proposal.limits.attempts
+    for agreed in (most + 1, (1 << 31) - 1):
+        grant = grant_readmission(request, "bank", bank.signing_key(), agreed=agreed, starts=1, head="")
+        with pytest.raises(AuditError, match="the agreement allows"):
+            accept_readmission(company.agreement, shop, [grant])
+    with StateFolder.lock(shop.state, party="shop1", agreement=company.agreement.digest) as state:
+        assert not state.attempts

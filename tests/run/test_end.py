@@ -212,6 +212,32 @@ def test_who_stayed_long_enough_leaves_and_names_who_is_missing() -> None:
     run(main)
 
 
+def test_a_peer_that_comes_and_goes_holds_nobody_for_ever() -> None:
+    """It confirms nothing, and each of its arrivals begins the stated time anew, six times in all."""
+
+    async def main() -> None:
+        world = World(("bank", "shop"), stay=0.4)
+        world.lost = lambda sender, receiver, payload: payload[:1] == FINISHED and sender == "shop"
+        world.start("bank", "shop")
+        await asyncio.gather(*(world.until(name, "finished") for name in ("bank", "shop")))
+
+        async def come_and_go() -> None:
+            while True:
+                world.kill("shop")
+                world.start_again("shop")
+                await asyncio.sleep(0.1)
+
+        flapping = asyncio.create_task(come_and_go())
+        try:
+            assert await asyncio.wait_for(asyncio.shield(world.tasks["bank"]), 20) == "bank's result"
+        finally:
+            flapping.cancel()
+            world.kill("shop")
+        assert world.runners["bank"].unconfirmed == ("shop",)
+
+    run(main)
+
+
 def test_who_reported_that_it_must_train_again_is_waited_for_beyond_the_stay() -> None:
     async def main() -> None:
         world = World(stay=0.1)

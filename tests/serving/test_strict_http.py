@@ -204,3 +204,12 @@ def test_a_request_that_never_ends_is_closed(tmp_path: Path, plain: Parts, monke
                 assert (await send_raw(port, part)).startswith(b"HTTP/1.1 408 "), part
 
     asyncio.run(main())
+
+
+def test_addresses_of_one_network_share_its_connections() -> None:
+    counts = Connections(most=9, each=2)
+    assert [counts.open(f"2001:db8::{one}") is None for one in range(3)] == [True, True, False]
+    assert counts.open("2001:db8:0:1::1") is None
+    assert counts.open("192.0.2.1") is None
+    counts.close("2001:db8::7")
+    assert counts.open("2001:db8::8") is None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 
 from securevfl_net.gate.connection import Connection, Phase
+from securevfl_net.networks import network_of
 
 __all__ = ["Handshakes", "find_network"]
 
@@ -21,11 +21,7 @@ _KNOWN = 256
 def find_network(sock: socket.socket) -> str:
     """Return the caller's IPv4 address or its IPv6 /64 network, which one customer has; empty if it has none."""
     with suppress(OSError, ValueError, IndexError, TypeError):
-        address = ipaddress.ip_address(str(sock.getpeername()[0]).partition("%")[0])
-        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        if mapped is not None:
-            return str(mapped)
-        return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
+        return network_of(str(sock.getpeername()[0]))
     return ""
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
 
-__all__ = ["Allowance", "Limits", "network_of"]
+__all__ = ["Allowance", "Limits"]
 
 _ADDRESSES = 4096
 """Maximum addresses whose rate is tracked; the one idle longest is dropped first."""
@@ -38,19 +37,6 @@ class Limits:
     introduction: float = 5.0
     waiting: float = 60.0
     idle: float = 300.0
-
-
-def network_of(address: str) -> str:
-    """Return the unit that counts as one address: for IPv6 the /64 network, because one host may use all of it."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped:
-            return str(found.ipv4_mapped)
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
 
 
 class Allowance:

@@ -17,8 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from securevfl_net.networks import network_of
 from securevfl_net.relay.introduction import ASKED, HELLO, ID, NONCE, PAIRED, WAITING, Side, prove_key
-from securevfl_net.relay.limits import Allowance, Limits, network_of
+from securevfl_net.relay.limits import Allowance, Limits
 from securevfl_net.relay.tokens import Tokens
 
 __all__ = ["RelayServer"]
