@@ -10,7 +10,7 @@ replaced, δ = 1e-5.
 *Additive*: a job's own edges and masses within ε, ranges and levels declared as the table's, and the noise of three
 computing parties. Parties set up as in a job; their epochs then run in the clear, which gives the shapes of a run on
 shares word by word (`tests/shares/additive`), or on shares with ``--shares``. Where a job is refused, because n·μ is
-below 50·F, the cell says so and has what a run gives once the refusal is taken away.
+below 50·F, the cell says so, and gives the figure of a run without the refusal.
 
 Cells that the results file has are not run again: a run that was cut off goes on. Peers need an interpreter that has
 them (`benchmarks/peers-dp-requirements.txt`), without which they are left out.

@@ -1,5 +1,5 @@
 #!/opt/securevfl/bin/python -I
-"""Run a command, and start it again while its exit code says so: for containers, whose restart policy sees no codes.
+"""Run a command in a container, and restart it while its exit code says so: restart policies cannot see exit codes.
 
 A command that was killed, or ends with *start again*, is started again after 10 s, then 20 s, up to 5 min. Any other
 code ends this program too, with that code. SIGTERM and SIGINT go to the command, which is then not started again.
@@ -15,7 +15,7 @@ from types import FrameType
 from securevfl_net.exit_codes import classify_exit, should_restart
 
 FIRST, MOST, LONG = 10.0, 300.0, 600.0
-"""Seconds of the first and the longest pause, and of a run after which pauses begin anew."""
+"""Seconds: the first pause, the longest pause, and how long a run must last to reset the pause."""
 
 
 def run_again(command: list[str], first: float = FIRST) -> int:

@@ -1,4 +1,4 @@
-"""Runs cells: the undisturbed runs that they are held against, and each cell itself."""
+"""Run each cell, and the undisturbed run that it is compared with."""
 
 from __future__ import annotations
 

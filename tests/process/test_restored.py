@@ -5,15 +5,17 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import securevfl as sv
 from securevfl.agreement import Agreement
 from securevfl.errors import PeerRefused
 from securevfl.party.attempts import Restored
+from securevfl.party.finish import Statement
 from securevfl.party.reports import Report
 from securevfl.privacy import read_lines
-from securevfl.process.attempt_store import StoredAttempts
+from securevfl.process.attempt_store import FINISHED, StoredAttempts
 from securevfl.process.launch import read_start
 from securevfl.process.party_process import JobProcess
 from securevfl.process.state_folder import StateFolder
@@ -84,3 +86,28 @@ def test_an_older_folder_is_refused(older: str, company: Company, tmp_path: Path
         mine.admits(reports)
     assert isinstance(caught.value, PeerRefused)
     assert caught.value.code == "restored"
+
+
+def test_only_a_party_itself_states_under_this_agreement_that_it_finished(company: Company) -> None:
+    """The check that processes use: the party's own key, over every field, for this agreement."""
+    digest = company.agreement.digest
+    keys = {name: read_start(company.agreement_file, name).own.signing_key() for name in company.names}
+
+    def state_end(party: str, signer: str, agreement: str = digest) -> Statement:
+        one = Statement(party, agreement, 1, b"m" * 16, head="12", model="34")
+        return msgspec.structs.replace(one, signature=keys[signer].sign(FINISHED, one.signed_content))
+
+    with StateFolder.lock(company.state_folder("bank"), party="bank", agreement=digest) as state:
+        check = _attending(company, "bank", state).attempts._check_statement
+        check(state_end("shop1", "shop1"))
+        other = state_end("shop1", "shop1")
+        for wrong in (
+            state_end("shop1", "bank"),
+            state_end("shop1", "shop1", "0" * 64),
+            msgspec.structs.replace(other, attempt=2),
+            msgspec.structs.replace(other, model="35"),
+            msgspec.structs.replace(other, signature=""),
+            msgspec.structs.replace(other, party="nobody"),
+        ):
+            with pytest.raises(ValueError, match=r"the statement of|finished another agreement"):
+                check(wrong)
