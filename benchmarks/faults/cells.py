@@ -52,8 +52,8 @@ def impossible() -> Mapping[str, str]:
 
 
 def cells() -> list[Cell]:
-    """All cells: first every fault at every phase of every job at one point, then at the others. Points and victims
-    rotate through the product by rule, so that each fault meets each of them.
+    """All cells: every fault at every phase of every job at each point. Points and victims rotate through the product by
+    rule, so that each fault meets each of them. The order mixes jobs, phases and faults, so that a part of it is a sample.
     """
     found = []
     for number in range(len(PLACES)):
@@ -65,7 +65,7 @@ def cells() -> list[Cell]:
                     turn = _turn(kind.name, phase, fault) + number
                     place, victim = PLACES[turn % len(PLACES)], turn % (kind.passive + 1)
                     found.append(Cell(kind.name, phase, fault, place, victim))
-    return found
+    return sorted(found, key=lambda cell: _turn(cell.name))
 
 
 def quick_cells() -> list[Cell]:
