@@ -52,11 +52,13 @@ def impossible() -> Mapping[str, str]:
 
 
 def cells() -> list[Cell]:
-    """All cells: every fault at every phase of every job at each point. Points and victims rotate through the product by
-    rule, so that each fault meets each of them. The order mixes jobs, phases and faults, so that a part of it is a sample.
+    """All cells: first every fault at every phase of every job at one point, then at the others. Points and victims
+    rotate through the product by rule, so that each fault meets each of them; jobs, phases and faults are mixed, so that
+    a part is a sample.
     """
     found = []
     for number in range(len(PLACES)):
+        here = []
         for kind in KINDS.values():
             for phase in PHASES:
                 for fault in FAULTS:
@@ -64,8 +66,9 @@ def cells() -> list[Cell]:
                         continue
                     turn = _turn(kind.name, phase, fault) + number
                     place, victim = PLACES[turn % len(PLACES)], turn % (kind.passive + 1)
-                    found.append(Cell(kind.name, phase, fault, place, victim))
-    return sorted(found, key=lambda cell: _turn(cell.name))
+                    here.append(Cell(kind.name, phase, fault, place, victim))
+        found += sorted(here, key=lambda cell: _turn(cell.name))
+    return found
 
 
 def quick_cells() -> list[Cell]:
