@@ -53,8 +53,8 @@ def impossible() -> Mapping[str, str]:
 
 def cells() -> list[Cell]:
     """All cells: first every fault at every phase of every job at one point, then at the others. Points and victims
-    rotate through the product by rule, so that each fault meets each of them; jobs, phases and faults are mixed, so that
-    a part is a sample.
+    rotate through the product by rule, so that each fault meets each of them. Jobs, phases and faults are mixed: a part
+    is a sample.
     """
     found = []
     for number in range(len(PLACES)):
