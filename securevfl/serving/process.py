@@ -160,6 +160,7 @@ async def run_server(
             certificates.shown,
             Incarnation(*state.count_start()),
             folder=own.state,
+            known={peer: Incarnation.from_text(text) for peer, text in state.known_incarnations.items()},
         )
         held.push_async_callback(mesh.close)
         batching = Batching(seconds=3600.0, grace=600.0) if once else file.batches
@@ -171,6 +172,7 @@ async def run_server(
         else:
             server = ServePassive(mesh, place, once=once)
         server.approval, server.admits = admission.approval, admission
+        server.seen = lambda peer, incarnation: state.store_incarnation(peer, str(incarnation))
         renew = partial(renew_certificates, certificates, mesh)
         yield ServingProcess(server=server, file=file, agreement=whole.digest, renew=renew)
 

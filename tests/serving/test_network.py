@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shutil
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, redirect_stderr, redirect_stdout
 from dataclasses import replace
@@ -24,8 +25,9 @@ import securevfl as sv
 from securevfl.agreement import ServingTerms
 from securevfl.cli import main
 from securevfl.data import Parties
-from securevfl.errors import PolicyError
+from securevfl.errors import Parked, PolicyError, SecureVFLError
 from securevfl.ledger import read_private_key
+from securevfl.party.attempts import Superseded
 from securevfl.process import certificate_renewal
 from securevfl.run.events import RunEvents
 from securevfl.run.model_parts import ModelPart
@@ -191,6 +193,38 @@ def test_a_party_whose_certificate_cannot_be_used_comes_back_with_an_endorsement
             await until(lambda: bank.is_ready)
 
     asyncio.run(work())
+
+
+def test_an_older_folder_is_refused_by_servers_that_saw_a_newer_start(tmp_path: Path, parts: Parts) -> None:
+    """The number of starts tells: `stale-incarnation` where it is lower, `twin-incarnation` where it is the same."""
+    where = companies(tmp_path, parts, ServingTerms(asks=("bank",)))
+    state, back_up = tmp_path / "shop2" / "state", tmp_path / "back-up"
+
+    async def serve_once() -> None:
+        async with AsyncExitStack() as held:
+            for process in (processes := await start(where, held)).values():
+                await held.enter_async_context(process.running())
+            bank = processes["bank"].server
+            assert isinstance(bank, ServeActive)
+            await until(lambda: bank.is_ready)
+
+    async def come_back(error: type[SecureVFLError], words: str) -> None:
+        shutil.rmtree(state)
+        shutil.copytree(back_up, state)
+        with pytest.raises(error, match=words):
+            async with AsyncExitStack() as held:
+                processes = await start(where, held)
+                tasks = {name: await held.enter_async_context(one.running()) for name, one in processes.items()}
+                await until(tasks["shop2"].done)
+                assert not tasks["bank"].done()
+                assert not tasks["shop1"].done()
+
+    asyncio.run(serve_once())
+    shutil.copytree(state, back_up)
+    asyncio.run(serve_once())
+    asyncio.run(come_back(Parked, "start it again, under a new number"))  # both are its second start
+    asyncio.run(serve_once())  # its third
+    asyncio.run(come_back(Superseded, "is start 2, start 3 has been seen"))
 
 
 def run_command(*words: object, code: int = 0) -> str:
