@@ -179,7 +179,7 @@ def test_a_party_whose_certificate_cannot_be_used_comes_back_with_an_endorsement
         said = run_command("certs", "accept", mail, "--agreement", where.agreement, "--file", own)
         assert f"{peer} accepts this certificate of shop1 from now on" in said
     damaged = tmp_path / "damaged.endorsement"
-    damaged.write_bytes(mail.read_bytes()[:-1] + b"\0")
+    damaged.write_bytes(mail.read_bytes()[:-1] + bytes([mail.read_bytes()[-1] ^ 1]))
     again = ("certs", "accept", damaged, "--agreement", where.agreement, "--file", tmp_path / "bank" / "party.toml")
     assert "wrong-endorsement" in run_command(*again, code=2)
 
@@ -208,23 +208,26 @@ def test_an_older_folder_is_refused_by_servers_that_saw_a_newer_start(tmp_path: 
             assert isinstance(bank, ServeActive)
             await until(lambda: bank.is_ready)
 
-    async def come_back(error: type[SecureVFLError], words: str) -> None:
+    async def serve_older() -> None:
+        async with AsyncExitStack() as held:
+            processes = await start(where, held)
+            tasks = {name: await held.enter_async_context(one.running()) for name, one in processes.items()}
+            await until(tasks["shop2"].done)
+            assert not tasks["bank"].done()
+            assert not tasks["shop1"].done()
+
+    def come_back(error: type[SecureVFLError], words: str) -> None:
         shutil.rmtree(state)
         shutil.copytree(back_up, state)
         with pytest.raises(error, match=words):
-            async with AsyncExitStack() as held:
-                processes = await start(where, held)
-                tasks = {name: await held.enter_async_context(one.running()) for name, one in processes.items()}
-                await until(tasks["shop2"].done)
-                assert not tasks["bank"].done()
-                assert not tasks["shop1"].done()
+            asyncio.run(serve_older())
 
     asyncio.run(serve_once())
     shutil.copytree(state, back_up)
     asyncio.run(serve_once())
-    asyncio.run(come_back(Parked, "start it again, under a new number"))  # both are its second start
+    come_back(Parked, "start it again, under a new number")  # both are its second start
     asyncio.run(serve_once())  # its third
-    asyncio.run(come_back(Superseded, "is start 2, start 3 has been seen"))
+    come_back(Superseded, "is start 2, start 3 has been seen")
 
 
 def run_command(*words: object, code: int = 0) -> str:
