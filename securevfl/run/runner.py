@@ -62,6 +62,8 @@ _LOOK = 1.0
 """Seconds between two checks of the clocks."""
 _MOST_STAYS = 6
 """Stated times, all together, for which a party that is done waits for peers that come and go."""
+_GONE = 30.0
+"""Seconds for which a party that has everybody's statement waits for peers that are gone: they too have finished."""
 _REPEAT = 5.0
 """Seconds after which a finished party repeats its statements to peers that have not confirmed them."""
 
@@ -101,7 +103,7 @@ class PartyRunner(Generic[T]):
         self._work: asyncio.Task[T] | None = None
         self._result: T | None = None
         self._needed: set[str] = set()
-        self._repeated = self._quiet = self._finished = time.monotonic()
+        self._repeated = self._quiet = self._finished = self._seen = time.monotonic()
         self._over = False
         self._away: dict[str, float] = {}
         self._refused: dict[str, PeerRefused] = {}
@@ -430,6 +432,11 @@ class PartyRunner(Generic[T]):
                 self._give_up()
         elif now - self._quiet > self._patience.stay or since > _MOST_STAYS * self._patience.stay:
             self._over = True
+        elif self._end.is_complete:
+            links = self._mesh.link_states()
+            here = any(links[peer].connected for peer in self._end.unconfirmed)
+            self._seen = now if here else self._seen
+            self._over = now - max(self._seen, self._finished) > _GONE
 
     def _give_up(self) -> None:
         waits = self.awaited_peers
