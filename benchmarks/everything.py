@@ -48,6 +48,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.crypto", quick=("--quick",)),
     Benchmark("benchmarks.engine_start", quick=("--quick",)),
     Benchmark("benchmarks.first_job", quick=("--quick",)),
+    Benchmark("benchmarks.long_run", quick=("--quick",)),
     Benchmark("benchmarks.wide_tables", quick=("--quick",)),
     Benchmark("benchmarks.ring", quick=("--quick",)),
     Benchmark("benchmarks.cut", quick=("--quick",)),

@@ -53,10 +53,12 @@ def impossible() -> Mapping[str, str]:
 
 def cells() -> list[Cell]:
     """All cells: first every fault at every phase of every job at one point, then at the others. Points and victims
-    rotate through the product by rule, so that each fault meets each of them.
+    rotate through the product by rule, so that each fault meets each of them. Jobs, phases and faults are mixed: a part
+    is a sample.
     """
     found = []
     for number in range(len(PLACES)):
+        here = []
         for kind in KINDS.values():
             for phase in PHASES:
                 for fault in FAULTS:
@@ -64,7 +66,8 @@ def cells() -> list[Cell]:
                         continue
                     turn = _turn(kind.name, phase, fault) + number
                     place, victim = PLACES[turn % len(PLACES)], turn % (kind.passive + 1)
-                    found.append(Cell(kind.name, phase, fault, place, victim))
+                    here.append(Cell(kind.name, phase, fault, place, victim))
+        found += sorted(here, key=lambda cell: _turn(cell.name))
     return found
 
 

@@ -42,7 +42,13 @@ def row_of(agreement: Agreement, own: PartyFile, note: Path | None = None) -> Ce
     """
     card = next(card for card in agreement.proposal.party if card.name == own.party)
     pinned = card.tls_certificates if card.issuer_certificate is None else ()
-    found = CertificateSeries(own.resolve_path(own.keys.certificate), own.resolve_path(own.keys.key), pinned, note=note)
+    found = CertificateSeries(
+        own.resolve_path(own.keys.certificate),
+        own.resolve_path(own.keys.key),
+        pinned,
+        agreement=bytes.fromhex(agreement.digest),
+        note=note,
+    )
     if found.shown.name != own.party:
         file = found.shown.certificate_file
         raise InputError(f"{file} names {found.shown.name!r}; {own.path} is the file of {own.party!r}")

@@ -71,25 +71,24 @@ def rotate_command(
     name: Annotated[str, typer.Argument(help="The party whose certificate is replaced.")],
     folder: Annotated[Path, _FOLDER] = Path("certs"),
     signing_key: Annotated[Path | None, typer.Option(help="The party's signing key, made by `securevfl keys`.")] = None,
-    agreement: Annotated[Path | None, typer.Option(help="The agreement of the job that will use it.")] = None,
+    agreement: Annotated[
+        list[Path] | None, typer.Option(help="An agreement that will use it; may be repeated.")
+    ] = None,
     kind: Annotated[_Kind, _KIND] = "p256",
     days: Annotated[int, _DAYS] = 90,
 ) -> None:
     """Make a party's next key and certificate, NAME.1.crt …, endorsed by its signing key so that peers in a running job
     accept it.
     """
-    from securevfl_net.identity.files import read_bounded
     from securevfl_net.identity.folder import rotate_certificate
 
     from securevfl.ledger import read_private_key
 
-    if (signing_key is None) != (agreement is None):
+    if (signing_key is None) != (not agreement):
         raise InputError("an endorsement is valid for one job: give --signing-key and --agreement, or neither")
-    signer, digest = None, b""
-    if signing_key is not None and agreement is not None:
-        signer = read_private_key(signing_key)
-        digest = hashlib.sha256(read_bounded(agreement, 16 << 20, "an agreement")).digest()
-    made = rotate_certificate(name, folder, days=days, kind=kind, signer=signer, agreement=digest)
+    signer = None if signing_key is None else read_private_key(signing_key)
+    digests = list(dict.fromkeys(_read_digest(one) for one in agreement or ()))
+    made = rotate_certificate(name, folder, days=days, kind=kind, signer=signer, agreements=digests)
     if made.certificate is None:
         _say(
             f"{made.file.with_suffix('.csr')} is the request to the authority that issued the current "
@@ -97,8 +96,57 @@ def rotate_command(
         )
         return
     _say(f"{made.file} and its key replace the previous ones.", *_describe_certificate(made.certificate))
-    if made.endorsement is not None:
-        _say(f"{made.endorsement} proves to the peers of this job that it is {name}'s.")
+    for file in made.endorsements:
+        _say(f"{file} proves to the peers of this job that it is {name}'s.")
+
+
+@certs.command("endorse")
+def endorse_command(
+    name: Annotated[str, typer.Argument(help="The party whose newest certificate is endorsed.")],
+    signing_key: Annotated[Path, typer.Option(help="The party's signing key, made by `securevfl keys`.")],
+    agreement: Annotated[Path, typer.Option(help="One more agreement that will use the certificate.")],
+    folder: Annotated[Path, _FOLDER] = Path("certs"),
+) -> None:
+    """Endorse a party's newest certificate for one more agreement, beside those that `certs rotate` named."""
+    from securevfl_net.identity.folder import endorse_certificate
+
+    from securevfl.ledger import read_private_key
+
+    out = endorse_certificate(name, folder, read_private_key(signing_key), _read_digest(agreement))
+    _say(f"{out} proves to the peers of this job that it is {name}'s.")
+
+
+@certs.command("accept")
+def accept_command(
+    endorsement: Annotated[Path, typer.Argument(help="The peer's endorsement of its new certificate.")],
+    agreement: Annotated[Path, typer.Option(help="The agreement of the job.")],
+    file: Annotated[Path, typer.Option(help="This party's own file; its process is stopped meanwhile.")],
+) -> None:
+    """Accept a peer's endorsement that came as a file: its old certificate expired before it could rotate."""
+    from securevfl_net.identity.files import read_bounded
+    from securevfl_net.identity.refusal import Refusal
+
+    from securevfl.agreement import peer_book, read_agreement, read_party_file
+    from securevfl.process.state_folder import StateFolder
+
+    whole, own = read_agreement(agreement), read_party_file(file)
+    payload = read_bounded(endorsement, 32 << 10, "an endorsement")
+    with StateFolder.lock(own.state, party=own.party, agreement=whole.digest):
+        book = peer_book(whole, own, store=own.state / "endorsements.json")
+        try:
+            found = book.accept_endorsement(payload)
+        except Refusal as error:
+            raise InputError(f"{endorsement}: {error.code}: {error}") from None
+    _say(
+        f"{own.party} accepts this certificate of {found.party} from now on:", *_describe_certificate(found.certificate)
+    )
+
+
+def _read_digest(agreement: Path) -> bytes:
+    """SHA-256 of an agreement's bytes."""
+    from securevfl_net.identity.files import read_bounded
+
+    return hashlib.sha256(read_bounded(agreement, 16 << 20, "an agreement")).digest()
 
 
 @certs.command("ca")

@@ -29,7 +29,7 @@ class Renewable(Protocol):
         """Present the newest certificate and notify the peers."""
 
 
-async def renew_certificates(row: CertificateSeries, mesh: Renewable, news: RunEvents, *, look: float = _LOOK) -> None:
+async def renew_certificates(row: CertificateSeries, mesh: Renewable, news: RunEvents, *, look: float = 0.0) -> None:
     """Load newer certificates until cancelled. An endorsement travels over established connections, so it waits until
     all peers are connected.
 
@@ -37,10 +37,10 @@ async def renew_certificates(row: CertificateSeries, mesh: Renewable, news: RunE
         row: the party's certificates.
         mesh: the party's.
         news: receives the renewals.
-        look: seconds between two checks.
+        look: seconds between two checks; five unless given.
     """
     while True:
-        await asyncio.sleep(look)
+        await asyncio.sleep(look or _LOOK)
         try:
             found = row.find_next()
             if found is None or not all(link.connected for link in mesh.link_states().values()):

@@ -7,9 +7,10 @@ what its peers saw, and counts each attempt that it cannot account for as a whol
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from securevfl.agreement import Agreement, PartyFile
+from securevfl.agreement import Agreement, PartyFile, row_of
 from securevfl.errors import AuditError, InputError
 from securevfl.ledger import (
     Readmission,
@@ -120,7 +121,16 @@ def accept_readmission(agreement: Agreement, own: PartyFile, grants: Sequence[Re
         journal = Journal(own.party, job.digest, state.checkpoint_folder / f"{own.party}.journal.jsonl")
         journal.record_lost(request.nonce, agreed)
         state.raise_counts(starts=max(by[name].starts for name in peers), attempts=agreed)
+        _show_newest(agreement, own)
         return journal.lost_attempts
+
+
+def _show_newest(agreement: Agreement, own: PartyFile) -> None:
+    """Show the newest endorsed certificate from now on: peers that have seen it refuse those before it."""
+    series = row_of(agreement, own, note=own.state / "certificate")
+    with suppress(InputError):
+        if (found := series.find_next()) is not None:
+            series.record_use(found[0])
 
 
 def _check_grant(grant: Readmission, request: ReadmissionRequest) -> None:

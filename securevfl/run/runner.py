@@ -31,6 +31,7 @@ from securevfl.errors import (
 from securevfl.party.attempts import Attempts, Restored, Superseded
 from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import View
+from securevfl.party.superseded import SupersededWatch
 from securevfl.run.causes import explain_abort, name_cause
 from securevfl.run.events import RunEvents
 from securevfl.run.timeouts import Timeouts
@@ -57,12 +58,12 @@ _GATHERING, _FINISHED, _WORD = b"\x01", b"\x02", b"\x03"
 """First byte of a note: rendezvous; the statements that the party has; its signed ledger head."""
 _LAST_WORDS = 1.0
 """Seconds in which a program may read what a peer that ended the job sent before: a refusal perhaps."""
-_TWO_PROCESSES = 20.0
-"""Seconds for which a restarted process may be refused because its predecessor's connection still seems to stand."""
 _LOOK = 1.0
 """Seconds between two checks of the clocks."""
 _MOST_STAYS = 6
 """Stated times, all together, for which a party that is done waits for peers that come and go."""
+_GONE = 30.0
+"""Seconds for which a party that has everybody's statement waits for peers that are gone: they too have finished."""
 _REPEAT = 5.0
 """Seconds after which a finished party repeats its statements to peers that have not confirmed them."""
 
@@ -102,11 +103,11 @@ class PartyRunner(Generic[T]):
         self._work: asyncio.Task[T] | None = None
         self._result: T | None = None
         self._needed: set[str] = set()
-        self._repeated = self._quiet = self._finished = time.monotonic()
+        self._repeated = self._quiet = self._finished = self._seen = time.monotonic()
         self._over = False
         self._away: dict[str, float] = {}
         self._refused: dict[str, PeerRefused] = {}
-        self._superseded: dict[str, tuple[float, Superseded]] = {}
+        self._superseded = SupersededWatch(mesh.me)
         self._waited: dict[str, str] = {}
         self._stop: asyncio.Event | None = None
         self._due = asyncio.Event()
@@ -216,7 +217,7 @@ class PartyRunner(Generic[T]):
         if isinstance(event, Connected):
             self._away.pop(event.peer, None)
             self._refused.pop(event.peer, None)
-            self._superseded.pop(event.peer, None)
+            self._superseded.take_arrival(event.peer)
             self._attempts.store_incarnation(event.peer, event.incarnation)
             self._news.report_event("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
             self._end.take_arrival(event.peer)
@@ -237,8 +238,8 @@ class PartyRunner(Generic[T]):
             self._news.report_event("refused", words, peer=event.peer, code=event.code)
             if event.peer:
                 self._refused[event.peer] = PeerRefused(event.code, event.words)
-            if event.party == self._mesh.me and event.code in Superseded.CODES and not self._end.is_complete:
-                self._handle_superseded(event)
+            if not self._end.is_complete:
+                self._superseded.take_refusal(event)
         elif isinstance(event, JobAborted):
             if not self._end.is_complete:
                 await self._handle_abort(event)
@@ -255,16 +256,6 @@ class PartyRunner(Generic[T]):
             return
         self._end.take_goodbye(peer)
         self._attempts.store_finish(self._end)
-
-    def _handle_superseded(self, event: ConnectionRefused) -> None:
-        """A peer knows another process of this party."""
-        words = event.words.removeprefix("the peer refuses: ")
-        if event.code == "twin-incarnation":  # a copy was there and is gone: the next start has a number of its own
-            raise Parked(f"{event.peer!r} refuses this process: {words}: start it again, under a new number")
-        error = Superseded(event.code, event.peer, words)
-        if event.code != "running-incarnation":
-            raise error
-        self._superseded.setdefault(event.peer, (time.monotonic(), error))
 
     def _handle_departure(self, peer: str, why: str) -> None:
         self._away.setdefault(peer, time.monotonic())
@@ -409,9 +400,7 @@ class PartyRunner(Generic[T]):
             raise self._peer_ended[1]
         if now - self._looked < _LOOK:
             return
-        for since, error in self._superseded.values():
-            if now - since > _TWO_PROCESSES:
-                raise error
+        self._superseded.check()
         self._tell_waits()
         if self._end.own is not None:
             await self._check_stay(now)
@@ -443,6 +432,11 @@ class PartyRunner(Generic[T]):
                 self._give_up()
         elif now - self._quiet > self._patience.stay or since > _MOST_STAYS * self._patience.stay:
             self._over = True
+        elif self._end.is_complete:
+            links = self._mesh.link_states()
+            here = any(links[peer].connected for peer in self._end.unconfirmed)
+            self._seen = now if here else self._seen
+            self._over = now - max(self._seen, self._finished) > _GONE
 
     def _give_up(self) -> None:
         waits = self.awaited_peers

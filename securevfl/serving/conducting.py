@@ -16,7 +16,7 @@ from securevfl.serving.exchanges import receive_answer
 from securevfl.serving.groups import make_groups
 from securevfl.serving.joint import Batch, JointScores, collect_answers, send_command_to_all
 from securevfl.serving.policy import Refusal
-from securevfl.serving.questions import Ask, Batching, Check, Command, ModelMismatch, Questions, Unavailable
+from securevfl.serving.questions import Ask, Batching, BrokenOff, Check, Command, ModelMismatch, Questions, Unavailable
 from securevfl.serving.rounds import Rounds
 from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.session import LEDGER_LINES, Index, PartyServer
@@ -143,10 +143,10 @@ class Conductor(PartyServer):
             raise
         return True
 
-    def _unavailable_after(self, error: BaseException) -> Unavailable:
+    def _unavailable_after(self, error: BaseException) -> BrokenOff:
         if isinstance(error, PeerEnded | asyncio.CancelledError):
-            return Unavailable(f"{self.why or error}; ask again", sorted(self.away))
-        return Unavailable(f"it broke off ({type(error).__name__}); ask again")
+            return BrokenOff(f"{self.why or error}; ask again", sorted(self.away))
+        return BrokenOff(f"it broke off ({type(error).__name__}); ask again")
 
     async def _answer_questions(self, live: Session, first: Ask) -> None:
         """Answer questions batch by batch, until nobody asks or the queue holds something else."""

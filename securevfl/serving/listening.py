@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import uvicorn
@@ -25,6 +26,8 @@ __all__ = ["serve_application"]
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _IDLE = 15
 """Seconds that an idle connection is kept."""
+_RENEWED = 30.0
+"""Seconds between two looks at whether the certificate's files have changed."""
 _LEAVE = 20
 """Seconds that requests in flight have when the server stops."""
 
@@ -75,10 +78,12 @@ async def serve_application(front: AccessControl, file: ServingFile) -> AsyncIte
     server = _Server(config)
     bound = _bind_socket(Address.parse(http.listen))
     serving = asyncio.ensure_future(server.serve(sockets=[bound]))
+    renewing = asyncio.ensure_future(_load_renewed(file, tls) if tls is not None else asyncio.sleep(0))
     try:
         host, port = bound.getsockname()[:2]
         yield Address(str(host), int(port))
     finally:
+        renewing.cancel()
         server.should_exit = True
         with suppress(asyncio.CancelledError):
             await serving
@@ -96,6 +101,33 @@ def _bind_socket(address: Address) -> socket.socket:
         return bound
     except OSError as error:
         raise InputError(f"http.listen is {address}, which cannot be had ({error.strerror}): choose another") from None
+
+
+async def _load_renewed(file: ServingFile, tls: ssl.SSLContext) -> None:
+    """Load the certificate and its key again when their files have changed, until cancelled.
+
+    A connection that exists keeps the one that it was made with. Files that do not fit each other yet are tried again.
+    """
+    pair = (file.folder / str(file.http.certificate), file.folder / str(file.http.key))
+    loaded = _read_marks(pair)
+    while True:
+        await asyncio.sleep(_RENEWED)
+        marks = _read_marks(pair)
+        if marks == loaded or marks is None:
+            continue
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*pair)  # a wrong pair must not spoil the one in use
+            tls.load_cert_chain(*pair)
+            loaded = marks
+        except (OSError, ssl.SSLError):
+            continue
+
+
+def _read_marks(files: Sequence[Path]) -> tuple[tuple[int, int, int], ...] | None:
+    try:
+        return tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in (file.stat() for file in files))
+    except OSError:  # being replaced
+        return None
 
 
 def _tls_context(file: ServingFile) -> ssl.SSLContext:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,8 +19,10 @@ from securevfl.errors import Expired, InputError, PolicyError
 from securevfl.jobfile.job_file import read_job
 from securevfl.party import Job
 from securevfl.party.reports import Report
+from securevfl.process.certificate_renewal import renew_certificates
 from securevfl.process.launch import Start
 from securevfl.process.state_folder import StateFolder
+from securevfl.run.events import RunEvents
 from securevfl.run.machine import software_version
 from securevfl.run.model_parts import PART, ModelPart
 from securevfl.serving.active import ServeActive
@@ -76,19 +78,23 @@ class ServingProcess:
         server: the party's, not yet running.
         file: its serving file.
         agreement: SHA-256 of the proposal, hexadecimal.
+        renew: takes up newer certificates of the party until cancelled; reports to what it is given.
     """
 
     server: ServeActive | ServePassive | ServeHelper
     file: ServingFile
     agreement: str
+    renew: Callable[[RunEvents], Coroutine[None, None, None]]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
         """Serve as long as the block lasts; yields the server's task, which ends when it fails."""
         task = asyncio.ensure_future(self.server.run())
+        renewing = asyncio.ensure_future(self.renew(self.server.news))
         try:
             yield task
         finally:
+            renewing.cancel()
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
@@ -149,10 +155,12 @@ async def run_server(
             coordinator=proposal.coordinator_name,
             software=software_version(),
         )
+        certificates = row_of(whole, own, note=own.state / "certificate")
         mesh = await Start(agreement=whole, own=own).start_mesh(
-            row_of(whole, own, note=own.state / "certificate").shown,
+            certificates.shown,
             Incarnation(*state.count_start()),
             folder=own.state,
+            known={peer: Incarnation.from_text(text) for peer, text in state.known_incarnations.items()},
         )
         held.push_async_callback(mesh.close)
         batching = Batching(seconds=3600.0, grace=600.0) if once else file.batches
@@ -164,7 +172,9 @@ async def run_server(
         else:
             server = ServePassive(mesh, place, once=once)
         server.approval, server.admits = admission.approval, admission
-        yield ServingProcess(server=server, file=file, agreement=whole.digest)
+        server.seen = lambda peer, incarnation: state.store_incarnation(peer, str(incarnation))
+        renew = partial(renew_certificates, certificates, mesh)
+        yield ServingProcess(server=server, file=file, agreement=whole.digest, renew=renew)
 
 
 def put_part(folder: Path, place: Path, party: str, job: Job, *, run: str = "") -> ModelPart:

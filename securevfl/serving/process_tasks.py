@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from securevfl.serving.active import ServeActive
 from securevfl.serving.helper import ServeHelper
 from securevfl.serving.passive import ServePassive
 from securevfl.serving.policy import SPENT, Refusal, ScoringRefused
-from securevfl.serving.questions import Outcome
+from securevfl.serving.questions import BrokenOff, Outcome
 from securevfl.serving.settings import ServingFile
 
 __all__ = ["Scored", "predict_all", "serve_http"]
@@ -57,6 +57,9 @@ class Scored:
         return sum(len(who) > 1 for who in self.used) - self.kept
 
 
+_T = TypeVar("_T")
+_ASKED = 10
+"""How often a prediction is begun again because a partner was restarted."""
 _NO_EXTRA = "answering HTTP needs more packages: pip install 'securevfl[serve]'"
 
 
@@ -148,13 +151,13 @@ async def _all_scores(server: ServeActive, *, everyone: bool, skip_spent: bool, 
     outcomes: dict[str, Outcome] = {name: values for name, (values, _) in held.items()}
     rest = [name for name in names if name not in held]
     # All parties first: if some rows would be refused, no number may have been spent on the others.
-    refused = await server.find_refusals(rest) if rest else {}
+    refused = await _repeat(server, lambda: server.find_refusals(rest)) if rest else {}
     if not _stops(refused, skip_spent=skip_spent):
-        rest = [name for name in rest if name not in refused]
-        outcomes |= refused | dict(zip(rest, await server.scores(rest, again=True), strict=True))
+        asked = [name for name in rest if name not in refused]
+        outcomes |= refused | await _repeat(server, lambda: _ask_rest(server, asked, anew=ask_again))
         server.sync_answers()
     classes, model = server.classes, server.shelf.committed
-    await server.finish()
+    await _repeat(server, server.finish)
     wrong = {name: one for name, one in (refused | outcomes).items() if isinstance(one, Refusal)}
     if _stops(wrong, skip_spent=skip_spent):
         _raise_refusals(wrong, len(names))
@@ -179,6 +182,28 @@ async def _all_scores(server: ServeActive, *, everyone: bool, skip_spent: bool, 
         refused=Counter(one.party for one in wrong.values()),
         numbers=answer_price(place.job, place.passive, len(classes)),
     )
+
+
+async def _ask_rest(server: ServeActive, names: Sequence[str], *, anew: bool) -> dict[str, Outcome]:
+    """Customer → outcome; a batch that was answered before a session broke off is not asked again, unless `anew`."""
+    found: dict[str, Outcome] = {} if anew else {name: one for name, (one, _) in server.held_answers(names).items()}
+    rest = [name for name in names if name not in found]
+    return found | dict(zip(rest, await server.scores(rest, again=True), strict=True))
+
+
+async def _repeat(server: ServeActive, ask: Callable[[], Awaitable[_T]]) -> _T:
+    """Ask, and ask again in the next session if a partner's process ends meanwhile.
+
+    Raises:
+        BrokenOff: too often.
+        SecureVFLError: whatever else ended it.
+    """
+    for _ in range(_ASKED):
+        try:
+            return await ask()
+        except BrokenOff:
+            await server.wait_for_session()
+    return await ask()
 
 
 def _stops(refused: Mapping[str, Outcome], *, skip_spent: bool) -> bool:

@@ -15,7 +15,17 @@ from securevfl.config import Config
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.serving.policy import MOST_ROWS, Refusal
 
-__all__ = ["Ask", "Batching", "Check", "Command", "ModelMismatch", "Outcome", "Questions", "Unavailable"]
+__all__ = [
+    "Ask",
+    "Batching",
+    "BrokenOff",
+    "Check",
+    "Command",
+    "ModelMismatch",
+    "Outcome",
+    "Questions",
+    "Unavailable",
+]
 
 Outcome = np.ndarray | Refusal
 """Of one customer: probabilities, (classes,), or a predicted number, (1,); or the refusal."""
@@ -57,6 +67,10 @@ class Unavailable(SecureVFLError):
         self.parties = tuple(parties)
         self.wait = wait
         super().__init__(text)
+
+
+class BrokenOff(Unavailable):
+    """What was asked was not answered, because the session ended meanwhile: it may be asked again in the next one."""
 
 
 class ModelMismatch(InputError):

@@ -8,9 +8,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
+from securevfl_net.incarnation import Incarnation
+
 from securevfl.errors import Parked, PeerEnded, ProtocolError, RangeError
 from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import Report, View
+from securevfl.party.superseded import SupersededWatch
 from securevfl.run.events import RunEvents
 from securevfl.transport import (
     Channel,
@@ -28,6 +31,8 @@ __all__ = ["SessionServer"]
 
 _SERVING = b"\x03"
 """First byte of a note, so that a party that trains does not mistake it for its own kind."""
+_LOOK = 1.0
+"""Seconds between two looks at how long peers have refused this process."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
@@ -47,6 +52,7 @@ class SessionServer(ABC):
         admits: whether the party serves in a view of these reports; see `Rendezvous`.
         news: receives who connected and disconnected, and counts of what was served; never identifiers.
         over: whether no session is to follow the one that goes.
+        seen: receives the incarnation of each peer that connects.
     """
 
     def __init__(self, mesh: Mesh) -> None:
@@ -58,6 +64,8 @@ class SessionServer(ABC):
         self.approval = b""
         self.admits: Callable[[Mapping[str, Report]], bool] = _admit_all
         self.over = False
+        self.seen: Callable[[str, Incarnation], None] = lambda peer, incarnation: None
+        self._superseded = SupersededWatch(mesh.me)
         self._gathering: Rendezvous | None = None
         self._session: asyncio.Task[None] | None = None
         self._channels: Mapping[str, Channel] = {}
@@ -80,6 +88,8 @@ class SessionServer(ABC):
         Raises:
             SecureVFLError: what no other session would mend: a refused job, tables that cannot be used.
             PeerEnded: a peer ended it for all.
+            Superseded: peers know another process of this party, on another copy of its state folder.
+            Parked: another process was there and is gone: start this one again.
         """
         gathering = self._gathering = Rendezvous(
             self.mesh.me, self.mesh.peers, self._build_report(), admits=self.admits
@@ -93,7 +103,9 @@ class SessionServer(ABC):
                 if actions:
                     continue
                 waiting = {hearing} if self._session is None else {hearing, self._session}
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                look = _LOOK if self._superseded.is_waiting else None
+                await asyncio.wait(waiting, timeout=look, return_when=asyncio.FIRST_COMPLETED)
+                self._superseded.check()
                 if self._session is not None and self._session.done():
                     if self.over and not self._session.cancelled() and self._session.exception() is None:
                         parks = False  # the last messages may still be on their way: closing the mesh waits for them
@@ -124,6 +136,8 @@ class SessionServer(ABC):
         match event:
             case Connected():
                 self.away.pop(event.peer, None)
+                self._superseded.take_arrival(event.peer)
+                self.seen(event.peer, event.incarnation)
                 self.news.report_event("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
                 actions = gathering.on_connected(event.peer, str(event.incarnation), event.resumed)
             case Disconnected():
@@ -143,7 +157,8 @@ class SessionServer(ABC):
                 words = f"{event.code}: {event.words}"
                 self.news.report_event("refused", words, peer=event.peer, code=event.code)
                 if event.peer in self.away:
-                    self.away[event.peer] = f"{event.code}: {event.words}"
+                    self.away[event.peer] = words
+                self._superseded.take_refusal(event)
             case JobAborted():
                 raise PeerEnded(f"{event.peer!r} ended serving for all: {event.reason}")
             case _:

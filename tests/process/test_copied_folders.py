@@ -17,9 +17,9 @@ import pytest
 
 import securevfl as sv
 from securevfl.errors import SecureVFLError
+from securevfl.party import superseded
 from securevfl.party_context import Observer
 from securevfl.process.launch import read_start
-from securevfl.run import runner
 from securevfl.testing.company import Company, create_company
 from securevfl.testing.parties import make_parties
 
@@ -51,7 +51,7 @@ def _wait_for(is_so: Callable[[], bool]) -> None:
 def _take_part(company: Company, name: str, toml: str, elsewhere: bool, waits: Sequence[int]) -> None:
     if elsewhere:  # as on another machine: other temporary files, and so no lock of the original's
         tempfile.tempdir = tempfile.mkdtemp(dir=company.folder)
-        runner._TWO_PROCESSES = 3.0
+        superseded._TWO_PROCESSES = 3.0
     try:
         read_start(company.agreement_file, name, company.folder / toml).run(
             wait=PATIENCE, hearers=[Waits(company, name, waits)]

@@ -6,18 +6,21 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
 import securevfl as sv
+from securevfl.party.finish import Finish
 from securevfl.party_context import PartySecret
 from securevfl.process.attempt_store import FINISHED
 from securevfl.process.launch import read_start
 from securevfl.process.state_folder import StateFolder
+from securevfl.run import runner
 from securevfl.run.events import RunEvents
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
@@ -160,3 +163,36 @@ def test_a_party_that_left_answers_again_from_its_store(company: Company) -> Non
         assert parties.codes("bank") == [0]
         assert (company.state_folder("bank") / "ledgers" / "bank.jsonl").read_bytes() == ledger
     _check_end(company)
+
+
+def test_who_has_everybodys_statement_does_not_wait_for_peers_that_are_gone(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer is killed after its statement left and before its confirmation; it is never started again."""
+    monkeypatch.setattr(runner, "_GONE", 2.0)
+    monkeypatch.setattr(runner, "_REPEAT", 1000.0)
+
+    def deaf(self: Finish, peer: str, payload: bytes) -> bool:
+        grown = take_note(self, peer, payload)
+        self._confirmed.clear()
+        return grown
+
+    take_note = Finish.take_note
+    monkeypatch.setattr(Finish, "take_note", deaf)
+    with _processes(company) as parties:
+        parties.start(*company.names, stay=1000)
+        _wait_until(lambda: all("finished: " in parties.events(name) for name in company.names))
+        parties.running["bank"].kill()
+        assert parties.codes("shop1") == [0]
+    with StateFolder.lock(company.state_folder("shop1"), party="shop1", agreement=company.agreement.digest) as state:
+        assert state.outcome == {"done": True, "cause": "", "unconfirmed": ["bank"]}
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while True:
+        with suppress(FileNotFoundError):
+            if is_so():
+                return
+        assert time.monotonic() < end
+        time.sleep(0.05)

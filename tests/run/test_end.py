@@ -18,7 +18,7 @@ from securevfl.run.timeouts import Timeouts
 from securevfl.transport import Channel, MemoryHub, Scalar
 
 NAMES = ("bank", "shop", "web")
-LIMIT = 30.0
+LIMIT = 120.0
 """Seconds that no test needs, so that a loaded machine passes."""
 FINISHED = b"\x02"
 

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import shutil
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, redirect_stderr, redirect_stdout
 from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
+from securevfl_net.identity import Endorsement
+from securevfl_net.identity.files import write_new
+from securevfl_net.identity.making import Key, self_signed
 from support.companies import Companies
 from support.servers import JOB, forget_answers, trained, until
 
 import securevfl as sv
 from securevfl.agreement import ServingTerms
+from securevfl.cli import main
 from securevfl.data import Parties
-from securevfl.errors import PolicyError
+from securevfl.errors import Parked, PolicyError, SecureVFLError
+from securevfl.ledger import read_private_key
+from securevfl.party.attempts import Superseded
+from securevfl.process import certificate_renewal
+from securevfl.run.events import RunEvents
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServeActive, make_token
+from securevfl.serving.policy import Refusal
 from securevfl.serving.process import ServingProcess, run_server
 from securevfl.serving.process_tasks import predict_all, serve_http
 from securevfl.testing.parties import make_parties
@@ -109,6 +122,133 @@ def test_three_parties_serve_over_tls(tmp_path: Path, parts: Parts) -> None:
         ledgers = list((tmp_path / name / "state" / "serving" / "ledgers").rglob(f"{name}.jsonl"))
         assert ledgers
         assert b"serve/next" in ledgers[0].read_bytes()
+
+
+def test_a_certificate_is_rotated_while_they_serve(
+    tmp_path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificate_renewal, "_LOOK", 0.05)
+    where = companies(tmp_path, parts, ServingTerms(asks=("bank",)))
+    heard: list[str] = []
+
+    class Heard(RunEvents):
+        def report_event(self, what: str, words: str, **values: object) -> None:
+            heard.append(f"{what}: {words}")
+
+    async def main() -> None:
+        async with AsyncExitStack() as held:
+            processes = await start(where, held)
+            processes["shop1"].server.news = Heard()
+            for process in processes.values():
+                await held.enter_async_context(process.running())
+            bank = processes["bank"].server
+            assert isinstance(bank, ServeActive)
+            await until(lambda: bank.is_ready)
+            first, *others = sorted(bank.common_customers)
+            assert not isinstance((await bank.scores([first]))[0], Refusal)
+            rotate(tmp_path / "shop1", "shop1", where.agreement)
+            await until(lambda: any("tls.1.crt is now in use" in words for words in heard))
+            await until(lambda: bank.away == {} and bank.is_ready)
+            for name in others[:3]:
+                found = (await bank.scores([name]))[0]
+                assert not isinstance(found, Refusal)
+                assert np.allclose(found, expected(parts)[name], atol=1e-6)
+        async with AsyncExitStack() as held:  # a restarted party goes on with it
+            processes = await start(where, held)
+            for process in processes.values():
+                await held.enter_async_context(process.running())
+            bank = processes["bank"].server
+            assert isinstance(bank, ServeActive)
+            await until(lambda: bank.is_ready)
+
+    asyncio.run(main())
+    for peer in ("bank", "shop2"):
+        assert (tmp_path / peer / "state" / "endorsements.json").exists()
+    assert (tmp_path / "shop1" / "state" / "certificate").read_text() == "tls.1.crt"
+
+
+def test_a_party_whose_certificate_cannot_be_used_comes_back_with_an_endorsement_by_mail(
+    tmp_path: Path, parts: Parts
+) -> None:
+    where = companies(tmp_path, parts, ServingTerms(asks=("bank",)))
+    rotate(tmp_path / "shop1", "shop1", where.agreement)
+    (tmp_path / "shop1" / "tls.key").unlink()  # as if it had expired
+    mail = tmp_path / "shop1" / "tls.1.endorsement"
+    for peer in ("bank", "shop2"):
+        own = where.party_file(peer, {})
+        said = run_command("certs", "accept", mail, "--agreement", where.agreement, "--file", own)
+        assert f"{peer} accepts this certificate of shop1 from now on" in said
+    damaged = tmp_path / "damaged.endorsement"
+    damaged.write_bytes(mail.read_bytes()[:-1] + bytes([mail.read_bytes()[-1] ^ 1]))
+    again = ("certs", "accept", damaged, "--agreement", where.agreement, "--file", tmp_path / "bank" / "party.toml")
+    assert "wrong-endorsement" in run_command(*again, code=2)
+
+    async def work() -> None:
+        async with AsyncExitStack() as held:
+            processes = await start(where, held)
+            for process in processes.values():
+                await held.enter_async_context(process.running())
+            bank = processes["bank"].server
+            assert isinstance(bank, ServeActive)
+            await until(lambda: bank.is_ready)
+
+    asyncio.run(work())
+
+
+def test_an_older_folder_is_refused_by_servers_that_saw_a_newer_start(tmp_path: Path, parts: Parts) -> None:
+    """The number of starts tells: `stale-incarnation` where it is lower, `twin-incarnation` where it is the same."""
+    where = companies(tmp_path, parts, ServingTerms(asks=("bank",)))
+    state, back_up = tmp_path / "shop2" / "state", tmp_path / "back-up"
+
+    async def serve_once() -> None:
+        async with AsyncExitStack() as held:
+            for process in (processes := await start(where, held)).values():
+                await held.enter_async_context(process.running())
+            bank = processes["bank"].server
+            assert isinstance(bank, ServeActive)
+            await until(lambda: bank.is_ready)
+
+    async def serve_older() -> None:
+        async with AsyncExitStack() as held:
+            processes = await start(where, held)
+            tasks = {name: await held.enter_async_context(one.running()) for name, one in processes.items()}
+            await until(tasks["shop2"].done)
+            assert not tasks["bank"].done()
+            assert not tasks["shop1"].done()
+
+    def come_back(error: type[SecureVFLError], words: str) -> None:
+        shutil.rmtree(state)
+        shutil.copytree(back_up, state)
+        with pytest.raises(error, match=words):
+            asyncio.run(serve_older())
+
+    asyncio.run(serve_once())
+    shutil.copytree(state, back_up)
+    asyncio.run(serve_once())
+    come_back(Parked, "start it again, under a new number")  # both are its second start
+    asyncio.run(serve_once())  # its third
+    come_back(Superseded, "is start 2, start 3 has been seen")
+
+
+def run_command(*words: object, code: int = 0) -> str:
+    """A command in this process; what it said."""
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said), pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    assert (ended.value.code or 0) == code, said.getvalue()
+    return said.getvalue()
+
+
+def rotate(folder: Path, name: str, agreement: Path) -> None:
+    """What `securevfl certs rotate` leaves, where the certificate is named ``tls.crt``."""
+    key = Key.generate()
+    made = self_signed(name, key, datetime.now(UTC))
+    payload = Endorsement(name, 1, sha256(agreement.read_bytes()).digest(), made).to_signed_bytes(
+        read_private_key(folder / f"{name}.key")
+    )
+    write_new(folder / "tls.1.endorsement", payload)
+    write_new(folder / "tls.1.key", key.pem, private=True)
+    write_new(folder / "tls.1.crt", made.pem)
 
 
 def test_three_parties_predict_over_tls(tmp_path: Path, parts: Parts) -> None:

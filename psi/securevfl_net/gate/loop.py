@@ -67,6 +67,7 @@ class Gate:
         self._told = 0
         self._next_tick = self._next_reload = 0.0
         self._minute = self._renewing = 0.0
+        self._endorsement = b""
         self._farewell = 0.0
         self._done = False
         self._current_tls(True)
@@ -407,6 +408,7 @@ class Gate:
             case Frames.ABORT | Frames.CLOSE:
                 self._say_goodbye(body.decode(errors="replace"), abort=kind == Frames.ABORT)
             case Frames.ENDORSE:
+                self._endorsement = bytes(body)
                 for peer in self._peers:
                     with suppress(InputError):
                         peer.session.send_endorsement(body)
@@ -445,7 +447,7 @@ class Gate:
             self._next_tick = min(self._next_tick, now + _SOON)
             return
         self._renewing = 0.0
-        self._identity = self._identity.find_newest()
+        self._identity = self._identity.find_endorsed(self._endorsement)
         self._version = -1
         for peer in self._peers:
             self._close_connections(peer, "this party shows another certificate from now on")

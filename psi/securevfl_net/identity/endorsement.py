@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from securevfl_net.errors import AuditError, InputError
 from securevfl_net.identity.certificate import Certificate
+from securevfl_net.identity.files import read_bounded
 from securevfl_net.identity.refusal import Refusal, RefusalCode
 
-__all__ = ["Endorsement", "Signer", "Verifier"]
+__all__ = ["Endorsement", "Signer", "Verifier", "name_endorsement", "read_endorsement"]
 
 KIND = "securevfl certificate endorsement v1"
 """Type of the signed content."""
@@ -104,3 +106,39 @@ class Endorsement:
             key.verify(KIND, payload[:-_SIGNATURE], payload[-_SIGNATURE:].hex())
         except AuditError as error:
             raise Refusal(RefusalCode.ENDORSEMENT, f"not endorsed with the agreement's signing key: {error}") from None
+
+
+def name_endorsement(certificate: Path, agreement: bytes) -> Path:
+    """File beside a certificate for its endorsement in one agreement: ``bank.2.1f4e9a7d.endorsement``."""
+    return certificate.with_suffix(f".{agreement.hex()[:8]}.endorsement")
+
+
+def read_endorsement(certificate: Path, agreement: bytes) -> bytes:
+    """Read the endorsement of a certificate in one agreement.
+
+    Args:
+        certificate: file of the certificate; the endorsement is beside it, as `name_endorsement` says, or with the
+            suffix ``.endorsement`` alone.
+        agreement: SHA-256 of the proposal, 32 bytes.
+
+    Raises:
+        InputError: there is none for this agreement.
+    """
+    others = []
+    for file in (name_endorsement(certificate, agreement), certificate.with_suffix(".endorsement")):
+        if not file.exists():
+            continue
+        payload = read_bounded(file, _MOST, "the endorsement of the rotated certificate")
+        try:
+            found = Endorsement.parse_payload(payload)
+        except Refusal as error:
+            raise InputError(f"{file}: {error}") from None
+        if found.agreement == agreement:
+            return payload
+        others.append(f"{file.name} is for agreement {found.agreement.hex()[:16]}")
+    name, short = certificate.name.partition(".")[0], agreement.hex()[:16]
+    why = f" ({'; '.join(others)})" if others else ""
+    raise InputError(
+        f"{certificate} has no endorsement for agreement {short}{why}: run `securevfl certs endorse {name} "
+        "--signing-key … --agreement …` with this job's agreement"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from securevfl_net.durable import make_folder, write_atomic
 from securevfl_net.errors import InputError
 from securevfl_net.fields.names import explain_bad_name
 from securevfl_net.identity.certificate import Certificate, read_certificates, utc_now
-from securevfl_net.identity.endorsement import Endorsement, Signer
+from securevfl_net.identity.endorsement import Endorsement, Signer, name_endorsement
 from securevfl_net.identity.files import read_bounded, read_private, write_new
 from securevfl_net.identity.making import (
     DAYS,
@@ -27,10 +27,12 @@ from securevfl_net.identity.making import (
     revocation_list,
     self_signed,
 )
+from securevfl_net.identity.own import rotation_number, series_files
 from securevfl_net.identity.revocation import RevocationList
 
 __all__ = [
     "Rotated",
+    "endorse_certificate",
     "issue_to",
     "new_authority",
     "new_party",
@@ -53,12 +55,12 @@ class Rotated:
     Attributes:
         file: path of the new certificate.
         certificate: the new certificate; None if an authority must issue it.
-        endorsement: file of the endorsement, if a signing key was given.
+        endorsements: files of the endorsements, one for each agreement.
     """
 
     file: Path
     certificate: Certificate | None
-    endorsement: Path | None
+    endorsements: tuple[Path, ...]
 
 
 def read_private_key(path: Path) -> Key:
@@ -139,11 +141,13 @@ def rotate_certificate(
     *,
     days: int = DAYS,
     signer: Signer | None = None,
-    agreement: bytes = b"",
+    agreements: Sequence[bytes] = (),
     kind: Literal["p256", "ed25519"] = "p256",
     now: Callable[[], datetime] = utc_now,
 ) -> Rotated:
     """Make a party's next key and certificate, ``NAME.1.crt``, ``NAME.2.crt`` …, and ``NAME.N.endorsement``.
+
+    Endorsements for further agreements have the names that `name_endorsement` gives.
 
     If an authority issued the current certificate, it must also issue the next one; then a request for it is written.
 
@@ -152,7 +156,7 @@ def rotate_certificate(
         folder: the folder with the party's files.
         days: validity of the new certificate.
         signer: the party's signing key; without it, no endorsement is made.
-        agreement: SHA-256 of the proposal that the endorsement is valid for, 32 bytes.
+        agreements: SHA-256 of each proposal that an endorsement is made for, 32 bytes.
         kind: type of the new key.
         now: this machine's clock.
 
@@ -171,11 +175,41 @@ def rotate_certificate(
         raise InputError(f"{first} was issued by an authority, which peers trust: rotate without an endorsement")
     found = _write_party(name, stem, folder, Key.generate(kind), days, now, by_authority=by_authority)
     file = folder / f"{stem}.crt"
-    if signer is None:
-        return Rotated(file, None if by_authority else found, None)
-    out = file.with_suffix(".endorsement")
+    made: list[Path] = []
+    for agreement in agreements:
+        if signer is None:
+            raise InputError("an endorsement needs the party's signing key")
+        out = name_endorsement(file, agreement) if made else file.with_suffix(".endorsement")
+        write_new(out, Endorsement(name, counter, agreement, found).to_signed_bytes(signer))
+        made.append(out)
+    return Rotated(file, None if by_authority else found, tuple(made))
+
+
+def endorse_certificate(name: str, folder: Path, signer: Signer, agreement: bytes) -> Path:
+    """Endorse a party's newest certificate for one more agreement.
+
+    Args:
+        name: the party's name; ``NAME.crt`` is in the folder.
+        folder: the folder with the party's files.
+        signer: the party's signing key.
+        agreement: SHA-256 of the proposal, 32 bytes.
+
+    Returns:
+        The file of the endorsement.
+
+    Raises:
+        InputError: the certificate was not rotated, an authority issued it, or it is endorsed for this agreement.
+    """
+    newest = series_files(folder / f"{name}.crt")[0]
+    (found,) = read_certificates(newest)
+    if not found.self_signed:
+        raise InputError(f"{newest} was issued by an authority, which peers trust: it needs no endorsement")
+    counter = rotation_number(newest)
+    if counter == 0:
+        raise InputError(f"{newest} was never rotated: it needs no endorsement where the agreement names it")
+    out = name_endorsement(newest, agreement)
     write_new(out, Endorsement(name, counter, agreement, found).to_signed_bytes(signer))
-    return Rotated(file, found, out)
+    return out
 
 
 def new_authority(name: str, folder: Path, *, now: Callable[[], datetime] = utc_now) -> Certificate:

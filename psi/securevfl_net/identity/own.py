@@ -13,9 +13,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from securevfl_net.errors import InputError
 from securevfl_net.identity.certificate import TOLERANCE, Certificate, format_time, read_certificates, utc_now
+from securevfl_net.identity.endorsement import Endorsement
 from securevfl_net.identity.files import read_private
 
-__all__ = ["Identity", "series_files"]
+__all__ = ["Identity", "rotation_number", "series_files"]
 
 _KEY = 8 << 10
 """Maximum bytes of a key file; a P-256 key file has about 240."""
@@ -88,7 +89,7 @@ class Identity:
     @property
     def renewals(self) -> int:
         """Number of rotations, from the certificate's file name."""
-        return _rotation_number(self.certificate_file)
+        return rotation_number(self.certificate_file)
 
     def find_newest(self, *, now: Callable[[], datetime] = utc_now) -> Identity:
         """Return the newest certificate of this party in the same folder, as written by `securevfl certs rotate`
@@ -98,12 +99,28 @@ class Identity:
             InputError: the newest cannot be used.
         """
         newest = series_files(self.certificate_file)[0]
-        if _rotation_number(newest) <= self.renewals:
+        if rotation_number(newest) <= self.renewals:
             return self
         found = Identity.load(newest, newest.with_suffix(".key"), now=now)
         if found.name != self.name:
             raise InputError(f"{newest} names {found.name!r}, and {self.certificate_file} names {self.name!r}")
         return found
+
+    def find_endorsed(self, endorsement: bytes) -> Identity:
+        """Return the certificate in the same folder that an endorsement is for; the newest for empty bytes.
+
+        Raises:
+            InputError: there is none, or it cannot be used.
+        """
+        if not endorsement:
+            return self.find_newest()
+        wanted = Endorsement.parse_payload(endorsement).certificate
+        for file in series_files(self.certificate_file):
+            if wanted in read_certificates(file):
+                return Identity.load(file, file.with_suffix(".key"))
+        raise InputError(
+            f"{self.certificate_file.parent} has no certificate {wanted.fingerprint[:16]}, which was endorsed"
+        )
 
     def _check_key(self) -> None:
         content = read_private(self.key_file, _KEY, "the private key of the certificate (PEM)")
@@ -133,7 +150,7 @@ def series_files(certificate: Path) -> tuple[Path, ...]:
     """
     stem = _base_name(certificate)
     there = {path for path in certificate.parent.glob(f"{escape(stem)}*.crt") if _base_name(path) == stem}
-    return tuple(sorted({certificate, *there}, key=_rotation_number, reverse=True))
+    return tuple(sorted({certificate, *there}, key=rotation_number, reverse=True))
 
 
 def _base_name(path: Path) -> str:
@@ -141,6 +158,6 @@ def _base_name(path: Path) -> str:
     return found[1] if found else path.stem
 
 
-def _rotation_number(path: Path) -> int:
+def rotation_number(path: Path) -> int:
     found = _RENEWED.fullmatch(path.name)
     return int(found[2] or 0) if found else 0

@@ -8,19 +8,20 @@ one when all peers are connected.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 from securevfl_net.durable import write_atomic
 from securevfl_net.errors import InputError
 from securevfl_net.identity.certificate import Certificate, read_certificates, utc_now
+from securevfl_net.identity.endorsement import read_endorsement
 from securevfl_net.identity.files import read_bounded
-from securevfl_net.identity.own import Identity, series_files
+from securevfl_net.identity.own import Identity, rotation_number, series_files
 
 __all__ = ["CertificateSeries"]
 
 _NOTE = 4096
-_ENDORSEMENT = 32 << 10
 
 
 class CertificateSeries:
@@ -29,6 +30,7 @@ class CertificateSeries:
     Args:
         certificate, key: the party's first files.
         pinned: certificates that its peers have pinned; empty if an authority issued its certificate.
+        agreement: SHA-256 of the proposal, 32 bytes, for which peers that pin need an endorsement.
         note: file that records the certificate in use across restarts; by default it is not recorded.
         now: this machine's clock.
 
@@ -45,36 +47,44 @@ class CertificateSeries:
         key: str | Path,
         pinned: Iterable[Certificate] = (),
         *,
+        agreement: bytes = b"",
         note: Path | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._first, self._note, self._now = (Path(certificate), Path(key)), note, now
-        self._pinned = tuple(pinned)
+        self._pinned, self._agreement = tuple(pinned), agreement
         self._refused = ""
-        self.shown = self._load_noted() or self._find_agreed()
+        try:
+            self.shown = self._load_noted() or self._find_agreed()
+        except InputError:  # expired, say: peers that were given the endorsement of a newer one accept that
+            endorsed = self._find_endorsed()
+            if endorsed is None:
+                raise
+            self.shown = endorsed
 
     def find_next(self) -> tuple[Identity, bytes] | None:
-        """Return a certificate newer than the one in use, with its endorsement, or None. The endorsement is empty if an
-        authority issued the certificate.
+        """Return the newest certificate that can replace the one in use, with its endorsement, or None. The endorsement
+        is empty if an authority issued the certificate.
 
         Raises:
             InputError: a newer certificate cannot be used: it is unreadable or has no endorsement. Raised once per
                 reason.
         """
-        try:
-            newest = self.shown.find_newest(now=self._now)
-            if newest == self.shown:
-                return None
-            payload = b""
-            if self._pinned:
-                file = newest.certificate_file.with_suffix(".endorsement")
-                payload = read_bounded(file, _ENDORSEMENT, "the endorsement of the rotated certificate")
-        except InputError as error:
-            if str(error) == self._refused:
-                return None
-            self._refused = str(error)
-            raise
-        return newest, payload
+        why: InputError | None = None
+        for file in series_files(self.shown.certificate_file):
+            if rotation_number(file) <= self.shown.renewals:
+                break
+            try:
+                newer = self._load_identity(file)
+                if newer.name != self.shown.name:
+                    raise InputError(f"{file} names {newer.name!r}, and the party is {self.shown.name!r}")
+                return newer, read_endorsement(file, self._agreement) if self._pinned else b""
+            except InputError as error:  # an older one may be endorsed for this agreement
+                why = why or error
+        if why is None or str(why) == self._refused:
+            return None
+        self._refused = str(why)
+        raise why
 
     def record_use(self, newest: Identity) -> None:
         """Record that a certificate is now in use."""
@@ -97,6 +107,14 @@ class CertificateSeries:
             if not self._pinned or found in self._pinned:
                 return self._load_identity(file)
         return self._load_identity(self._first[0])
+
+    def _find_endorsed(self) -> Identity | None:
+        """Return the newest certificate that can be used and is endorsed for the agreement."""
+        for file in series_files(self._first[0]) if self._pinned else ():
+            with suppress(InputError):
+                read_endorsement(file, self._agreement)
+                return self._load_identity(file)
+        return None
 
     def _load_identity(self, file: Path) -> Identity:
         key = self._first[1] if file == self._first[0] else file.with_suffix(".key")

@@ -385,6 +385,17 @@ def test_rotating_makes_the_next_of_a_row_with_an_endorsement(
     assert _run(*command) == 0
     assert _run(*command[:-2]) == 2
     assert _run("certs", "rotate", "shop") == 2
+    (tmp_path / "other.toml").write_text("another job", encoding="utf-8")
+    (tmp_path / "third.toml").write_text("a third one", encoding="utf-8")
+    assert _run(*command, "--agreement", "other.toml") == 0
+    endorse = ("certs", "endorse", "bank", "--signing-key", "keys/bank.key", "--agreement")
+    assert _run(*endorse, "third.toml") == 0
+    assert _run(*endorse, "third.toml") == 2
+    made = sorted(path.name for path in (tmp_path / "certs").glob("bank.3.*endorsement"))
+    digests = (sha256(text).hexdigest()[:8] for text in (b"another job", b"a third one"))
+    assert made == sorted(["bank.3.endorsement", *(f"bank.3.{one}.endorsement" for one in digests)])
+    for suffix in ("crt", "csr", "key", "endorsement"):
+        (tmp_path / f"certs/bank.3.{suffix}").unlink()
     capsys.readouterr()
     assert _run("certs", "show", "certs/bank.2.endorsement") == 0
     assert f"endorsement 2 of bank for the agreement {sha256(b'job').hexdigest()}" in capsys.readouterr().out
