@@ -171,16 +171,31 @@ def predict_as(
     """Take part in a prediction as one party. The active party writes the scores to `out`; with `everyone`, also those
     of its other rows, which it scores alone. See `predict_all` for the other options.
     """
-    found = asyncio.run(
-        _predict_rows(agreement, party, file, data, everyone=everyone, skip_spent=skip_spent, ask_again=ask_again)
+
+    def write_scores(found: Scored) -> None:
+        make_folder(out.parent)
+        used = found.used if everyone else None
+        content = scores_as_csv(found.classes, found.ids, found.probabilities, used, found.skipped)
+        write_atomic(out, content, private=True)
+
+    found, was_over = asyncio.run(
+        _predict_rows(
+            agreement,
+            party,
+            file,
+            data,
+            everyone=everyone,
+            skip_spent=skip_spent,
+            ask_again=ask_again,
+            deliver=write_scores,
+        )
     )
+    if was_over:
+        _say(f"The prediction was over when the process of {party} was killed; if it asked, {out} has the scores.")
+        return
     if found is None:
         _say(f"{party} took part; the active party has the scores.")
         return
-    make_folder(out.parent)
-    used = found.used if everyone else None
-    content = scores_as_csv(found.classes, found.ids, found.probabilities, used, found.skipped)
-    write_atomic(out, content, private=True)
     alone = sum(len(names) == 1 for names in found.used)
     more = f" that all parties have, and {alone:,} scored by {party} alone" if everyone else " that all parties have"
     _say(f"{len(found.ids) - alone:,} rows{more}: {out}")
@@ -189,7 +204,10 @@ def predict_as(
         _say(describe_skipped(found.refused, len(found.skipped), out))
 
 
-async def _predict_rows(agreement: Path, party: str, file: Path, data: Path | None, **options: bool) -> Scored | None:
+async def _predict_rows(
+    agreement: Path, party: str, file: Path, data: Path | None, **options: Any
+) -> tuple[Scored | None, bool]:
+    """The scores, and whether the prediction was over before this process began."""
     from securevfl.process.operations import keep_to_quota, stop_on_signals
     from securevfl.serving.process import run_server
     from securevfl.serving.process_tasks import predict_all
@@ -205,4 +223,4 @@ async def _predict_rows(agreement: Path, party: str, file: Path, data: Path | No
             if not working.done():
                 working.cancel()
                 raise Parked(f"{party!r} was stopped before the prediction was done; start it again")
-            return working.result()
+            return working.result(), process.server.was_over

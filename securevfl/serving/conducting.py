@@ -128,7 +128,7 @@ class Conductor(PartyServer):
             return True
         try:
             if item.do == "finish":
-                self.over = True
+                self.note_over()
                 _resolve_waiting(item, "")
                 return False
             if item.do == "refresh":

@@ -85,7 +85,8 @@ class ServeHelper(SessionServer):
             elif do == "refresh":
                 await send_acceptance(upstream)
             elif do == "end":
-                self.over = self.once and meta.get("over") is True
+                if self.once and meta.get("over") is True:
+                    self.note_over()
                 return
             else:
                 raise ProtocolError(f"{upstream.peer!r} sent an unknown command {do!r:.40}")

@@ -58,7 +58,8 @@ class ServePassive(PartyServer):
             elif do == "refresh":
                 await self._refresh_table(upstream)
             elif do == "end":
-                self.over = self.once and meta.get("over") is True
+                if self.once and meta.get("over") is True:
+                    self.note_over()
                 return
             else:
                 raise ProtocolError(f"{upstream.peer!r} sent an unknown command {do!r:.40}")

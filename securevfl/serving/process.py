@@ -15,7 +15,7 @@ from securevfl_net.incarnation import Incarnation
 from securevfl.agreement import Agreement, PartyFile, check_versions, read_agreement, read_party_file, row_of
 from securevfl.agreement.party_file import PartyDataSection
 from securevfl.data import PartyTable
-from securevfl.errors import Expired, InputError, PolicyError
+from securevfl.errors import Expired, InputError, Parked, PolicyError
 from securevfl.jobfile.job_file import read_job
 from securevfl.party import Job
 from securevfl.party.reports import Report
@@ -26,6 +26,7 @@ from securevfl.run.events import RunEvents
 from securevfl.run.machine import software_version
 from securevfl.run.model_parts import PART, ModelPart
 from securevfl.serving.active import ServeActive
+from securevfl.serving.end_mark import EndMark
 from securevfl.serving.helper import ServeHelper
 from securevfl.serving.passive import ServePassive
 from securevfl.serving.policy import ServingPolicy
@@ -173,8 +174,21 @@ async def run_server(
             server = ServePassive(mesh, place, once=once)
         server.approval, server.admits = admission.approval, admission
         server.seen = lambda peer, incarnation: state.store_incarnation(peer, str(incarnation))
-        renew = partial(renew_certificates, certificates, mesh)
-        yield ServingProcess(server=server, file=file, agreement=whole.digest, renew=renew)
+        found = ServingProcess(
+            server=server, file=file, agreement=whole.digest, renew=partial(renew_certificates, certificates, mesh)
+        )
+        if not once:
+            yield found
+            return
+        mark = server.end_mark = EndMark(folder)
+        try:
+            yield found
+        except Parked:  # it is started again, as after a kill
+            raise
+        except BaseException:
+            mark.clear()
+            raise
+        mark.clear()
 
 
 def put_part(folder: Path, place: Path, party: str, job: Job, *, run: str = "") -> ModelPart:

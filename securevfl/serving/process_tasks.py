@@ -102,6 +102,7 @@ async def predict_all(
     everyone: bool = False,
     skip_spent: bool = False,
     ask_again: bool = False,
+    deliver: Callable[[Scored], None] = lambda scored: None,
 ) -> Scored | None:
     """Score all common rows once; at a passive party, take part until the active one is done.
 
@@ -113,9 +114,10 @@ async def predict_all(
         everyone: at the active party, whether it then scores its other rows alone.
         skip_spent: at the active party, whether to leave out the rows about which a party answers nothing more.
         ask_again: at the active party, whether to ask about rows whose answers it holds, too.
+        deliver: receives the scores at the active party before any other party may end: to write them.
 
     Returns:
-        The scores at the active party, None elsewhere.
+        The scores at the active party, None elsewhere, or if the prediction was over before this process began.
 
     Raises:
         InputError: the parties' parts are not of one model, or the algorithm is not fit for rows of one party.
@@ -130,18 +132,24 @@ async def predict_all(
     if not isinstance(server, ServeActive):
         await task
         return None
-    working = asyncio.ensure_future(_all_scores(server, everyone=everyone, skip_spent=skip_spent, ask_again=ask_again))
+    working = asyncio.ensure_future(
+        _all_scores(server, deliver, everyone=everyone, skip_spent=skip_spent, ask_again=ask_again)
+    )
     await asyncio.wait({task, working}, return_when=asyncio.FIRST_COMPLETED)
     if not working.done():
         working.cancel()
         task.result()
+        if server.was_over:
+            return None
         raise PolicyError("the server ended before the prediction was done")
     found = working.result()
     await task  # until the others have received the end
     return found
 
 
-async def _all_scores(server: ServeActive, *, everyone: bool, skip_spent: bool, ask_again: bool) -> Scored:
+async def _all_scores(
+    server: ServeActive, deliver: Callable[[Scored], None], *, everyone: bool, skip_spent: bool, ask_again: bool
+) -> Scored:
     await server.wait_for_session()
     if server.problem:
         await server.finish()
@@ -157,9 +165,9 @@ async def _all_scores(server: ServeActive, *, everyone: bool, skip_spent: bool, 
         outcomes |= refused | await _repeat(server, lambda: _ask_rest(server, asked, anew=ask_again))
         server.sync_answers()
     classes, model = server.classes, server.shelf.committed
-    await _repeat(server, server.finish)
     wrong = {name: one for name, one in (refused | outcomes).items() if isinstance(one, Refusal)}
     if _stops(wrong, skip_spent=skip_spent):
+        await _repeat(server, server.finish)
         _raise_refusals(wrong, len(names))
     scored = [name for name in names if name not in wrong]
     rows = [outcomes[name].tolist() for name in scored]  # type: ignore[union-attr]
@@ -171,7 +179,7 @@ async def _all_scores(server: ServeActive, *, everyone: bool, skip_spent: bool, 
         rows += alone.scores(np.array(others, np.int64)).tolist()
         scored += [server.table.ids[row] for row in others]
         used += [(place.active,)] * len(others)
-    return Scored(
+    found = Scored(
         classes=classes,
         ids=tuple(scored),
         probabilities=rows,
@@ -182,6 +190,9 @@ async def _all_scores(server: ServeActive, *, everyone: bool, skip_spent: bool, 
         refused=Counter(one.party for one in wrong.values()),
         numbers=answer_price(place.job, place.passive, len(classes)),
     )
+    deliver(found)
+    await _repeat(server, server.finish)
+    return found
 
 
 async def _ask_rest(server: ServeActive, names: Sequence[str], *, anew: bool) -> dict[str, Outcome]:

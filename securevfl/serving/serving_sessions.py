@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +16,7 @@ from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import Report, View
 from securevfl.party.superseded import SupersededWatch
 from securevfl.run.events import RunEvents
+from securevfl.serving.end_mark import EndMark
 from securevfl.transport import (
     Channel,
     Connected,
@@ -33,6 +35,8 @@ _SERVING = b"\x03"
 """First byte of a note, so that a party that trains does not mistake it for its own kind."""
 _LOOK = 1.0
 """Seconds between two looks at how long peers have refused this process."""
+_GONE = 30.0
+"""Seconds for which a process that was killed at the end of a prediction waits for peers that may need it."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
@@ -53,6 +57,8 @@ class SessionServer(ABC):
         news: receives who connected and disconnected, and counts of what was served; never identifiers.
         over: whether no session is to follow the one that goes.
         seen: receives the incarnation of each peer that connects.
+        end_mark: of a prediction; None for a server that stays.
+        was_over: whether the prediction was over before this process began, and no peer needed it.
     """
 
     def __init__(self, mesh: Mesh) -> None:
@@ -64,6 +70,8 @@ class SessionServer(ABC):
         self.approval = b""
         self.admits: Callable[[Mapping[str, Report]], bool] = _admit_all
         self.over = False
+        self.end_mark: EndMark | None = None
+        self.was_over = False
         self.seen: Callable[[str, Incarnation], None] = lambda peer, incarnation: None
         self._superseded = SupersededWatch(mesh.me)
         self._gathering: Rendezvous | None = None
@@ -96,14 +104,18 @@ class SessionServer(ABC):
         )
         hearing = asyncio.ensure_future(self.mesh.next_event())
         actions: list[Action] = [] if self.mesh.peers else gathering.on_parked(self._build_report())
-        parks = True
+        parks, began = True, time.monotonic()
+        marked = self.end_mark is not None and self.end_mark.is_there
         try:
             while True:
+                if marked and not self.sessions and time.monotonic() - began > _GONE:
+                    self.was_over = True
+                    return
                 actions = await self._perform_actions(gathering, actions)
                 if actions:
                     continue
                 waiting = {hearing} if self._session is None else {hearing, self._session}
-                look = _LOOK if self._superseded.is_waiting else None
+                look = _LOOK if self._superseded.is_waiting or marked else None
                 await asyncio.wait(waiting, timeout=look, return_when=asyncio.FIRST_COMPLETED)
                 self._superseded.check()
                 if self._session is not None and self._session.done():
@@ -123,6 +135,12 @@ class SessionServer(ABC):
                     await self._session
             if parks:
                 self.mesh.park_view("it stops serving")
+
+    def note_over(self) -> None:
+        """Nothing is left to do in this prediction but to say so."""
+        self.over = True
+        if self.end_mark is not None:
+            self.end_mark.write()
 
     def waiting_reasons(self) -> dict[str, str]:
         """Peer → what this party waits for; empty while a session goes."""

@@ -31,10 +31,11 @@ from securevfl.party.attempts import Superseded
 from securevfl.process import certificate_renewal
 from securevfl.run.events import RunEvents
 from securevfl.run.model_parts import ModelPart
-from securevfl.serving import ServeActive, make_token
+from securevfl.serving import ServeActive, make_token, serving_sessions
+from securevfl.serving.end_mark import EndMark
 from securevfl.serving.policy import Refusal
 from securevfl.serving.process import ServingProcess, run_server
-from securevfl.serving.process_tasks import predict_all, serve_http
+from securevfl.serving.process_tasks import Scored, predict_all, serve_http
 from securevfl.testing.parties import make_parties
 
 NAMES = ("bank", "shop1", "shop2")
@@ -271,6 +272,50 @@ def test_three_parties_predict_over_tls(tmp_path: Path, parts: Parts) -> None:
         assert set(scored.used) == {("bank", "shop1", "shop2")}
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("killed", ["bank", "shop1"])
+def test_who_is_killed_at_the_end_of_a_prediction_waits_for_nobody(
+    tmp_path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    """It is killed after it has noted that the prediction is over; the others have ended before it is started again."""
+    monkeypatch.setattr(serving_sessions, "_GONE", 0.5)
+    where = companies(tmp_path, parts, ServingTerms(asks=("bank",)))
+    mark = EndMark(tmp_path / killed / "state" / "serving")
+    delivered: list[Scored] = []
+    marked: list[bool] = []
+
+    def deliver(scored: Scored) -> None:
+        delivered.append(scored)
+        marked.append(EndMark(tmp_path / "bank" / "state" / "serving").is_there)
+
+    async def predict() -> None:
+        async with AsyncExitStack() as held:
+            processes = await start(where, held, once=True)
+            tasks = {name: await held.enter_async_context(process.running()) for name, process in processes.items()}
+            async with asyncio.timeout(120):
+                found = await asyncio.gather(
+                    *(predict_all(processes[name].server, tasks[name], deliver=deliver) for name in NAMES)
+                )
+            assert mark.is_there
+            assert found[0] is delivered[-1]
+
+    async def start_again() -> None:
+        file = where.party_file(killed, {peer: "127.0.0.1:9" for peer in NAMES if peer < killed})
+        async with run_server(where.agreement, killed, file, once=True) as process, process.running() as task:
+            assert await asyncio.wait_for(predict_all(process.server, task), 60) is None
+            assert process.server.was_over
+
+    asyncio.run(predict())
+    assert not mark.is_there  # it ended in order
+    asyncio.run(predict())  # so the next prediction is a new one
+    mark.write()
+    asyncio.run(start_again())
+    assert not mark.is_there
+    mark.write()
+    asyncio.run(predict())  # whose peers are there is met
+    assert len(delivered) == 3
+    assert marked[:2] == [False, False]
 
 
 def test_a_number_is_predicted_over_tls(tmp_path: Path) -> None:
