@@ -10,7 +10,18 @@ import numpy as np
 
 from securevfl.party_context import derive_seed
 
-__all__ = ["CELLS", "SPLITS", "CodedColumns", "ColumnBins", "OwnScores", "TreeTerms", "count_sets", "draw_columns", "draw_rows", "fits_sets"]
+__all__ = [
+    "CELLS",
+    "SPLITS",
+    "CodedColumns",
+    "ColumnBins",
+    "OwnScores",
+    "TreeTerms",
+    "count_sets",
+    "draw_columns",
+    "draw_rows",
+    "fits_sets",
+]
 
 CELLS = "shares/cells"
 """The step that tells which bins each column has."""

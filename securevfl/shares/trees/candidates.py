@@ -134,7 +134,7 @@ def _cut_cells(count: int, *, lacks: bool) -> np.ndarray:
 
 
 def _part_cells(count: int) -> np.ndarray:
-    """The cells that go left of each pair of sets; the last cell goes right, for the other side makes no other split."""
+    """The cells that go left of each pair of sets; the last cell always goes right, as a swap makes no other split."""
     sets = np.arange(1, 1 << (count - 1), dtype=np.uint64)
     found: np.ndarray = sets[:, None] >> np.arange(count, dtype=np.uint64) & np.uint64(1)
     return found

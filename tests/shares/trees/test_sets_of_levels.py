@@ -108,7 +108,9 @@ def test_a_job_learns_in_one_split_from_levels_without_an_order(people: Parties,
     result = sv.simulate(job, people)
     assert result.record.runs[-1].test["auc"] > 0.85
     predicted = sv.predict(result.model(), people)
-    by_id = {one: int(name[-1]) for one, name in zip(people["shop1"].ids, people["shop1"].columns["colour"], strict=True)}
+    by_id = {
+        one: int(name[-1]) for one, name in zip(people["shop1"].ids, people["shop1"].columns["colour"], strict=True)
+    }
     odd = np.array([by_id[one] % 2 for one in predicted.ids])
     p = predicted.probabilities[:, 1]
     assert p[odd == 1].min() > p[odd == 0].max()
