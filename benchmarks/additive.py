@@ -1,7 +1,7 @@
 """The additive model on shares beside other models with differential privacy: AUC by table, rows and ε.
 
     python -m benchmarks.additive [--quick] [--seeds 5] [--first 0] [--tables credit] [--rows 18000 4000 1000]
-        [--methods additive] [--only auc|cost] [--shares] [--peers-python PATH]
+        [--methods additive] [--only auc|cost|epsilon] [--shares] [--peers-python PATH]
 
 Tables are those of `benchmarks.additive_tables`, peers those of `benchmarks.additive_peers`, on the same rows. A cell
 is one method at one ε for one table, number of training rows, and seed of rows and training. ε is that of a row
@@ -11,6 +11,8 @@ replaced, δ = 1e-5.
 computing parties. Parties set up as in a job; their epochs then run in the clear, which gives the shapes of a run on
 shares word by word (`tests/shares/additive`), or on shares with ``--shares``. Where a job is refused, because n·μ is
 below 50·F, the cell says so, and gives the figure of a run without the refusal.
+
+*Epsilon*: what `benchmarks.additive_epsilon` says of the ε that jobs state.
 
 Cells that the results file has are not run again: a run that was cut off goes on. Peers need an interpreter that has
 them (`benchmarks/peers-dp-requirements.txt`), without which they are left out.
@@ -35,6 +37,7 @@ import torch
 
 import securevfl as sv
 from benchmarks.additive_cost import EPOCHS, measure_cost
+from benchmarks.additive_epsilon import account_jobs
 from benchmarks.additive_peers import DELTA, Work, boost_trees, run_script, train_noisily
 from benchmarks.additive_tables import TABLES, declare_columns, load_table, merge_passive
 from benchmarks.common import before, data, write
@@ -45,6 +48,7 @@ from securevfl.data import Parties
 from securevfl.errors import InputError
 from securevfl.privacy import sums_budget
 from securevfl.run import join_parties
+from securevfl.run.machine import describe_machine
 from securevfl.run.simulation import run_parties
 from securevfl.shares.additive.noise import PartyNoise
 from securevfl.testing.trial import roles_begun
@@ -255,34 +259,41 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--shares", action="store_true", help="train on shares, which takes minutes a run")
-    parser.add_argument("--only", choices=("auc", "cost"))
+    parser.add_argument("--only", choices=("auc", "cost", "epsilon"))
     parser.add_argument("--peers-python", default=os.environ.get("SECUREVFL_DP_PYTHON", str(PEERS_PYTHON)))
     parser.add_argument("--results", default="additive", help="name of the results file")
     options = parser.parse_args()
     torch.set_num_threads(1)
     python = Path(options.peers_python) if Path(options.peers_python).is_file() else None
-    kept: dict[str, Any] = {"cells": [], "costs": []} | ({} if options.quick else before(options.results))
+    kept: dict[str, Any] = {"cells": [], "costs": [], "epsilons": []} | (
+        {} if options.quick else before(options.results)
+    )
     epochs = 5 if options.quick else EPOCHS
 
     def store() -> None:
         if not options.quick:
             figures = {"delta": DELTA, "epochs": EPOCHS, "means": mean_cells(kept["cells"])}
-            write(options.results, {**figures, "cells": kept["cells"], "costs": kept["costs"]}, show=False)
+            parts = {name: kept[name] for name in ("cells", "costs", "epsilons")}
+            write(options.results, {**figures, **parts}, show=False)
 
     def is_missing(part: str, wanted: Mapping[str, Any]) -> bool:
         return not any(all(run.get(name) == value for name, value in wanted.items()) for run in kept[part])
 
-    for rows in () if options.only == "auc" else (2000,) if options.quick else (13_000, 100_000):
+    if options.only in (None, "epsilon") and python is not None and not options.quick:
+        kept["epsilons"] = account_jobs(python, DELTA, EPOCHS)
+        print(*kept["epsilons"], sep="\n", flush=True)
+        store()
+    for rows in () if options.only in ("auc", "epsilon") else (2000,) if options.quick else (13_000, 100_000):
         for bounded in (False, True):
             if is_missing("costs", {"rows": rows, "bounded": bounded}):
-                kept["costs"].append(measure_cost(rows, (6, 6, 12), bounded=bounded))
+                kept["costs"].append({**measure_cost(rows, (6, 6, 12), bounded=bounded), "machine": describe_machine()})
                 print(kept["costs"][-1], flush=True)
                 store()
     seeds = range(options.first, options.first + (1 if options.quick else options.seeds))
     sizes = [1000] if options.quick else options.rows
     tables = options.tables[:1] if options.quick else options.tables
     settings = [Setting(table, rows, seed) for seed in seeds for rows in sizes for table in tables]
-    for setting in settings if options.only != "cost" else ():
+    for setting in settings if options.only in (None, "auc") else ():
         if data(partial(load_table, setting.table, setting.seed, setting.rows), f"the {setting.table} table") is None:
             continue
         named = {"table": setting.table, "rows": setting.rows, "seed": setting.seed}

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = _in_place(found)
     from benchmarks.card_figure import judge_quickly  # after the folder of results is chosen, which it reads at once
 
-    asked_about = _ask_all(asked.only)
+    asked_about = _ask_all() if not asked.only else _asked_before()
     broken = judge(found) + judge_asking(asked_about) + ([] if asked.only else judge_quickly())
     _write(found, asked_about, broken, rows)
     if not asked.quick:
@@ -85,11 +85,11 @@ def run(cells: Sequence[Cell], *, rows: int, every_party: bool) -> list[Figures]
     return found
 
 
-def _ask_all(only: str) -> list[Asking]:
-    """What may be asked on shares; nothing of it where only some cells are measured."""
+def _ask_all() -> list[Asking]:
+    """What may be asked on shares."""
     found = []
     start = time.perf_counter()
-    for one in ask_all() if not only else ():
+    for one in ask_all():
         found.append(one)
         told = f"refused ({one.refused[:70]}…)" if one.refused else f"deviation {one.spread:.3f}"
         print(
@@ -97,6 +97,15 @@ def _ask_all(only: str) -> list[Asking]:
         )
         start = time.perf_counter()
     return found
+
+
+def _asked_before() -> list[Asking]:
+    """What the last run found of it, where only some cells are measured."""
+    from benchmarks.common import RESULTS
+
+    file = RESULTS / "gate.json"
+    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return [msgspec.convert(one, Asking) for one in before.get("asked", [])]
 
 
 def _in_place(again: Sequence[Figures]) -> list[Figures]:

@@ -40,7 +40,7 @@ from securevfl.testing.trial import roles_begun
 
 __all__ = ["EPOCHS", "TRIALS", "Training", "measure"]
 
-EPOCHS, TRIALS, EXACT = 2, 900, 100
+EPOCHS, TRIALS, EXACT = 2, 1100, 100
 """Of trainings with noise; and how many rows are attacked where there is none."""
 
 Said = Callable[[str, str], tuple[str, bool]]

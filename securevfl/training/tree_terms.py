@@ -10,7 +10,18 @@ import numpy as np
 
 from securevfl.party_context import derive_seed
 
-__all__ = ["CELLS", "SPLITS", "CodedColumns", "ColumnBins", "OwnScores", "TreeTerms", "draw_columns", "draw_rows"]
+__all__ = [
+    "CELLS",
+    "SPLITS",
+    "CodedColumns",
+    "ColumnBins",
+    "OwnScores",
+    "TreeTerms",
+    "count_sets",
+    "draw_columns",
+    "draw_rows",
+    "fits_sets",
+]
 
 CELLS = "shares/cells"
 """The step that tells which bins each column has."""
@@ -54,11 +65,29 @@ class ColumnBins:
         bins: of each column, its bins of values.
         missing: of each column, whether training rows lack values in it.
         directions: of each column: 1 if scores may only rise with it, −1 if they may only fall, 0 otherwise.
+        parted: of each column, whether a split may part its cells into any two sets: a category with few levels.
     """
 
     bins: tuple[int, ...]
     missing: tuple[bool, ...]
     directions: tuple[int, ...]
+    parted: tuple[bool, ...]
+
+
+def count_sets(cells: int) -> int:
+    """The ways to part so many cells into two sets, neither of them empty."""
+    return (1 << (cells - 1)) - 1
+
+
+def fits_sets(cells: int, bins: int) -> bool:
+    """Whether a category with so many cells is split into any two sets of them: where that makes no more candidates
+    than a number with missing values has.
+
+    Args:
+        cells: of its levels, and one for missing values.
+        bins: most bins of a number.
+    """
+    return cells <= bins.bit_length() + 1 and count_sets(cells) < 2 * bins
 
 
 class CodedColumns(Protocol):

@@ -16,7 +16,13 @@ from securevfl.algorithms.additive.channel import sum_contrasts
 from securevfl.algorithms.additive.clear import train_in_clear
 from securevfl.algorithms.additive.columns import BinnedColumn, code_rows, read_columns, write_columns
 from securevfl.algorithms.additive.contrasts import Contrasts, draw_contrasts
-from securevfl.algorithms.additive.edges import category_column, common_column, declared_column, noisy_column
+from securevfl.algorithms.additive.edges import (
+    category_column,
+    common_column,
+    count_bins,
+    declared_column,
+    noisy_column,
+)
 from securevfl.algorithms.additive.own_columns import ColumnSource, bin_columns
 from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan, to_logits
 from securevfl.algorithms.additive.steps import StepRule, step_rate
@@ -165,6 +171,19 @@ def test_declared_bins_do_not_move_with_the_rows() -> None:
         bin_columns(ColumnSource("a", ("y",), (0,), ((),), "private", 8, 1.0), settings, np.zeros((5, 1)))
 
 
+def test_what_a_budget_bins_by_has_noise() -> None:
+    """Each column's masses and, of numbers, edges: no two runs have the same, and none is exact."""
+    settings = sv.Additive(ranges={"a.x": (-4.0, 4.0)})
+    rng = np.random.default_rng(0)
+    x = np.c_[rng.normal(size=900), rng.integers(0, 3, 900)]
+    source = ColumnSource("a", ("x", "c"), (0, 3), ((), ("u", "v", "w")), "private", 8, 1.0)
+    (x1, c1), (x2, c2) = (bin_columns(source, settings, x) for _ in range(2))
+    assert not np.array_equal(x1.edges, x2.edges)
+    assert not np.array_equal(c1.masses, c2.masses)
+    for column, values in ((x1, x[:, 0]), (c1, x[:, 1])):
+        assert not np.array_equal(column.masses, column.with_masses(count_bins(column, values)).masses)
+
+
 def test_a_blind_encoding_depends_on_no_value() -> None:
     def table(values: list[str], constant: float) -> sv.PartyTable:
         ids = tuple(map(str, range(4)))
@@ -298,6 +317,7 @@ def test_a_budget_makes_start_and_masses_noisy() -> None:
     one, other = (sv.simulate(job, people).model().parts["bank"]["parts"]["shapes"] for _ in range(2))
     masses = [[column["masses"] for column in found["columns"]] for found in (one, other)]
     assert masses[0] != masses[1]
+    assert not np.array_equal(one["start"].numpy(), other["start"].numpy())
     assert not np.array_equal(one["variance"].numpy(), np.zeros(len(one["variance"])))
 
 

@@ -212,8 +212,11 @@ def _gains(
     for column, bins in enumerate(table.bins):
         count, lacks = layout.bins[column], layout.missing[column]
         is_missing = bins == count
-        sides = [(bins <= b) & ~is_missing for b in range(count if lacks else count - 1)]
-        sides += [(bins <= b) | is_missing for b in range(count - 1) if lacks]
+        if layout.parted[column]:
+            sides = [sets >> bins & 1 == 1 for sets in range(1, 1 << (count + lacks - 1))]
+        else:
+            sides = [(bins <= b) & ~is_missing for b in range(count if lacks else count - 1)]
+            sides += [(bins <= b) | is_missing for b in range(count - 1) if lacks]
         for left in sides:
             low, high = here & left, here & ~left
             gain = (score(low) + score(high) - score(here)) / 2

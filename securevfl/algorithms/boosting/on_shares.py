@@ -1,7 +1,8 @@
 """Boosting's roles where the trees grow on shares: they bin their columns, and say which rows train towards what.
 
 A column's bins are those of the other protections. Missing values have a cell of their own where training rows have
-any. Levels of a category are bins in the owner's order: sorting them by gradients, node by node, is not done on shares.
+any. A category with few levels is split into any two sets of them. The many levels of another are bins in the owner's
+order: sorting them by gradients, node by node, is not done on shares.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from securevfl.algorithms.boosting.settings import BoostingSettings
 from securevfl.errors import InputError
 from securevfl.training.role import Role
 from securevfl.training.state import State, as_dict, as_list, as_tensor
-from securevfl.training.tree_terms import ColumnBins
+from securevfl.training.tree_terms import ColumnBins, fits_sets
 
 __all__ = ["KeptBins", "SharedBoostingActive", "SharedBoostingPassive"]
 
@@ -34,7 +35,7 @@ class KeptBins:
 
     def __init__(self) -> None:
         self.bins = Bins(())
-        self.columns = ColumnBins((), (), ())
+        self.columns = ColumnBins((), (), (), ())
 
     def fit(self, x: np.ndarray, config: BoostingSettings, levels: Sequence[int], directions: np.ndarray) -> None:
         """Fit the bins.
@@ -46,11 +47,11 @@ class KeptBins:
             directions: as `column_directions`.
         """
         self.bins = fit_bins(x, config.bins, levels)
-        self.columns = ColumnBins(
-            tuple(len(edges) + 1 for edges in self.bins.edges),
-            tuple(np.isnan(x).any(axis=0).tolist()),
-            tuple(directions.tolist()),
-        )
+        bins = tuple(len(edges) + 1 for edges in self.bins.edges)
+        missing = tuple(np.isnan(x).any(axis=0).tolist())
+        kinds = zip(bins, missing, self.bins.category_columns.tolist(), strict=True)
+        parted = tuple(is_category and fits_sets(count + lacks, config.bins) for count, lacks, is_category in kinds)
+        self.columns = ColumnBins(bins, missing, tuple(directions.tolist()), parted)
 
     def encode_cells(self, x: np.ndarray) -> np.ndarray:
         """The cell of each row within each column, uint8 (columns, n).
@@ -76,6 +77,7 @@ class KeptBins:
             "levels": list(self.bins.levels),
             "missing": list(self.columns.missing),
             "directions": list(self.columns.directions),
+            "parted": list(self.columns.parted),
         }
 
     def restore(self, state: object) -> None:
@@ -86,9 +88,9 @@ class KeptBins:
         """
         kept = as_dict(state)
         edges = tuple(as_tensor(one).numpy() for one in as_list(kept["edges"]))
-        missing, directions = (as_list(kept[name]) for name in ("missing", "directions"))
+        missing, directions, parted = (as_list(kept[name]) for name in ("missing", "directions", "parted"))
         if any(one.dtype != np.float64 or one.ndim != 1 for one in edges) or not (
-            len(edges) == len(missing) == len(directions)
+            len(edges) == len(missing) == len(directions) == len(parted)
         ):
             raise InputError("the model's bins do not fit its columns: take the part that training saved")
         self.bins = Bins(edges, tuple(int(str(one)) for one in as_list(kept["levels"])))
@@ -96,6 +98,7 @@ class KeptBins:
             tuple(len(one) + 1 for one in edges),
             tuple(bool(one) for one in missing),
             tuple(int(str(one)) for one in directions),
+            tuple(bool(one) for one in parted),
         )
 
     def get_state(self) -> State:

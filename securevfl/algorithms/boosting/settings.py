@@ -395,10 +395,13 @@ def _describe_splits(exchange: Exchange) -> Exchange:
 
 def _shared_exchanges() -> tuple[Exchange, ...]:
     """The messages of trees on shares beside those of the protection."""
-    what = "how many bins each column has, which lack values, and along which scores may only rise or fall"
+    what = (
+        "how many bins each column has, which lack values, which are categories with few levels, and along which "
+        "scores may only rise or fall"
+    )
     told = (
-        "how many distinct values up to the number of bins, which of them lack values, and which of them the job lets "
-        "scores only rise or fall along"
+        "how many distinct values up to the number of bins, which of them lack values, which are categories with few "
+        "levels, and which of them the job lets scores only rise or fall along"
     )
     own, all_have = f"how many columns it has, {told}", f"how many columns each party has, {told}"
     return (

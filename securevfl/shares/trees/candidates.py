@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 from securevfl_crypto.replicated import Share
 from securevfl_crypto.replicated.share import U64
+from securevfl_crypto.ring import matmul
 
 from securevfl.errors import InputError
 from securevfl.shares.trees.layout import CellLayout
@@ -16,24 +18,35 @@ __all__ = ["Candidates", "list_candidates", "mark_sides"]
 
 
 @dataclass(frozen=True, eq=False)
+class _ColumnSplits:
+    """The candidate splits of one column.
+
+    Attributes:
+        cells: of the column.
+        places: of its candidates among those of all columns.
+        left: the cells that go left at each candidate, 0 or 1, uint64 (candidates, cells).
+    """
+
+    cells: slice
+    places: slice
+    left: np.ndarray = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
 class Candidates:
-    """The candidate splits of some columns: column by column, first with missing values right, then with them left.
+    """The candidate splits of some columns, column by column.
 
     Attributes:
         layout: of all columns.
         columns: the column of each candidate, int64 (c,).
-        firsts: the first cell of its column.
-        ends: the cell after the last of values that goes left.
-        spare: its column's cell of missing values where these go left, else −1.
-        places: of each candidate among those of all columns.
+        places: of each candidate among those of all columns, int64 (c,).
+        splits: of each of these columns that has any.
     """
 
     layout: CellLayout
     columns: np.ndarray = field(repr=False)
-    firsts: np.ndarray = field(repr=False)
-    ends: np.ndarray = field(repr=False)
-    spare: np.ndarray = field(repr=False)
     places: np.ndarray = field(repr=False)
+    splits: Sequence[_ColumnSplits] = field(repr=False)
 
     @property
     def directions(self) -> np.ndarray:
@@ -43,13 +56,11 @@ class Candidates:
 
     def sum_left(self, sums: Share) -> Share:
         """Add up the cells that go left: (…, c) from sums by cell, (…, cells)."""
-        spare = np.flatnonzero(self.spare >= 0)
 
         def add_words(words: U64) -> U64:
-            until = _running_sums(words)
-            found: U64 = until[..., self.ends] - until[..., self.firsts]
-            found[..., spare] += words[..., self.spare[spare]]
-            return found
+            flat = words.reshape(-1, words.shape[-1])
+            parts = [matmul(np.ascontiguousarray(flat[:, one.cells]), one.left.T) for one in self.splits]
+            return np.concatenate(parts, axis=1).reshape(*words.shape[:-1], -1)
 
         return Share(add_words(sums.mine), add_words(sums.next))
 
@@ -67,15 +78,12 @@ class Candidates:
 
 
 def mark_sides(layout: CellLayout, chosen: Share) -> Share:
-    """Mark the cells that go left, 0/1 words (N, cells), from the chosen candidates among all, (N, candidates).
-
-    A cell goes left at every threshold of its bin or a higher one: a sum from the right within its column.
-    """
-    right_from, right_to, left_from, left_to = _threshold_places(layout)
+    """Mark the cells that go left, 0/1 words (N, cells), from the chosen candidates among all, (N, candidates)."""
 
     def mark_words(words: U64) -> U64:
-        until = _running_sums(words)
-        found: U64 = until[:, right_to] - until[:, right_from] + until[:, left_to] - until[:, left_from]
+        found = np.zeros((len(words), layout.cells), np.uint64)
+        for one in _list_splits(layout):
+            found[:, one.cells] = matmul(np.ascontiguousarray(words[:, one.places]), one.left)
         return found
 
     return Share(mark_words(chosen.mine), mark_words(chosen.next))
@@ -91,43 +99,42 @@ def list_candidates(layout: CellLayout, allowed: np.ndarray | None = None) -> Ca
     Raises:
         InputError: it is of another number of columns.
     """
-    whole = _list_all(layout)
     if allowed is None:
-        return whole
+        allowed = np.ones(len(layout.bins), bool)
     if allowed.shape != (len(layout.bins),):
         raise InputError(f"a mask of shape {allowed.shape} says which of {len(layout.bins)} columns a tree may split")
-    kept = np.flatnonzero(allowed.astype(bool)[whole.columns])
-    parts = (whole.columns, whole.firsts, whole.ends, whole.spare, whole.places)
-    return Candidates(layout, *(part[kept] for part in parts))
+    columns = np.repeat(np.arange(len(layout.bins)), layout.candidates)
+    places = np.flatnonzero(allowed.astype(bool)[columns])
+    splits = [one for one in _list_splits(layout) if allowed[columns[one.places.start]]]
+    return Candidates(layout, columns[places], places, splits)
 
 
 @lru_cache(maxsize=8)
-def _list_all(layout: CellLayout) -> Candidates:
-    found: list[tuple[int, int, int, int]] = []
-    for column, (count, lacks, start) in enumerate(zip(layout.bins, layout.missing, layout.starts, strict=True)):
-        found += [(column, start, start + b + 1, -1) for b in range(count - 1 + lacks)]
-        found += [(column, start, start + b + 1, start + count) for b in range(count - 1) if lacks]
-    columns, firsts, ends, spare = np.array(found, np.int64).reshape(-1, 4).T
-    return Candidates(layout, columns, firsts, ends, spare, np.arange(len(found)))
+def _list_splits(layout: CellLayout) -> tuple[_ColumnSplits, ...]:
+    """The splits of each column that has any."""
+    found, place = [], 0
+    columns = zip(layout.bins, layout.missing, layout.parted, layout.starts, layout.candidates, strict=True)
+    for count, lacks, parts, start, candidates in columns:
+        left = _part_cells(count + lacks) if parts else _cut_cells(count, lacks=lacks)
+        if candidates:
+            cells, places = slice(start, start + count + lacks), slice(place, place + candidates)
+            found.append(_ColumnSplits(cells, places, left))
+        place += candidates
+    return tuple(found)
 
 
-@lru_cache(maxsize=8)
-def _threshold_places(layout: CellLayout) -> np.ndarray:
-    """For each cell, the candidates at which it goes left, (4, cells): from and to, of those with missing values right
-    and of those with them left."""
-    found: list[tuple[int, int, int, int]] = []
-    first = 0
-    for count, lacks in zip(layout.bins, layout.missing, strict=True):
-        middle = first + count - 1 + lacks
-        end = middle + (count - 1) * lacks
-        found += [(first + j, middle, min(middle + j, end), end) for j in range(count)]
-        if lacks:
-            found.append((first, first, middle, end))
-        first = end
-    return np.array(found, np.int64).reshape(-1, 4).T
+def _cut_cells(count: int, *, lacks: bool) -> np.ndarray:
+    """The cells that go left at each threshold, first with missing values right, then with them left."""
+    left = np.tri(count - 1 + lacks, count + lacks, dtype=np.uint64)
+    if not lacks:
+        return left
+    missing_left = left[:-1].copy()
+    missing_left[:, count] = 1
+    return np.concatenate([left, missing_left])
 
 
-def _running_sums(words: U64) -> U64:
-    """Sums of the first k words of the last axis, for k from 0."""
-    nothing = np.zeros((*words.shape[:-1], 1), np.uint64)
-    return np.concatenate([nothing, np.cumsum(words, -1, dtype=np.uint64)], -1)
+def _part_cells(count: int) -> np.ndarray:
+    """The cells that go left of each pair of sets; the last cell always goes right, as a swap makes no other split."""
+    sets = np.arange(1, 1 << (count - 1), dtype=np.uint64)
+    found: np.ndarray = sets[:, None] >> np.arange(count, dtype=np.uint64) & np.uint64(1)
+    return found

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from securevfl.errors import InputError
+from securevfl.training.tree_terms import count_sets
+
 __all__ = ["CellLayout"]
 
 
@@ -19,12 +22,24 @@ class CellLayout:
         missing: of each column, whether it has one more cell, its last, for missing values.
         directions: of each column: 1 if scores may only rise with it, −1 if they may only fall, 0 otherwise.
         owners: of each column, the index of its data party, 0 for the active one.
+        parted: of each column, whether a split may part its cells, that of missing values too, into any two sets; none
+            if empty.
+
+    Raises:
+        InputError: a column with a direction is parted into sets.
     """
 
     bins: tuple[int, ...]
     missing: tuple[bool, ...]
     directions: tuple[int, ...]
     owners: tuple[int, ...]
+    parted: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.parted:
+            object.__setattr__(self, "parted", (False,) * len(self.bins))
+        if any(way and parts for way, parts in zip(self.directions, self.parted, strict=True)):
+            raise InputError("sets of cells have no direction: a column that only rises or falls is split in order")
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -44,12 +59,15 @@ class CellLayout:
     @property
     def candidates(self) -> tuple[int, ...]:
         """Candidate splits of each column: its thresholds, twice those that leave values on both sides where values
-        are missing, and once the split of values from missing ones."""
-        pairs = zip(self.bins, self.missing, strict=True)
-        return tuple(2 * count - 1 if lacks else count - 1 for count, lacks in pairs)
+        are missing, and once the split of values from missing ones; of a parted column all pairs of sets."""
+        columns = zip(self.bins, self.missing, self.parted, strict=True)
+        return tuple(
+            count_sets(count + lacks) if parts else 2 * count - 1 if lacks else count - 1
+            for count, lacks, parts in columns
+        )
 
     @property
     def digest(self) -> str:
         """Of all columns: computing parties that were told others notice it by this."""
-        told = (self.bins, self.missing, self.directions, self.owners)
+        told = (self.bins, self.missing, self.directions, self.owners, self.parted)
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]

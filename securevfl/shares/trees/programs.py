@@ -29,7 +29,7 @@ from securevfl.training.role import Role
 from securevfl.training.setting import Part
 from securevfl.training.split import split_chunks
 from securevfl.training.state import State, as_dict
-from securevfl.training.tree_terms import CELLS, CodedColumns, ColumnBins, OwnScores, TreeTerms
+from securevfl.training.tree_terms import CELLS, CodedColumns, ColumnBins, OwnScores, TreeTerms, fits_sets
 from securevfl.transport import Kind, Message
 
 __all__ = ["TreesActive", "TreesCoordinator", "TreesPassive"]
@@ -314,11 +314,12 @@ def _join_columns(names: Sequence[str], columns: Sequence[ColumnBins]) -> tuple[
         missing=tuple(lacks for _, one in having for lacks in one.missing),
         directions=tuple(way for _, one in having for way in one.directions),
         owners=tuple(place for place, (_, one) in enumerate(having) for _ in one.bins),
+        parted=tuple(parts for _, one in having for parts in one.parted),
     )
     return layout, tuple(name for name, _ in having)
 
 
-_ARRAYS = ("counts", "bins", "missing", "directions")
+_ARRAYS = ("counts", "bins", "missing", "directions", "parted")
 
 
 async def _tell_columns(link: Link, columns: Sequence[ColumnBins]) -> None:
@@ -329,6 +330,7 @@ async def _tell_columns(link: Link, columns: Sequence[ColumnBins]) -> None:
         bins=np.array([count for one in columns for count in one.bins], np.int64),
         missing=np.array([lacks for one in columns for lacks in one.missing], np.int64),
         directions=np.array([way for one in columns for way in one.directions], np.int64),
+        parted=np.array([parts for one in columns for parts in one.parted], np.int64),
     )
 
 
@@ -349,21 +351,30 @@ def _read_columns(message: Message, peer: str, parties: int, most: int) -> list[
     Raises:
         ProtocolError: something impossible.
     """
-    counts, bins, missing, directions = (np.asarray(message.arrays[name]) for name in _ARRAYS)
+    counts, bins, missing, directions, parted = (np.asarray(message.arrays[name]) for name in _ARRAYS)
     right = counts.dtype == np.int64 and counts.shape == (parties,) and counts.min() >= 0
     total = int(counts.sum()) if right and counts.max() <= _MOST_COLUMNS else -1
-    for array, low, high in ((bins, 1, most), (missing, 0, 1), (directions, -1, 1)):
+    for array, low, high in ((bins, 1, most), (missing, 0, 1), (directions, -1, 1), (parted, 0, 1)):
         if array.dtype != np.int64 or array.shape != (total,) or not ((array >= low) & (array <= high)).all():
             raise ProtocolError(
                 f"{peer!r} tells impossible columns: {counts.dtype} {counts.shape} and {array.dtype} {array.shape}; "
                 f"those of {parties} parties, each of 1 to {most} bins, were expected"
             )
+    sets = parted.astype(bool)
+    if directions[sets].any() or not all(fits_sets(cells, most) for cells in (bins + missing)[sets].tolist()):
+        raise ProtocolError(
+            f"{peer!r} tells of a column that is split into sets of its cells and has a direction, or more sets than "
+            f"a number of {most} bins has candidates"
+        )
     found, start = [], 0
     for count in counts.tolist():
         here = slice(start, start + count)
         found.append(
             ColumnBins(
-                tuple(bins[here].tolist()), tuple(map(bool, missing[here].tolist())), tuple(directions[here].tolist())
+                tuple(bins[here].tolist()),
+                tuple(map(bool, missing[here].tolist())),
+                tuple(directions[here].tolist()),
+                tuple(sets[here].tolist()),
             )
         )
         start += count

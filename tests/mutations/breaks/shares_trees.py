@@ -11,6 +11,7 @@ _CANDIDATES = _TREES + "candidates.py"
 _TOURNAMENT = _TREES + "tournament.py"
 _TESTS = "tests/shares/trees/test_growing.py"
 _SELECT = "tests/shares/trees/test_tournament.py"
+_SETS = "tests/shares/trees/test_sets_of_levels.py"
 
 BREAKS = (
     Break(
@@ -149,23 +150,51 @@ BREAKS = (
     Break(
         name="sides added up from the wrong end of a column",
         file=_CANDIDATES,
-        old="(first + j, middle, min(middle + j, end), end)",
-        new="(first, min(first + j + 1, middle), middle, min(middle + j + 1, end))",
+        old="words[:, one.places]), one.left)",
+        new="words[:, one.places]), one.left[:, ::-1])",
         tests=(_TESTS,),
     ),
     Break(
         name="missing values that never go left",
         file=_CANDIDATES,
-        old="            found.append((first, first, middle, end))\n",
-        new="            found.append((first, first, end, end))\n",
+        old="    missing_left[:, count] = 1\n",
+        new="",
         tests=(_TESTS,),
     ),
     Break(
-        name="missing values counted on the right at every split",
+        name="sums of another split than the sides",
         file=_CANDIDATES,
-        old="            found[..., spare] += words[..., self.spare[spare]]\n",
-        new="",
+        old="flat[:, one.cells]), one.left.T)",
+        new="flat[:, one.cells]), one.left[::-1].T)",
         tests=(_TESTS,),
+    ),
+    Break(
+        name="categories split in the owner's order",
+        file=_CANDIDATES,
+        old="_part_cells(count + lacks) if parts",
+        new="_cut_cells(count + lacks, lacks=False) if parts",
+        tests=(_SETS,),
+    ),
+    Break(
+        name="sets made of as many cells as a peer says",
+        file=_TREES + "programs.py",
+        old=" or not all(fits_sets(cells, most) for cells in (bins + missing)[sets].tolist()):\n",
+        new=":\n",
+        tests=(_SETS + "::test_a_column_with_too_many_sets_is_refused_before_any_is_made",),
+    ),
+    Break(
+        name="sets of a column that may only rise",
+        file=_TREES + "programs.py",
+        old="if directions[sets].any() or not",
+        new="if not",
+        tests=(_SETS + "::test_a_column_with_too_many_sets_is_refused_before_any_is_made",),
+    ),
+    Break(
+        name="sets that take no account of missing values",
+        file="securevfl/algorithms/boosting/on_shares.py",
+        old="fits_sets(count + lacks, config.bins)",
+        new="fits_sets(count, config.bins)",
+        tests=(_SETS + "::test_a_party_parts_its_categories_with_few_levels",),
     ),
     Break(
         name="low bits of sums taken for all",

@@ -26,6 +26,7 @@ from securevfl.shares.trees.gradients import Loss
 from securevfl.shares.trees.splits import NodeSums, choose_splits, scale_task
 
 LAYOUT = CellLayout((8, 5, 2, 6), (False, True, False, True), (0, 0, 0, 0), (0, 0, 1, 2))
+PARTED = replace(LAYOUT, parted=(False, True, True, False))
 RULE = TreeRule(depth=3, l2=1.0, min_hessian=1.0, min_gain=0.0, rate=0.3, gradient_bits=16, rows=400)
 CASES: dict[str, tuple[Loss, TreeRule]] = {
     "two classes": ("logistic", RULE),
@@ -33,6 +34,7 @@ CASES: dict[str, tuple[Loss, TreeRule]] = {
     "no least hessian": ("logistic", replace(RULE, min_hessian=0.0, l2=0.0625, depth=2)),
     "a least gain": ("logistic", replace(RULE, min_gain=1.5)),
     "directions": ("logistic", replace(RULE, depth=2)),
+    "sets": ("logistic", replace(RULE, depth=2)),
     "three classes": ("softmax", replace(RULE, depth=2)),
     "numbers": ("squares", replace(RULE, depth=2, largest=8.0)),
 }
@@ -60,6 +62,8 @@ def test_three_parties_compute_what_the_clear_does_bit_by_bit(case: str, low: bo
     table, scores, targets = _rows(loss, 60)
     if case == "directions":
         table = replace(table, layout=replace(LAYOUT, directions=(1, -1, 0, 1)))
+    if case == "sets":
+        table = replace(table, layout=PARTED)
     allowed, weights = np.array([True, True, False, True]), (np.arange(60) % 5 > 0).astype(np.int64)
 
     async def program(engine: Engine) -> dict[str, np.ndarray]:
