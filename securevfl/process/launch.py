@@ -106,7 +106,12 @@ class Start:
                 budget=own.budget,
                 device=own.device,
                 pool=pool or own.pool,
-                patience=Timeouts(away=limits.reconnect, gather=limits.gather if wait is None else wait, stay=stay),
+                patience=Timeouts(
+                    away=limits.reconnect,
+                    leaving=limits.leaving_patience,
+                    gather=limits.gather if wait is None else wait,
+                    stay=stay,
+                ),
                 silence=silence,
                 results=own.results,
                 organisations=own.organisations,

@@ -266,6 +266,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.trained.epochs = [Epoch(loss, valid) for loss, valid in as_list(saved["history"])]
         progress = Progress(**as_dict(saved["progress"]))  # type: ignore[arg-type]
         progress.stop = self.checkpoints.is_finished(saved)
+        if self.checkpoints.has_fewer_parties(saved):
+            progress.best, progress.since = -math.inf, 0
         if "within" in saved:
             self._within = EpochProgress(**as_dict(saved["within"]))  # type: ignore[arg-type]
         self.trained.stopped = str(saved["stopped"]) if progress.stop else ""

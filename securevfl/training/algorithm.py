@@ -94,11 +94,6 @@ class Algorithm(Abilities):
         """Whether a party's secret hides features. It then comes from the operating system under any protection."""
         return False
 
-    @property
-    def cut(self) -> CutUse | None:
-        """What the algorithm needs from the cut layer; None if it does not use one."""
-        return None
-
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         """Every message of training: those of the cut, and those that a subclass adds.
 
