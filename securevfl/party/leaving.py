@@ -11,19 +11,22 @@ The class does no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from securevfl.errors import PeerRefused, ProtocolError
+from securevfl.errors import AuditError, PeerRefused, ProtocolError
+from securevfl.privacy import PublicSigningKey
 
-__all__ = ["Departures", "LeavingWord", "WentOn", "decode_words", "encode_words"]
+__all__ = ["LEAVING", "Departures", "LeavingWord", "WentOn", "decode_words", "encode_words", "verify_word"]
 
 _Name = Annotated[str, Meta(max_length=256)]
 _Hex = Annotated[str, Meta(max_length=128, pattern="^[0-9a-f]*$")]
 _Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
+LEAVING = "leaving"
+"""The type of content under which a party signs a word."""
 _MOST = 128
 """Words of one note: one of each party about others, and one about itself."""
 LEAVES_FEWEST = 1
@@ -90,6 +93,22 @@ def decode_words(payload: bytes) -> list[LeavingWord]:
         if list(one.gone) != sorted(set(one.gone)) or (one.party in one.gone) != one.is_farewell:
             raise ValueError(f"{one.party!r} names {', '.join(one.gone)[:200]} as gone, in no order that a word has")
     return found
+
+
+def verify_word(one: LeavingWord, keys: Mapping[str, str]) -> None:
+    """Verify a word's signature.
+
+    Args:
+        one: the word.
+        keys: party → its public signing key, hexadecimal.
+
+    Raises:
+        ValueError: its party did not sign it.
+    """
+    try:
+        PublicSigningKey.from_hex(keys.get(one.party, "")).verify(LEAVING, one.signed_content, one.signature)
+    except (AuditError, ValueError) as error:
+        raise ValueError(f"the word of {one.party!r}: {error}") from None
 
 
 class Departures:

@@ -13,7 +13,7 @@ from securevfl.agreement.party_file import PartyBudget
 from securevfl.errors import AuditError, InputError
 from securevfl.party.attempts import Attempts, Restored
 from securevfl.party.finish import Finish, Statement
-from securevfl.party.leaving import Departures, LeavingWord, encode_words
+from securevfl.party.leaving import LEAVING, Departures, LeavingWord, encode_words, verify_word
 from securevfl.party.reports import CheckpointKey, Report, View
 from securevfl.privacy import PublicSigningKey
 from securevfl.process.attempt import AttemptOutcome, Departed
@@ -22,13 +22,10 @@ from securevfl.process.state_folder import StateFolder
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.run_files import file_digest
 
-__all__ = ["FINISHED", "LEAVING", "StoredAttempts"]
+__all__ = ["FINISHED", "StoredAttempts"]
 
 FINISHED = "finished"
 """The type of content under which a party signs that it has finished."""
-
-LEAVING = "leaving"
-"""The type of content under which a party signs who left."""
 
 _KEEP_TIME = 5.0
 """Seconds of an attempt that a crash may leave uncounted."""
@@ -205,19 +202,3 @@ class StoredAttempts(Attempts):
             raise InputError(f"{self._state.party!r} has not approved the agreement: run `securevfl approve` first")
         spent = AgreementUse(attempts=attempt, seconds=self._seconds + self._unsaved)
         check_running(self.agreement, self._state.party, spent, datetime.now(UTC), budget=self._budget)
-
-
-def verify_word(one: LeavingWord, keys: Mapping[str, str]) -> None:
-    """Verify a word's signature.
-
-    Args:
-        one: the word.
-        keys: party → its public signing key, hexadecimal.
-
-    Raises:
-        ValueError: its party did not sign it.
-    """
-    try:
-        PublicSigningKey.from_hex(keys.get(one.party, "")).verify(LEAVING, one.signed_content, one.signature)
-    except (AuditError, ValueError) as error:
-        raise ValueError(f"the word of {one.party!r}: {error}") from None

@@ -6,8 +6,7 @@ import msgspec
 
 from securevfl.agreement import Agreement, PartyFile
 from securevfl.errors import InputError
-from securevfl.party.leaving import LeavingWord
-from securevfl.process.attempt_store import LEAVING
+from securevfl.party.leaving import LEAVING, LeavingWord
 from securevfl.process.state_folder import StateFolder
 
 __all__ = ["leave_job"]

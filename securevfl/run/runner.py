@@ -284,6 +284,8 @@ class PartyRunner(Generic[T]):
 
     async def _on_note(self, peer: str, payload: bytes) -> None:
         kind, rest = payload[:1], payload[1:]
+        if self._departures.has_farewell and kind != _LEAVING:
+            return  # it takes part in nothing more
         if kind == _GATHERING:
             if not self._end.is_complete:
                 await self._do_actions(self._gathering.on_note(peer, rest))

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,14 +15,18 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
+from securevfl_net import exit_codes
+from securevfl_net.errors import exit_code_of
 
 import securevfl as sv
 from securevfl.algorithms.field.party_dropout import PartyDropout
 from securevfl.algorithms.laser import LaserVFL
+from securevfl.errors import SecureVFLError
 from securevfl.party_context import Observer
 from securevfl.process.launch import read_start
+from securevfl.process.leaving import leave_job
 from securevfl.process.state_folder import StateFolder
-from securevfl.run.model_parts import model_part  # noqa: F401
+from securevfl.run.events import RunEvents
 from securevfl.run.store import read_tree
 from securevfl.testing.company import Company, create_company
 from securevfl.testing.parties import make_parties
@@ -51,12 +56,28 @@ class Dies(Observer):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _take_part(company: Company, name: str, dies: str | int, wait: float) -> None:
-    from securevfl.errors import SecureVFLError
-    from securevfl_net.errors import exit_code_of
+class Slow(Observer):
+    """Takes its time for each step."""
 
+    def step(self, epoch: int, done: int, total: int) -> None:
+        time.sleep(0.2)
+
+
+class Tells(RunEvents):
+    """Writes what happens to a file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def report_event(self, what: str, words: str, **values: object) -> None:
+        with self._file.open("a") as file:
+            file.write(f"{what}: {words}\n")
+
+
+def _take_part(company: Company, name: str, dies: str | int, wait: float, slow: bool) -> None:
+    hearers = [Dies(dies), Tells(company.folder / f"{name}.told"), *([Slow()] if slow else [])]
     try:
-        read_start(company.agreement_file, name).run(wait=wait, stay=5, hearers=[Dies(dies)])
+        read_start(company.agreement_file, name).run(wait=wait, stay=5, hearers=hearers)
     except SecureVFLError as error:
         (company.folder / f"{name}.error").write_text(str(error))
         raise SystemExit(exit_code_of(error)) from error
@@ -69,9 +90,9 @@ class Running:
     company: Company
     every: dict[str, BaseProcess] = field(default_factory=dict)
 
-    def start(self, *names: str, dies: str | int = 0, wait: float = PATIENCE) -> None:
+    def start(self, *names: str, dies: str | int = 0, wait: float = PATIENCE, slow: bool = False) -> None:
         for name in names:
-            arguments = (self.company, name, dies, wait)
+            arguments = (self.company, name, dies, wait, slow)
             process = multiprocessing.get_context("fork").Process(target=_take_part, args=arguments, name=name)
             process.start()
             self.every[name] = process
@@ -80,6 +101,13 @@ class Running:
         for name in names:
             self.every[name].join(PATIENCE)
         return [self.every[name].exitcode for name in names]
+
+    def wait_for(self, name: str, words: str) -> None:
+        """Wait until a party has told this."""
+        file, end = self.company.folder / f"{name}.told", time.monotonic() + PATIENCE
+        while not (file.exists() and words in file.read_text()):
+            assert time.monotonic() < end, f"{name} never told {words!r}"
+            time.sleep(0.05)
 
     def error(self, name: str) -> str:
         return (self.company.folder / f"{name}.error").read_text()
@@ -119,8 +147,7 @@ def left_of(company: Company, name: str) -> object:
     return part["left"], part["passive"]
 
 
-@pytest.mark.parametrize("dies", ["setup", 2, "test"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("algorithm", "dies"), [("dropout", "setup"), ("laser", 2), ("dropout", "test")])
 def test_a_job_goes_on_without_a_party_that_is_gone(algorithm: str, dies: str | int, tmp_path: Path) -> None:
     with running(tmp_path / "all", algorithm) as parties:
         parties.start("bank", "shop1")
@@ -132,6 +159,77 @@ def test_a_job_goes_on_without_a_party_that_is_gone(algorithm: str, dies: str | 
         assert [left_of(company, name) for name in ("bank", "shop1")] == [({"shop2": epoch}, ["shop1"])] * 2
         found = audit(company, tmp_path / "collected")
         assert found.is_complete, (found.incomplete, found.alone)
-        assert [chain.party for chain in found.chains if chain.broke_off] == ["shop2"]
+        assert found.left == {"shop2": epoch}
         report = (company.state_folder("bank") / "report" / "report.html").read_text()
         assert f"shop2 left for good; the job went on without it from epoch {epoch}" in report
+
+
+def test_a_party_that_comes_back_is_told_and_a_person_must_act(tmp_path: Path) -> None:
+    with running(tmp_path / "all", "laser") as parties:
+        parties.start("bank", "shop1", slow=True)
+        parties.start("shop2", dies=2)
+        parties.join("shop2")
+        parties.wait_for("bank", "left: goes on without shop2")
+        parties.wait_for("bank", "begins, from epoch 1")
+        parties.start("shop2")
+        assert parties.join("shop2") == [exit_codes.REFUSED]
+        assert not exit_codes.should_restart(exit_codes.REFUSED)
+        assert "the job went on without 'shop2' since epoch 1" in parties.error("shop2")
+        parties.start("shop2")  # once more: it knows by itself
+        assert parties.join("shop2") == [exit_codes.REFUSED]
+        assert parties.join("bank", "shop1") == [0, 0]
+        found = audit(parties.company, tmp_path / "collected")
+        assert found.is_complete, (found.incomplete, found.alone)
+        assert found.left == {"shop2": 1}
+
+
+def test_a_party_that_says_so_is_not_waited_for(tmp_path: Path) -> None:
+    """Its officer signs; its process tells the others, and ends as done."""
+    with running(tmp_path / "all", "dropout", leaving_after=3600) as parties:
+        parties.start("bank", "shop1")
+        parties.start("shop2", dies=3)
+        parties.join("shop2")
+        start = read_start(parties.company.agreement_file, "shop2")
+        for _ in range(2):
+            leave_job(start.agreement, start.own)
+        parties.start("shop2")
+        assert parties.join("shop2", "bank", "shop1") == [0, 0, 0]
+        assert left_of(parties.company, "bank") == ({"shop2": 2}, ["shop1"])
+        assert audit(parties.company, tmp_path / "collected").is_complete
+
+
+def test_two_parties_leave(tmp_path: Path) -> None:
+    with running(tmp_path / "all", "laser", passive=3) as parties:
+        parties.start("bank", "shop2")
+        parties.start("shop1", "shop3", dies=2)
+        assert parties.join("shop1", "shop3") == [-signal.SIGKILL] * 2
+        assert parties.join("bank", "shop2") == [0, 0]
+        assert left_of(parties.company, "shop2") == ({"shop1": 1, "shop3": 1}, ["shop2"])
+        found = audit(parties.company, tmp_path / "collected")
+        assert found.is_complete, (found.incomplete, found.alone)
+
+
+@pytest.mark.parametrize(("gone", "dies"), [("bank", 2), ("shop2", "alignment")])
+def test_who_cannot_be_done_without_is_waited_for(gone: str, dies: str | int, tmp_path: Path) -> None:
+    """The party with the labels; and any party, before the rows are aligned."""
+    with running(tmp_path / "all", "dropout") as parties:
+        stay = [name for name in parties.company.names if name != gone]
+        parties.start(*stay, wait=6)
+        parties.start(gone, dies=dies)
+        assert parties.join(gone, *stay) == [-signal.SIGKILL, exit_codes.AGAIN, exit_codes.AGAIN]
+        parties.start(*parties.company.names)
+        assert parties.join(*parties.company.names) == [0, 0, 0]
+        assert "left:" not in "".join(file.read_text() for file in parties.company.folder.glob("*.told"))
+
+
+def test_a_party_is_restarted_after_another_has_left(tmp_path: Path) -> None:
+    with running(tmp_path / "all", "laser") as parties:
+        parties.start("bank", "shop1", slow=True)
+        parties.start("shop2", dies=2)
+        parties.wait_for("shop1", "begins, from epoch 1")
+        parties.every["shop1"].kill()
+        parties.join("shop1")
+        parties.start("shop1")
+        assert parties.join("bank", "shop1") == [0, 0]
+        assert left_of(parties.company, "shop1") == ({"shop2": 1}, ["shop1"])
+        assert audit(parties.company, tmp_path / "collected").is_complete
