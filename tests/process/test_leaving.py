@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -38,6 +38,7 @@ PATIENCE = 120.0
 ALGORITHMS: Mapping[str, sv.Algorithm] = {
     "dropout": PartyDropout(hidden=4, bottom=[3], drop=0.3),
     "laser": LaserVFL(hidden=4, bottom=[3], masks="redrawn"),
+    "laser, columns as they are": LaserVFL(hidden=4, masks="redrawn"),
 }
 
 
@@ -114,7 +115,9 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, algorithm: str, *, passive: int = 2, **options: object) -> Iterator[Running]:
+def running(
+    folder: Path, algorithm: str, *, passive: int = 2, wide: bool = False, **options: object
+) -> Iterator[Running]:
     job = sv.Job(
         algorithm=ALGORITHMS[algorithm],
         protection=options.pop("protection", sv.Plain()),  # type: ignore[arg-type]
@@ -124,7 +127,13 @@ def running(folder: Path, algorithm: str, *, passive: int = 2, **options: object
         leaving="go-on",
     )
     limits = {"reconnect": 1, "leaving": "go-on", "leaving_after": 2} | options
-    company = create_company(folder, make_parties(passive=passive, rows=120), job, **limits)
+    people = make_parties(passive=passive, rows=120)
+    if wide:  # shop2 feeds the most
+        more = {f"g{i}": column for i, column in enumerate(people["shop2"].columns.values())}
+        people = sv.Parties.of(
+            *(replace(one, columns={**one.columns, **more}) if one.name == "shop2" else one for one in people.values())
+        )
+    company = create_company(folder, people, job, **limits)
     found = Running(company)
     try:
         yield found
@@ -233,3 +242,30 @@ def test_a_party_is_restarted_after_another_has_left(tmp_path: Path) -> None:
         assert parties.join("bank", "shop1") == [0, 0]
         assert left_of(parties.company, "shop1") == ({"shop2": 1}, ["shop1"])
         assert audit(parties.company, tmp_path / "collected").is_complete
+
+
+@pytest.mark.parametrize("protection", [sv.Plain(fixed_point=True), sv.BFV()], ids=["fixed point", "BFV"])
+def test_a_sealed_job_goes_on_with_the_shares_of_the_checkpoint(protection: sv.Protection, tmp_path: Path) -> None:
+    """Its integers keep their scale, although the party that left fed the cut the most columns."""
+    with running(tmp_path / "all", "laser, columns as they are", protection=protection, wide=True) as parties:
+        parties.start("bank", "shop1")
+        parties.start("shop2", dies=3)
+        parties.join("shop2")
+        assert parties.join("bank", "shop1") == [0, 0]
+        assert left_of(parties.company, "bank") == ({"shop2": 2}, ["shop1"])
+        found = audit(parties.company, tmp_path / "collected")
+        assert found.is_complete, (found.incomplete, found.alone)
+
+
+def test_epsilon_counts_what_was_released_before_a_party_left(tmp_path: Path) -> None:
+    protection = sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=8.0)))
+    with running(tmp_path / "all", "dropout", protection=protection) as parties:
+        parties.start("bank", "shop1")
+        parties.start("shop2", dies=3)
+        parties.join("shop2")
+        assert parties.join("bank", "shop1") == [0, 0]
+        found = audit(parties.company, tmp_path / "collected")
+        mine = [one for one in found.epsilons if one.party == "shop1"]
+        # Four epochs as planned, and once more the one that broke off.
+        assert max(one.releases for one in mine) == 5
+        assert max(one.epsilon for one in mine) > 8.0
