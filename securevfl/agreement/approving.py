@@ -154,8 +154,8 @@ def _find_refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[st
 
 
 def _passive_after(proposal: Proposal, me: str) -> list[tuple[str, ...]]:
-    """Which passive parties the job may have, as a party's policy has to accept them: all; and, where it goes on if some
-    leave, the fewest that may remain with this party.
+    """Which passive parties the job may have, as a party's policy has to accept them: all; and where it goes on without
+    some, the fewest that may remain with this party.
     """
     every = proposal.passive_names
     if proposal.limits.leaving == "end":

@@ -219,8 +219,7 @@ class Proposal(Config, dict=True):
             )
         if self.coordinator_name or len(self.owner_names) > 1:
             found.append(
-                "leaving is 'go-on', which is for jobs of one party with labels and no coordinator: set "
-                "leaving = 'end'"
+                "leaving is 'go-on', which is for jobs of one party with labels and no coordinator: set leaving = 'end'"
             )
         return found
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -228,11 +228,11 @@ class LaserHalf(SubsetHalf):
         super().restore((weights, cut))
 
     def load_state(self, state: Mapping[str, object]) -> None:
-        """Resume from `state`. Skips the optimiser's moments of heads and biases of parties that are no longer there."""
+        """Resume from `state`, without the optimiser's moments of heads and biases of parties that left."""
         weights, optimizer = as_dict(state["weights"]), as_dict(state["optimizer"])
         here = self.model.state_dict()
         places = [place for place, name in enumerate(weights) if name in here]
-        moments = as_dict(optimizer["state"])
+        moments: dict[Any, object] = dict(as_dict(optimizer["state"]))
         kept = {new: moments[old] for new, old in enumerate(places) if old in moments}
         groups = [{**group, "params": list(range(len(places)))} for group in as_list(optimizer["param_groups"])]
         super().load_state({**state, "optimizer": {**optimizer, "state": kept, "param_groups": groups}})

@@ -43,6 +43,7 @@ __all__ = [
     "certificates",
     "engines",
     "experiments",
+    "leaving",
     "main",
     "parties",
     "policies",

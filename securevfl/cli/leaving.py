@@ -36,6 +36,6 @@ def leave_command(
         typer.confirm(f"Leave for good, as {own.party}?", abort=True)
     leave_job(found, own)
     terminal.print_line(
-        f"{own.party} has signed that it leaves. Now start `securevfl party {agreement} --as {own.party}` once more: it "
-        "tells the others, and ends when they go on without it."
+        f"{own.party} has signed that it leaves. Now start `securevfl party {agreement} --as {own.party}` once more: "
+        "it tells the others, and ends when they go on without it."
     )

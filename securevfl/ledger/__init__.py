@@ -57,8 +57,8 @@ _NAMES = {
     "securevfl.ledger.keys": "PrivateKey PublicSigningKey",
     "securevfl.ledger.ledgers": "Ledgers file_of",
     "securevfl.ledger.lines": (
-        "AGREEMENT CONNECTIONS LEFT LINE_BYTES READMITTED REFUSED STOPPED VERSION Closing Entry Line NoteLine OpeningLine "
-        "decode_line hash_of"
+        "AGREEMENT CONNECTIONS LEFT LINE_BYTES READMITTED REFUSED STOPPED VERSION Closing Entry Line NoteLine "
+        "OpeningLine decode_line hash_of"
     ),
     "securevfl.ledger.own_ledger": "OpensLedgers OwnLedgers",
     "securevfl.ledger.reading": "Flaw Located raise_flaws read_lines",
@@ -73,6 +73,7 @@ _NAMES = {
 __all__ = [
     "AGREEMENT",
     "CONNECTIONS",
+    "LEFT",
     "LINE_BYTES",
     "MARK_EVERY",
     "READMITTED",

@@ -4,8 +4,8 @@ On each connection both ends send what they have (`Report`). A party that has al
 writes down that it takes part, and sends READY. It trains once all have sent READY for the same view. A party that
 trains and receives a new report, or notices a restarted process, *parks*: it stops, then reports what it has by now.
 All parties are needed, but for those without whom all others have decided to go on
-(`securevfl.party.leaving`); there is no quorum. Every message of training carries its view, and the session refuses those of
-another.
+(`securevfl.party.leaving`); there is no quorum. Every message of training carries its view, and the session refuses
+those of another.
 
 Two parties may be in different views for a while, but then neither reads the other's messages, and within one view all
 start from the same state. `tests/party/test_gathering.py` checks this for the class over all orders of events with

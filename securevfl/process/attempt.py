@@ -218,7 +218,7 @@ class PartyAttempts:
         trained.notes += self.departed.sentences
         if trained.model:
             if self.departed.gone:
-                trained.model["left"] = {name: self.departed.epoch for name in self.departed.gone}
+                trained.model["left"] = dict.fromkeys(self.departed.gone, self.departed.epoch)
             part = model_part(self.job, self.name, trained.model)
             self._part = tree_digest(part)
             site.ledger.record_note(MODEL_PART, {"sha256": self._part})

@@ -167,7 +167,8 @@ class JobProcess:
         try:
             finished = await runner.run()
             if self.attempts.departures is not None and self.attempts.departures.has_farewell:
-                return self._record_farewell(self.attempts.departures)
+                self._record_farewell(self.attempts.departures)
+                return None
             self._record_end(runner)
             return finished
         except (Parked, MachineFault) as error:

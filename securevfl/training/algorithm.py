@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from securevfl.config import Config
-from securevfl.cut import CutUse, Protection
+from securevfl.cut import Protection
 from securevfl.data import View
 from securevfl.errors import InputError
 from securevfl.privacy import OTHER_OWNERS, Finding

@@ -39,7 +39,10 @@ def test_a_party_is_gone_when_all_others_have_signed_it() -> None:
 
 def test_words_of_different_sets_or_alignments_decide_nothing() -> None:
     assert told("bank", word("bank", "shop2", "shop3"), word("shop1", "shop3"), word("shop2", "shop3")).gone == ()
-    assert told("bank", *(word(name, "shop3", alignment=f"{ord(name[-1]):x}") for name in ("bank", "shop1", "shop2"))).gone == ()
+    assert (
+        told("bank", *(word(name, "shop3", alignment=f"{ord(name[-1]):x}") for name in ("bank", "shop1", "shop2"))).gone
+        == ()
+    )
     assert told("bank", *(word(name, "shop3", alignment="") for name in ("bank", "shop1", "shop2"))).gone == ()
 
 

@@ -1,7 +1,8 @@
-"""A party leaves for good and the job goes on: silently or by its officer's word, and what it is told when it returns."""
+"""A party leaves for good and the job goes on: silently or by its officer's word; what it is told when it returns."""
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import shutil
@@ -19,6 +20,7 @@ from securevfl_net import exit_codes
 from securevfl_net.errors import exit_code_of
 
 import securevfl as sv
+from securevfl.agreement import ServingTerms
 from securevfl.algorithms.field.party_dropout import PartyDropout
 from securevfl.algorithms.laser import LaserVFL
 from securevfl.errors import SecureVFLError
@@ -28,6 +30,8 @@ from securevfl.process.leaving import leave_job
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.events import RunEvents
 from securevfl.run.store import read_tree
+from securevfl.serving.process import run_server
+from securevfl.serving.process_tasks import Scored, predict_all
 from securevfl.testing.company import Company, create_company
 from securevfl.testing.parties import make_parties
 
@@ -269,3 +273,33 @@ def test_epsilon_counts_what_was_released_before_a_party_left(tmp_path: Path) ->
         # Four epochs as planned, and once more the one that broke off.
         assert max(one.releases for one in mine) == 5
         assert max(one.epsilon for one in mine) > 8.0
+
+
+@pytest.mark.parametrize("algorithm", ["dropout", "laser"])
+def test_the_model_is_served_without_the_party_that_left(algorithm: str, tmp_path: Path) -> None:
+    with running(tmp_path, algorithm, serving=ServingTerms(asks=("bank",))) as parties:
+        parties.start("bank", "shop1")
+        parties.start("shop2", dies=2)
+        parties.join("shop2")
+        assert parties.join("bank", "shop1") == [0, 0]
+    agreement = parties.company.agreement_file
+
+    async def serve(name: str) -> object:
+        async with run_server(agreement, name, tmp_path / f"{name}.toml", once=True) as one, one.running() as task:
+            return await predict_all(one.server, task)
+
+    async def both() -> list[object]:
+        async with asyncio.timeout(PATIENCE):
+            return await asyncio.gather(serve("bank"), serve("shop1"))
+
+    scored, nothing = asyncio.run(both())
+    assert nothing is None
+    assert isinstance(scored, Scored)
+    assert len(scored.ids) > 90  # those that both have, whether shop2 has them or not
+    notes = "".join(file.read_text() for file in (tmp_path / "shop1.state" / "serving").rglob("shop1.jsonl"))
+    assert '"fewer parties"' in notes
+    with StateFolder.lock(tmp_path / "shop2.state", party="shop2", agreement=parties.company.agreement.digest) as at:
+        bank = StateFolder(tmp_path / "bank.state", "bank", parties.company.agreement.digest)
+        at.store_leaving_words(bank.leaving_words)
+    with pytest.raises(sv.InputError, match="the job went on without 'shop2'"):
+        asyncio.run(serve("shop2"))
