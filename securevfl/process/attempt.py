@@ -19,6 +19,7 @@ from securevfl.party.reports import View
 from securevfl.party_context import SILENCE, Observer, PartyContext
 from securevfl.privacy import HeldNumbers, Ledger, Policy, ResultBook
 from securevfl.process.chains import Chains
+from securevfl.process.leaving import Departed
 from securevfl.process.state_folder import StateFolder, StoredAlignment
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.context_building import build_context, draw_secret
@@ -30,35 +31,11 @@ from securevfl.run.store import tree_digest, write_tree
 from securevfl.training import Trained
 from securevfl.transport import Channel
 
-__all__ = ["STEPS", "AttemptOutcome", "Departed", "PartyAttempts"]
+__all__ = ["STEPS", "AttemptOutcome", "PartyAttempts"]
 
 STEPS = 64
 """Batches of a sealed epoch from one checkpoint to the next: minutes, where an epoch can take hours. All parties count
 the same ones."""
-
-
-@dataclass(kw_only=True)
-class Departed:
-    """What was decided of parties that left for good, as attempts need it.
-
-    Attributes:
-        gone: their names.
-        epoch: after which epoch the others went on at the latest.
-        facts: remaining party → its signed word, for the ledger.
-    """
-
-    gone: tuple[str, ...] = ()
-    epoch: int = 0
-    facts: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def sentences(self) -> list[str]:
-        """For the report."""
-        return [
-            f"{name} left for good; the job went on without it from epoch {self.epoch}. Its part of the model is "
-            "missing, and the figures are those of the others' columns"
-            for name in self.gone
-        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,8 +176,8 @@ class PartyAttempts:
         kept = self.state.read_alignment() if view.alignment else None
         if kept is None and self.departed.gone:
             raise InputError(
-                f"the parties no longer have one alignment, and without {', '.join(self.departed.gone)} a new one would "
-                "tell more of which rows are common: propose a new agreement without it"
+                f"the parties no longer have one alignment, and without {', '.join(self.departed.gone)} a new one "
+                "would tell more of which rows are common: propose a new agreement without it"
             )
         aligning = 0.0
         if kept is None:

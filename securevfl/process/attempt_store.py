@@ -16,8 +16,9 @@ from securevfl.party.finish import Finish, Statement
 from securevfl.party.leaving import LEAVING, Departures, LeavingWord, encode_words, verify_word
 from securevfl.party.reports import CheckpointKey, Report, View
 from securevfl.privacy import PublicSigningKey
-from securevfl.process.attempt import AttemptOutcome, Departed
+from securevfl.process.attempt import AttemptOutcome
 from securevfl.process.chains import Chains
+from securevfl.process.leaving import Departed
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.run_files import file_digest

@@ -1,6 +1,10 @@
-"""A party leaves a job for good: its officer signs that, and the party's next process tells the others."""
+"""A party leaves a job for good: its officer signs that, and the party's next process tells the others. What attempts
+without it need to know."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -9,7 +13,31 @@ from securevfl.errors import InputError
 from securevfl.party.leaving import LEAVING, LeavingWord
 from securevfl.process.state_folder import StateFolder
 
-__all__ = ["leave_job"]
+__all__ = ["Departed", "leave_job"]
+
+
+@dataclass(kw_only=True)
+class Departed:
+    """What was decided of parties that left for good, as attempts need it.
+
+    Attributes:
+        gone: their names.
+        epoch: after which epoch the others went on at the latest.
+        facts: remaining party → its signed word, for the ledger.
+    """
+
+    gone: tuple[str, ...] = ()
+    epoch: int = 0
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sentences(self) -> list[str]:
+        """For the report."""
+        return [
+            f"{name} left for good; the job went on without it from epoch {self.epoch}. Its part of the model is "
+            "missing, and the figures are those of the others' columns"
+            for name in self.gone
+        ]
 
 
 def leave_job(agreement: Agreement, own: PartyFile) -> None:

@@ -33,6 +33,7 @@ from securevfl.party.leaving import WentOn
 from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import View
 from securevfl.run.causes import explain_abort, name_cause
+from securevfl.run.departing import LEAVING, Departing
 from securevfl.run.events import RunEvents
 from securevfl.run.timeouts import Timeouts
 from securevfl.transport import Channel
@@ -54,8 +55,8 @@ T = TypeVar("T")
 Program = Callable[[View, Mapping[str, Channel]], Awaitable[T]]
 """Runs in one attempt."""
 
-_GATHERING, _FINISHED, _WORD, _LEAVING = b"\x01", b"\x02", b"\x03", b"\x04"
-"""First byte of a note: rendezvous; the statements that the party has; its signed ledger head; who left for good."""
+_GATHERING, _FINISHED, _WORD = b"\x01", b"\x02", b"\x03"
+"""First byte of a note: rendezvous; the statements that the party has; its signed ledger head."""
 _LAST_WORDS = 1.0
 """Seconds in which a program may read what a peer that ended the job sent before: a refusal perhaps."""
 _TWO_PROCESSES = 20.0
@@ -99,9 +100,9 @@ class PartyRunner(Generic[T]):
         self._patience = patience or Timeouts()
         self._news = news or RunEvents()
         self._end = attempts.open_finish(mesh.me, mesh.peers)
-        self._departures = attempts.open_departures(mesh.me, mesh.peers)
-        self._peers = tuple(peer for peer in mesh.peers if peer not in self._departures.gone)
-        self._end.drop_peers(self._departures.gone)
+        self._departing = Departing(mesh, attempts, self._news)
+        self._peers = tuple(peer for peer in mesh.peers if peer not in self._departing.gone)
+        self._end.drop_peers(self._departing.gone)
         self._gathering = Rendezvous(mesh.me, self._peers, attempts.current_report(), admits=attempts.admits)
         self._work: asyncio.Task[T] | None = None
         self._result: T | None = None
@@ -121,7 +122,7 @@ class PartyRunner(Generic[T]):
     @property
     def awaited_peers(self) -> dict[str, str]:
         """See the class."""
-        if self._departures.has_farewell:
+        if self._departing.has_farewell:
             return dict.fromkeys(self._mesh.peers, "its word that it goes on")
         if self._end.own is None:
             return self._gathering.find_awaited()
@@ -160,7 +161,7 @@ class PartyRunner(Generic[T]):
             await self._follow_departures()
             if self._end.own is not None:
                 self._report_stay()
-            elif not self._departures.has_farewell:
+            elif not self._departing.has_farewell:
                 await self._do_actions(self._alone_at_once())
             while not self._may_leave():
                 awaited: set[asyncio.Future[object]] = {event, stopped, due}  # type: ignore[arg-type]
@@ -221,7 +222,7 @@ class PartyRunner(Generic[T]):
         return self._over or (self._end.is_complete and not self._end.unconfirmed)
 
     async def _handle_event(self, event: MeshEvent) -> None:
-        if await self._handle_departed(event):
+        if await self._departing.answer_departed(event):
             return
         if isinstance(event, Connected):
             self._away.pop(event.peer, None)
@@ -232,8 +233,8 @@ class PartyRunner(Generic[T]):
             self._end.take_arrival(event.peer)
             self._quiet = time.monotonic()
             await self._send_statements([event.peer])
-            await self._send_departures([event.peer])
-            if not self._end.is_complete and not self._departures.has_farewell:
+            await self._departing.send_words([event.peer])
+            if not self._end.is_complete and not self._departing.has_farewell:
                 await self._do_actions(self._gathering.on_connected(event.peer, str(event.incarnation), event.resumed))
         elif isinstance(event, Disconnected):
             self._handle_departure(event.peer, event.why)
@@ -284,7 +285,7 @@ class PartyRunner(Generic[T]):
 
     async def _on_note(self, peer: str, payload: bytes) -> None:
         kind, rest = payload[:1], payload[1:]
-        if self._departures.has_farewell and kind != _LEAVING:
+        if self._departing.has_farewell and kind != LEAVING:
             return  # it takes part in nothing more
         if kind == _GATHERING:
             if not self._end.is_complete:
@@ -294,8 +295,9 @@ class PartyRunner(Generic[T]):
             await self._take_statements(peer, rest)
         elif kind == _WORD:
             self._attempts.store_ledger_head(peer, rest)
-        elif kind == _LEAVING:
-            await self._take_departures(peer, rest)
+        elif kind == LEAVING:
+            self._departing.take_words(peer, rest)
+            await self._follow_departures()
         else:
             raise ProtocolError(f"{peer!r} sent an unknown kind of note: {kind.hex() or 'nothing'}", party=peer)
 
@@ -321,42 +323,11 @@ class PartyRunner(Generic[T]):
             self._report_stay()
             await self._send_statements(self._peers)
 
-    async def _handle_departed(self, event: MeshEvent) -> bool:
-        """Whether the event is of a peer without whom the job goes on; it is told so, and nothing else of it counts."""
-        peer = getattr(event, "peer", "")
-        if peer not in self._departures.gone:
-            return False
-        if isinstance(event, Connected):
-            self._attempts.store_incarnation(peer, event.incarnation)
-            self._news.report_event("up", f"{peer} is connected; the job goes on without it", peer=peer)
-            await self._send_departures([peer])
-        elif isinstance(event, NoteReceived) and event.payload[:1] != _LEAVING:
-            await self._send_departures([peer])
-        return True
-
-    async def _send_departures(self, peers: Iterable[str]) -> None:
-        """Send what this party knows of parties that left; nothing if it knows of none."""
-        for peer in peers if self._departures.words else ():
-            await self._mesh.send_note(peer, _LEAVING + self._departures.note)
-
-    async def _take_departures(self, peer: str, payload: bytes) -> None:
-        if self._departures.take_note(peer, payload):
-            self._attempts.store_departures(self._departures)
-            await self._follow_departures()
-
     async def _consider_departures(self, now: float) -> None:
-        """Sign that peers are gone which left, or were away for longer than the agreement says."""
         if self._end.is_complete or (self._end.own is not None and not self._needed):
             return  # nobody trains any more
         away = {peer for peer, since in self._away.items() if now - since > self._patience.leaving}
-        gone = self._departures.find_due(away & set(self._peers))
-        word = self._attempts.sign_departure(self._mesh.me, gone) if gone else None
-        if word is None:
-            return
-        self._departures.add_own(word)
-        self._attempts.store_departures(self._departures)
-        self._news.report_event("leaving", f"signed: goes on without {', '.join(gone)} once all others sign it, too")
-        await self._send_departures(self._peers)
+        await self._departing.sign_absences(away & set(self._peers), self._peers)
         await self._follow_departures()
 
     async def _follow_departures(self) -> None:
@@ -365,31 +336,23 @@ class PartyRunner(Generic[T]):
         Raises:
             WentOn: this party is among them.
         """
-        departures, me = self._departures, self._mesh.me
-        gone = [peer for peer in self._peers if peer in departures.gone]
-        if me in departures.gone:
-            if departures.has_farewell:
-                self._over = True
-                return
-            raise WentOn(
-                f"the job went on without {me!r} since epoch {departures.epoch}: all other parties signed that it was "
-                "gone for longer than the agreement allows. Its ledger is valid and stays as it is; keep the folder "
-                "for audits. To take part again, propose a new agreement"
-            )
+        if self._departing.is_left():
+            self._over = True
+            return
+        gone = [peer for peer in self._peers if peer in self._departing.gone]
         if not gone:
             return
         self._peers = tuple(peer for peer in self._peers if peer not in gone)
         for peer in gone:
-            self._away.pop(peer, None)
-            self._refused.pop(peer, None)
-            self._superseded.pop(peer, None)
             self._needed.discard(peer)
+            for known in (self._away, self._refused, self._superseded):
+                known.pop(peer, None)
         names = " and ".join(gone)
         self._news.report_event("left", f"goes on without {names}: all others signed it", **dict.fromkeys(gone, "left"))
         await self._halt_attempt(f"{names} left for good")
         self._end.drop_peers(gone)
         self._gathering.drop_peers(gone)
-        await self._send_departures(self._mesh.peers)
+        await self._departing.send_words(self._mesh.peers)
         await self._do_actions(self._gathering.on_parked(self._attempts.current_report()))
 
     async def _send_statements(self, peers: Iterable[str]) -> None:
@@ -445,8 +408,7 @@ class PartyRunner(Generic[T]):
         self._end.withdraw()
         self._attempts.store_finish(self._end)
         self._needed.clear()
-        self._departures.forget_undecided()
-        self._attempts.store_departures(self._departures)
+        self._departing.begin_together()
         self._looked = time.monotonic()
         self._mesh.open_view()
         where = "" if view.start is None else f", from epoch {view.start[0]}"
