@@ -33,7 +33,7 @@ from securevfl.run.store import read_tree
 from securevfl.serving.process import run_server
 from securevfl.serving.process_tasks import Scored, predict_all
 from securevfl.testing.company import Company, create_company
-from securevfl.testing.parties import make_parties
+from securevfl.testing.parties import low_overlap_parties, make_parties
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="parties run as processes on Unix alone")
 
@@ -42,6 +42,7 @@ PATIENCE = 120.0
 ALGORITHMS: Mapping[str, sv.Algorithm] = {
     "dropout": PartyDropout(hidden=4, bottom=[3], drop=0.3),
     "laser": LaserVFL(hidden=4, bottom=[3], masks="redrawn"),
+    "entity augmentation": sv.EntityAugmentation(hidden=4, bottom=[3]),
     "laser, columns as they are": LaserVFL(hidden=4, masks="redrawn"),
 }
 
@@ -132,6 +133,8 @@ def running(
     )
     limits = {"reconnect": 1, "leaving": "go-on", "leaving_after": 2} | options
     people = make_parties(passive=passive, rows=120)
+    if algorithm == "entity augmentation":
+        people = low_overlap_parties(passive, rows=160, classes=2, overlap=0.5)
     if wide:  # shop2 feeds the most
         more = {f"g{i}": column for i, column in enumerate(people["shop2"].columns.values())}
         people = sv.Parties.of(
@@ -160,7 +163,9 @@ def left_of(company: Company, name: str) -> object:
     return part["left"], part["passive"]
 
 
-@pytest.mark.parametrize(("algorithm", "dies"), [("dropout", "setup"), ("laser", 2), ("dropout", "test")])
+@pytest.mark.parametrize(
+    ("algorithm", "dies"), [("dropout", "setup"), ("laser", 2), ("dropout", "test"), ("entity augmentation", 3)]
+)
 def test_a_job_goes_on_without_a_party_that_is_gone(algorithm: str, dies: str | int, tmp_path: Path) -> None:
     with running(tmp_path / "all", algorithm) as parties:
         parties.start("bank", "shop1")
@@ -168,7 +173,7 @@ def test_a_job_goes_on_without_a_party_that_is_gone(algorithm: str, dies: str | 
         assert parties.join("shop2") == [-signal.SIGKILL]
         assert parties.join("bank", "shop1") == [0, 0]
         company = parties.company
-        epoch = {"setup": 0, 2: 1, "test": 4}[dies]
+        epoch = {"setup": 0, 2: 1, 3: 2, "test": 4}[dies]
         assert [left_of(company, name) for name in ("bank", "shop1")] == [({"shop2": epoch}, ["shop1"])] * 2
         found = audit(company, tmp_path / "collected")
         assert found.is_complete, (found.incomplete, found.alone)
