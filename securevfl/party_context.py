@@ -205,8 +205,8 @@ class Keeper:
         return None
 
     def store_row_counts(self, counts: Mapping[str, tuple[int, int]]) -> None:
-        """Keep how many rows of each party are not aligned, and how many of them have labels. So rows keep their numbers
-        if a party leaves."""
+        """Keep how many rows of each party are not aligned, and how many of these have labels: so rows keep their
+        numbers if a party leaves."""
 
     def read_row_counts(self) -> Mapping[str, tuple[int, int]]:
         """What `store_row_counts` stored; empty before."""

@@ -89,6 +89,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         saved = await self.prepare_training()
         observer.phase("training")
         self.progress = progress = Progress(kept=role.books.snapshot()) if saved is None else self.resume_from(saved)
+        if saved is not None and self.checkpoints.has_fewer_parties(saved):
+            progress.kept = await self.go_on_without(progress.kept, over=progress.stop)
         while not progress.stop:
             await self.one_epoch(progress)
         role.books.restore(progress.kept)

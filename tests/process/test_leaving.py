@@ -42,6 +42,7 @@ PATIENCE = 120.0
 ALGORITHMS: Mapping[str, sv.Algorithm] = {
     "dropout": PartyDropout(hidden=4, bottom=[3], drop=0.3),
     "laser": LaserVFL(hidden=4, bottom=[3], masks="redrawn"),
+    "boosting": sv.Boosting(depth=3),
     "entity augmentation": sv.EntityAugmentation(hidden=4, bottom=[3]),
     "laser, columns as they are": LaserVFL(hidden=4, masks="redrawn"),
 }
@@ -58,7 +59,7 @@ class Dies(Observer):
             os.kill(os.getpid(), signal.SIGKILL)
 
     def step(self, epoch: int, done: int, total: int) -> None:
-        if epoch == self._when and done == total // 2:
+        if epoch == self._when and done == max(total // 2, 1):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -164,7 +165,15 @@ def left_of(company: Company, name: str) -> object:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "dies"), [("dropout", "setup"), ("laser", 2), ("dropout", "test"), ("entity augmentation", 3)]
+    ("algorithm", "dies"),
+    [
+        ("dropout", "setup"),
+        ("laser", 2),
+        ("dropout", "test"),
+        ("entity augmentation", 3),
+        ("boosting", 3),
+        ("boosting", "test"),
+    ],
 )
 def test_a_job_goes_on_without_a_party_that_is_gone(algorithm: str, dies: str | int, tmp_path: Path) -> None:
     with running(tmp_path / "all", algorithm) as parties:
