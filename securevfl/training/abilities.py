@@ -150,11 +150,13 @@ class Abilities(Config):
             )
         cut = self.cut
         if cut is not None and protection.is_sealed and cut.together and not (cut.alone and cut.differing):
-            own = "in the algorithm" if hasattr(self, "masks") else "with laser or party_dropout in place of it"
+            cure = (
+                "Set masks = 'redrawn' in the algorithm" if hasattr(self, "masks") else "Use laser with redrawn masks"
+            )
             raise InputError(
                 f"leaving is 'go-on', and under {protection.name!r} the active party opens the sum over the passive "
                 "parties: once a row is opened without the party that left, the difference is that party's part of z, "
-                f"which this job does not declare. Set masks = 'redrawn' {own}, whose card says so, or leaving = 'end'"
+                f"which this job does not declare. {cure}, whose card says so, or leaving = 'end'"
             )
 
     def _explain_undeclared(self, argument: str, fit: Callable[[Fits], bool]) -> str:

@@ -58,11 +58,15 @@ def test_times_that_mean_nothing_are_refused(limits: dict[str, Any], says: str) 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"algorithm": sv.SplitNN()}, "SplitNN cannot go on without a party: use entity_augmentation, laser, party_dr"),
+        (
+            {"algorithm": sv.SplitNN()},
+            "SplitNN cannot go on without a party: use boosting, entity_augmentation, laser, party_dr",
+        ),
         (
             {"algorithm": sv.EntityAugmentation(), "protection": sv.Shares(soft=True)},
             "on shares a party's columns stay dealt",
         ),
+        ({"algorithm": sv.Boosting(rising=("bank.age",))}, "boosting.rising and boosting.falling"),
         ({"protection": sv.BFV()}, "Set masks = 'redrawn' in the algorithm"),
         (
             {"algorithm": PartyDropout(masks="fixed"), "protection": sv.Paillier()},
@@ -70,7 +74,7 @@ def test_times_that_mean_nothing_are_refused(limits: dict[str, Any], says: str) 
         ),
         (
             {"algorithm": sv.EntityAugmentation(), "protection": sv.CKKS()},
-            "'redrawn' with laser or party_dropout in pl",
+            "Use laser with redrawn masks",
         ),
     ],
 )
@@ -90,4 +94,4 @@ def test_one_party_with_features_alone_cannot_leave() -> None:
 
 def test_every_algorithm_that_goes_on_is_tested_with_processes() -> None:
     able = {name for name in registered_algorithms() if load_registered(name).fits.goes_on}
-    assert able == {"entity_augmentation", "laser", "party_dropout"}  # tests/process/test_leaving.py
+    assert able == {"boosting", "entity_augmentation", "laser", "party_dropout"}  # tests/process/test_leaving.py

@@ -222,7 +222,8 @@ def test_a_party_that_says_so_is_not_waited_for(tmp_path: Path) -> None:
         parties.start("shop2")
         assert parties.join("shop2", "bank", "shop1") == [0, 0, 0]
         assert left_of(parties.company, "bank") == ({"shop2": 2}, ["shop1"])
-        assert audit(parties.company, tmp_path / "collected").is_complete
+        found = audit(parties.company, tmp_path / "collected")
+        assert found.is_complete, (found.incomplete, found.alone)
 
 
 def test_two_parties_leave(tmp_path: Path) -> None:
@@ -259,7 +260,8 @@ def test_a_party_is_restarted_after_another_has_left(tmp_path: Path) -> None:
         parties.start("shop1")
         assert parties.join("bank", "shop1") == [0, 0]
         assert left_of(parties.company, "shop1") == ({"shop2": 1}, ["shop1"])
-        assert audit(parties.company, tmp_path / "collected").is_complete
+        found = audit(parties.company, tmp_path / "collected")
+        assert found.is_complete, (found.incomplete, found.alone)
 
 
 @pytest.mark.parametrize("protection", [sv.Plain(fixed_point=True), sv.BFV()], ids=["fixed point", "BFV"])
