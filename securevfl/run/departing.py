@@ -72,7 +72,8 @@ class Departing:
             return
         self._known.add_own(word)
         self._attempts.store_departures(self._known)
-        self._news.report_event("leaving", f"signed: goes on without {', '.join(gone)} once all others sign it, too")
+        words = f"signed: goes on without {', '.join(gone)} once all others sign it, too"
+        self._news.report_event("leaving", words, **dict.fromkeys(gone, "gone"))
         await self.send_words(peers)
 
     def is_left(self) -> bool:
