@@ -204,6 +204,14 @@ class Keeper:
         """Load the checkpoint to resume from, or None to start from the beginning."""
         return None
 
+    def store_row_counts(self, counts: Mapping[str, tuple[int, int]]) -> None:
+        """Keep how many rows of each party are not aligned, and how many of these have labels: so rows keep their
+        numbers if a party leaves."""
+
+    def read_row_counts(self) -> Mapping[str, tuple[int, int]]:
+        """What `store_row_counts` stored; empty before."""
+        return {}
+
     def is_due(self, epoch: int) -> bool:
         """Whether to store a checkpoint after `epoch`."""
         return False
@@ -240,6 +248,7 @@ class PartyContext:
         simulated: whether one person runs all parties and sees every table, so that a refusal protects nobody. Then
             rules that nobody wrote refuse nothing, and the report warns; see `Policy.max_results`.
         filters: folder for files that outlive an unbalanced alignment; None to store none.
+        gone: passive parties that left the job for good; they are not in `passive`.
         silence: seconds without a sign of life after which an awaited peer counts as lost. Each party chooses its own;
             the job does not set it.
         pool: the party's own workers, as `securevfl_crypto.pools.open_pool` reads them; likewise.
@@ -267,9 +276,15 @@ class PartyContext:
     organisations: Mapping[str, str] = field(default_factory=dict)
     simulated: bool = False
     filters: Path | None = None
+    gone: tuple[str, ...] = ()
     silence: float = SILENCE
     pool: str = "local"
     device: str = "cpu"
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """Names of the passive parties with which the job began, sorted."""
+        return tuple(sorted((*self.passive, *self.gone)))
 
     @property
     def role(self) -> PartyRole:

@@ -115,10 +115,11 @@ def _find_refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[st
     if card.role != COORDINATOR:
         job = proposal.job_of(device=own.device, policies={own.party: own.policy})
         owners = [own.party] if card.role == ACTIVE else proposal.owner_names
-        passive, me = proposal.passive_names, own.party
+        me = own.party
         found += [
             rule
             for owner in owners
+            for passive in _passive_after(proposal, me)
             if (
                 rule := rule_against(
                     job,
@@ -150,6 +151,16 @@ def _find_refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[st
                 f"{budget.epsilon:g} at {budget.delta:g}"
             )
     return list(dict.fromkeys(found))
+
+
+def _passive_after(proposal: Proposal, me: str) -> list[tuple[str, ...]]:
+    """Which passive parties the job may have, as a party's policy has to accept them: all; and where it goes on without
+    some, the fewest that may remain with this party.
+    """
+    every = proposal.passive_names
+    if proposal.limits.leaving == "end":
+        return [every]
+    return [every, (me,)] if me in every else [every, *((name,) for name in every)]
 
 
 def approve_proposal(proposal: Proposal, own: PartyFile, now: datetime) -> Approval:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from pathlib import Path
 
@@ -73,7 +73,12 @@ def require_peers(agreement: Agreement, own: PartyFile) -> dict[str, PeerSection
 
 
 def peer_book(
-    agreement: Agreement, own: PartyFile, *, store: Path | None = None, now: Callable[[], datetime] = utc_now
+    agreement: Agreement,
+    own: PartyFile,
+    *,
+    store: Path | None = None,
+    without: Collection[str] = (),
+    now: Callable[[], datetime] = utc_now,
 ) -> PeerBook:
     """The peers as the agreement names them: by their certificates, or by their authority and their name.
 
@@ -81,12 +86,14 @@ def peer_book(
         agreement: whose approvals were verified.
         own: the party's file; it names revocation lists.
         store: file that keeps endorsements over restarts.
+        without: parties that left for good: nobody connects to them.
         now: this machine's clock.
 
     Raises:
         InputError: a revocation list is missing or cannot be used.
     """
-    rules = {card.name: _identity_rule(card, own) for card in agreement.proposal.party if card.name != own.party}
+    strangers = {own.party, *without}
+    rules = {card.name: _identity_rule(card, own) for card in agreement.proposal.party if card.name not in strangers}
     return PeerBook(
         own.party,
         rules,

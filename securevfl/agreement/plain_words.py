@@ -46,7 +46,7 @@ def describe_proposal(proposal: Proposal, *, me: str = "") -> list[Paragraph]:
                 f"Purpose: {proposal.purpose}",
                 f"It ends on {limits.expiry_time:%Y-%m-%d %H:%M} UTC, after {limits.attempts} attempts, or after "
                 f"{_format_span(limits.seconds)} of running, whatever comes first.",
-                "If a party leaves for good, the job ends at all parties.",
+                _describe_leaving(proposal),
             ),
         ),
         Paragraph("Who takes part", tuple(line for card in proposal.party for line in _describe_party(card, me))),
@@ -55,6 +55,17 @@ def describe_proposal(proposal: Proposal, *, me: str = "") -> list[Paragraph]:
         Paragraph("What the releases may cost", tuple(_describe_cost(proposal, card) for card in proposal.party)),
         Paragraph("Afterwards", _describe_serving(proposal)),
     ]
+
+
+def _describe_leaving(proposal: Proposal) -> str:
+    limits = proposal.limits
+    if limits.leaving_after is None:
+        return "If a party leaves for good, the job ends at all parties."
+    return (
+        f"If a party with features alone leaves ({', '.join(proposal.passive_names)}), or is away for more than "
+        f"{_format_span(limits.leaving_after)}, the job goes on without it from the last checkpoint, once all others "
+        "have signed that. Its columns are then missing from the model. Without the party with the labels it ends."
+    )
 
 
 def _format_span(seconds: int) -> str:

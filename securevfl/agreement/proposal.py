@@ -8,11 +8,12 @@ policy, device, pool and addresses.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta
@@ -24,7 +25,8 @@ from securevfl.align import Align, Linkage
 from securevfl.config import Config, Mistaken, take_all
 from securevfl.cut import Protection
 from securevfl.errors import InputError, PolicyError, UnknownNameError
-from securevfl.party import Job, JobTerms, too_few_epochs, wrong_parties
+from securevfl.party import Job, JobTerms, Leaving, too_few_epochs, wrong_parties
+from securevfl.party.leaving import LEAVES_FEWEST
 from securevfl.privacy import Policy
 from securevfl.training import Algorithm
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE
@@ -55,7 +57,9 @@ class AgreedLimits(Config):
         reconnect: seconds that an attempt waits for a lost connection before the party parks it.
         gather: seconds that a party's process waits for its peers between attempts before it exits; it can be started
             again.
-        leaving: what happens if a party leaves for good. ``"end"`` is the only choice: the job ends at every party.
+        leaving: what happens if a party with features alone leaves for good. ``"end"``: the others wait for it, and do
+            not go on without it. ``"go-on"``: they go on once all of them have signed that it is gone.
+        leaving_after: seconds after which a party signs that an absent one is gone; only with ``"go-on"``.
     """
 
     expires: Annotated[str, Meta(max_length=20)]
@@ -63,7 +67,8 @@ class AgreedLimits(Config):
     seconds: Seconds = 7 * 86400
     reconnect: Seconds = 120
     gather: Seconds = 86400
-    leaving: Literal["end"] = "end"
+    leaving: Leaving = "end"
+    leaving_after: Seconds | None = None
 
     @classmethod
     def section_path(cls) -> str:
@@ -75,7 +80,25 @@ class AgreedLimits(Config):
             found.append(
                 f'expires is {self.expires[:40]!a}; a time in UTC was expected, such as "2026-12-31T00:00:00Z"'
             )
-        return found
+        return found + self._leaving_problems()
+
+    def _leaving_problems(self) -> list[str]:
+        after = self.leaving_after
+        if self.leaving == "end":
+            return [] if after is None else ["leaving_after is for leaving = 'go-on': leave it out"]
+        if after is None:
+            return ["leaving is 'go-on', and leaving_after says nothing: give the time after which a party is gone"]
+        if not self.reconnect <= after < self.gather:
+            return [
+                f"leaving_after is {after} s; from reconnect ({self.reconnect} s) to less than gather ({self.gather} "
+                "s) was expected: before, an attempt still waits for the connection, and after, no process does"
+            ]
+        return []
+
+    @property
+    def leaving_patience(self) -> float:
+        """Seconds after which a party signs that an absent one is gone; infinite where the job does not go on."""
+        return math.inf if self.leaving_after is None else float(self.leaving_after)
 
     def _parse_time(self) -> datetime | None:
         try:
@@ -159,6 +182,7 @@ class Proposal(Config, dict=True):
         found += self._about_parties()
         found += wrong_parties(self.algorithm, self.owner_names, self.passive_names, self.protection)
         found += too_few_epochs(self.algorithm, self.job.epochs)
+        found += self._about_leaving()
         for name in self.serving.asks if self.serving is not None else ():
             if name not in self.owner_names:
                 found.append(
@@ -181,6 +205,22 @@ class Proposal(Config, dict=True):
                 self.job_of()
             except (InputError, PolicyError) as error:
                 found.append(str(error))
+        return found
+
+    def _about_leaving(self) -> list[str]:
+        """Why the job could not go on without a party."""
+        if self.limits.leaving == "end":
+            return []
+        found = []
+        if len(self.passive_names) <= LEAVES_FEWEST:
+            found.append(
+                "leaving is 'go-on', and without its only party with features alone nothing is left of the job: leave "
+                "it out"
+            )
+        if self.coordinator_name or len(self.owner_names) > 1:
+            found.append(
+                "leaving is 'go-on', which is for jobs of one party with labels and no coordinator: set leaving = 'end'"
+            )
         return found
 
     def _about_parties(self) -> list[str]:
@@ -295,6 +335,7 @@ class Proposal(Config, dict=True):
             protection=self.protection,
             align=self.align,
             link=self.link,
+            leaving=self.limits.leaving,
             device=device,
             pool=pool,
             policies=dict(policies or {}),

@@ -23,12 +23,15 @@ from securevfl.agreement.versions import Versions
 from securevfl.errors import InputError
 from securevfl.jobfile.job_file import JobSections
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
-from securevfl.party import JobTerms, terms_of_job, with_default_protection
+from securevfl.party import JobTerms, Leaving, terms_of_job, with_default_protection
 from securevfl.report import Card
 from securevfl.run.job_card import job_card, refuse_unaccepted_leaks
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
 
-__all__ = ["Planned", "make_party_card", "parse_time", "planned_epsilon", "propose_job", "read_card"]
+__all__ = ["Planned", "make_party_card", "parse_span", "parse_time", "planned_epsilon", "propose_job", "read_card"]
+
+LEAVING_AFTER = 3600
+"""Seconds after which an absent party is gone, unless the proposer says otherwise."""
 
 ROOM = 2.0
 """A proposal's default limit on ε, as a multiple of the job's plan: room for what restarts release again."""
@@ -107,6 +110,18 @@ def parse_time(text: str, now: datetime) -> str:
     return f"{end:%Y-%m-%dT%H:%M:%SZ}"
 
 
+def parse_span(text: str) -> int:
+    """Seconds of a span such as ``"30m"`` (m, h, d or w).
+
+    Raises:
+        InputError: it has another form.
+    """
+    span = _SPAN.fullmatch(text)
+    if span is None:
+        raise InputError(f"the span is {text[:40]!r}; give minutes, hours, days or weeks: 30m, 2h, 3d, 1w")
+    return int(timedelta(**{_UNITS[span[2]]: int(span[1])}).total_seconds())
+
+
 @dataclass(frozen=True)
 class Planned:
     """What a job plans to release about one party.
@@ -153,7 +168,7 @@ def propose_job(
         purpose: why, in words.
         expires: see `when`.
         now: the time, in UTC.
-        limits: other fields of `Limits`.
+        limits: other fields of `AgreedLimits`; `leaving` is that of the job file.
         epsilon: party → most ε and its δ; for others, `ROOM` times the job's plan, without a limit if it plans none.
         serving: how the model may be asked.
         accept_leak: accept leaks, as if the job file did.
@@ -186,7 +201,7 @@ def propose_job(
     proposal = Proposal(
         id=secrets.token_hex(16),
         purpose=purpose,
-        limits=AgreedLimits(expires=parse_time(expires, now), **(limits or {})),
+        limits=AgreedLimits(expires=parse_time(expires, now), **_leaving_limits(sections.job.leaving, limits or {})),
         versions=versions,
         job=JobTerms(**{name: getattr(sections.job, name) for name in JobTerms.__struct_fields__}),
         algorithm=sections.algorithm,
@@ -204,6 +219,14 @@ def propose_job(
     )
     refuse_unaccepted_leaks(_card_of(proposal), accepted=job.accept_leak)
     return Proposal.decode(proposal.signed_bytes)  # what the others will read
+
+
+def _leaving_limits(leaving: Leaving, limits: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits with what the job file says of parties that leave."""
+    found = {name: value for name, value in limits.items() if value is not None}
+    if leaving == "go-on":
+        found = {"leaving_after": LEAVING_AFTER} | found
+    return found | {"leaving": leaving}
 
 
 def _card_of(proposal: Proposal) -> Card | None:

@@ -46,7 +46,7 @@ class EntityAugmentation(SplitNN):
     label: ClassVar[str] = "Entity Augmentation"
     uses_others: ClassVar[bool] = True
     uses_book: ClassVar[bool] = True
-    fits: ClassVar[Fits] = Fits(shares=True, counts=True, mixes=True)
+    fits: ClassVar[Fits] = Fits(shares=True, counts=True, mixes=True, goes_on=True)
     keep_aligned: bool = True
 
     def active(self, setting: Setting) -> ActiveRole:
@@ -131,7 +131,8 @@ class _MixingRole(Role):
 
     async def begin_epoch(self, epoch: int) -> bool:
         keep = self.config.keep_aligned
-        self.places = draw_places(self.table, self.site.active, self.site.seed, epoch, keep_aligned=keep)
+        every = draw_places(self.table, self.site.active, self.site.seed, epoch, keep_aligned=keep)
+        self.places = {name: at for name, at in every.items() if name not in self.site.gone}
         return False
 
     def feed(self, rows: np.ndarray) -> np.ndarray:

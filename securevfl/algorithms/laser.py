@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ from securevfl.training.fits import Fits
 from securevfl.training.networks import build_mlp
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.setting import Setting
-from securevfl.training.state import as_pair
+from securevfl.training.state import as_dict, as_list, as_pair
 from securevfl.training.subsets import Draw, SubsetHalf, one_of_a_random_size, times_unlikely
 
 __all__ = ["LaserHalf", "LaserLoss", "LaserVFL", "term_weights"]
@@ -55,7 +55,7 @@ class LaserVFL(OnSubsets):
 
     name: ClassVar[str] = "laser"
     label: ClassVar[str] = "LASER-VFL"
-    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True)
+    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True, goes_on=True)
     not_on_shares: ClassVar[str] = (
         "Its loss weighs several heads of each row by the set of parties that have it, and the network on shares has "
         "one head and takes all parties' inputs. "
@@ -70,7 +70,8 @@ class LaserVFL(OnSubsets):
     def cut_spec(self, role: ActiveRole | PassiveRole, width: int) -> CutSpec:
         """As for SplitNN, with a gradient range enlarged by the largest weight of a row."""
         spec = super().cut_spec(role, width)
-        heaviest = max(1.0, float(self.weights_by_size(len(role.site.passive)).sum(dim=1).max()))
+        # As for all parties of the job: integers of a checkpoint keep their scale after one has left.
+        heaviest = max(1.0, float(self.weights_by_size(len(role.site.everyone)).sum(dim=1).max()))
         return replace(spec, gradient_bound=spec.gradient_bound * heaviest)
 
     def weights_by_size(self, passive: int) -> torch.Tensor:
@@ -225,6 +226,16 @@ class LaserHalf(SubsetHalf):
             here = self.model.state_dict()
             weights = {name: value for name, value in weights.items() if name in here}
         super().restore((weights, cut))
+
+    def load_state(self, state: Mapping[str, object]) -> None:
+        """Resume from `state`, without the optimiser's moments of heads and biases of parties that left."""
+        weights, optimizer = as_dict(state["weights"]), as_dict(state["optimizer"])
+        here = self.model.state_dict()
+        places = [place for place, name in enumerate(weights) if name in here]
+        moments: dict[Any, object] = dict(as_dict(optimizer["state"]))
+        kept = {new: moments[old] for new, old in enumerate(places) if old in moments}
+        groups = [{**group, "params": list(range(len(places)))} for group in as_list(optimizer["param_groups"])]
+        super().load_state({**state, "optimizer": {**optimizer, "state": kept, "param_groups": groups}})
 
 
 class _Active(SubsetActive[LaserVFL]):

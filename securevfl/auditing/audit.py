@@ -9,6 +9,7 @@ from typing import Any
 
 from securevfl.auditing.epsilon import Epsilon, find_wrong_epsilons, recompute_epsilons
 from securevfl.auditing.files import changed_files, missing_files, missing_parts
+from securevfl.auditing.leavings import find_departures, find_wrong_departures
 from securevfl.auditing.lines import AuditLine, find_undeclared, sum_up_chain
 from securevfl.errors import AuditError, InputError, UnknownNameError
 from securevfl.ledger import describe_missing, raise_flaws, read_lines, read_public_keys, verify_files
@@ -32,6 +33,7 @@ class Audit:
         pinned: parties whose keys were known beforehand.
         missing: files of the label owner's that the ledgers name and that are not here, so that they were not compared.
         parts: files of model parts that the ledgers name and that are not here, none of them.
+        left: party that left the job for good → the epoch after which the others went on: all of them signed it.
         compared: links of which both ends were compared, over all runs.
     """
 
@@ -43,6 +45,7 @@ class Audit:
     pinned: Sequence[str] = field(default=())
     missing: Sequence[str] = field(default=())
     parts: Sequence[str] = field(default=())
+    left: Mapping[str, int] = field(default_factory=dict)
     compared: int = 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -89,6 +92,7 @@ class Audit:
             pinned=[name for name in self.pinned if party in ("", name)],
             missing=self.missing,
             parts=self.parts,
+            left=self.left,
             compared=self.compared,
         )
 
@@ -118,9 +122,11 @@ def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: st
     raise_flaws(
         [
             *(flaw for chain in chains for flaw in (*find_undeclared(chain), *find_wrong_epsilons(chain))),
+            *find_wrong_departures(chains),
             *changed_files(chains, Path(folder)),
         ]
     )
+    left = find_departures(chains)
     there = {(chain.run, chain.party) for chain in chains}
     peers = {(c.run, c.party): {*c.peers, *(entry.peer for entry in c.entries)} for c in chains}
     pairs = {(run, *sorted((party, peer))) for (run, party), names in peers.items() for peer in names}
@@ -131,10 +137,11 @@ def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: st
         alone=[
             (run, party) for (run, party), names in peers.items() if any((run, peer) not in there for peer in names)
         ],
-        incomplete=[*describe_missing(chains), *_find_empty(files, chains)],
+        incomplete=[*describe_missing(chains, left), *_find_empty(files, chains)],
         pinned=tuple(party for party in parties if party in known),
         missing=missing_files(chains, Path(folder)),
         parts=missing_parts(chains, Path(folder)),
+        left=left,
         compared=sum((run, one) in there and (run, other) in there for run, one, other in pairs),
     )
 

@@ -132,6 +132,10 @@ def summarise_audit(found: Audit) -> list[str]:
         for chain in found.chains
         if chain.broke_off
     ]
+    text += [
+        f"{party} left for good: all others signed that they go on without it, from epoch {epoch}"
+        for party, epoch in sorted(found.left.items())
+    ]
     return [*text, *_summarise_keys(found), *(f"Incomplete: {line}." for line in found.incomplete)]
 
 

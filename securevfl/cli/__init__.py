@@ -1,5 +1,5 @@
 """The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | runs | audit | keys |
-certs | relay | card | propose | approve | agreement | readmit | serve | engine | psi`.
+certs | relay | card | propose | approve | agreement | readmit | leave | serve | engine | psi`.
 
 Exit codes are those of `securevfl_net.exit_codes`: 0 done; 75, 130 and 143 start again; any other: a person must act.
 
@@ -23,6 +23,7 @@ from securevfl.cli import (
     certificates,
     engines,
     experiments,
+    leaving,
     parties,
     policies,
     readmissions,
@@ -42,6 +43,7 @@ __all__ = [
     "certificates",
     "engines",
     "experiments",
+    "leaving",
     "main",
     "parties",
     "policies",

@@ -64,6 +64,10 @@ def propose_command(
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to write it.")] = Path("agreement.toml"),
     attempts: Annotated[int, typer.Option(help="Maximum attempts at the job; each restart counts.")] = 20,
     hours: Annotated[float, typer.Option(help="Maximum hours of all attempts together.")] = 168.0,
+    leaving_after: Annotated[
+        str,
+        typer.Option(help="With leaving = 'go-on' in the job: after 30m, 2h, 3d an absent party is gone; default 1h."),
+    ] = "",
     epsilon: Annotated[
         list[str] | None,
         typer.Option(
@@ -84,6 +88,7 @@ def propose_command(
 
     from securevfl.agreement import ServingTerms, propose_job, read_card
     from securevfl.agreement.plain_words import describe_proposal
+    from securevfl.agreement.proposing import parse_span
 
     if out.exists():
         raise InputError(f"{out} already exists and may be signed: choose another --out")
@@ -93,7 +98,11 @@ def propose_command(
         purpose=purpose,
         expires=expires,
         now=datetime.now(UTC),
-        limits={"attempts": attempts, "seconds": max(round(hours * 3600), 1)},
+        limits={
+            "attempts": attempts,
+            "seconds": max(round(hours * 3600), 1),
+            "leaving_after": parse_span(leaving_after) if leaving_after else None,
+        },
         epsilon=dict(_parse_bound(text) for text in epsilon or []),
         serving=ServingTerms(asks=tuple(asks), min_batch=min_batch) if asks else None,
         accept_leak=accept_leak,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.ledger.lines import (
         AGREEMENT,
         CONNECTIONS,
+        LEFT,
         LINE_BYTES,
         READMITTED,
         REFUSED,
@@ -56,8 +57,8 @@ _NAMES = {
     "securevfl.ledger.keys": "PrivateKey PublicSigningKey",
     "securevfl.ledger.ledgers": "Ledgers file_of",
     "securevfl.ledger.lines": (
-        "AGREEMENT CONNECTIONS LINE_BYTES READMITTED REFUSED STOPPED VERSION Closing Entry Line NoteLine OpeningLine "
-        "decode_line hash_of"
+        "AGREEMENT CONNECTIONS LEFT LINE_BYTES READMITTED REFUSED STOPPED VERSION Closing Entry Line NoteLine "
+        "OpeningLine decode_line hash_of"
     ),
     "securevfl.ledger.own_ledger": "OpensLedgers OwnLedgers",
     "securevfl.ledger.reading": "Flaw Located raise_flaws read_lines",
@@ -72,6 +73,7 @@ _NAMES = {
 __all__ = [
     "AGREEMENT",
     "CONNECTIONS",
+    "LEFT",
     "LINE_BYTES",
     "MARK_EVERY",
     "READMITTED",

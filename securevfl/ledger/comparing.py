@@ -345,8 +345,12 @@ def find_pin_mismatches(chains: Sequence[LedgerChain], pins: Mapping[str, str]) 
             yield _chain_flaw(chain, f"the chain is signed with {chain.key.fingerprint}; {pin} was pinned")
 
 
-def describe_missing(chains: Sequence[LedgerChain]) -> list[str]:
+def describe_missing(chains: Sequence[LedgerChain], left: Collection[str] = ()) -> list[str]:
     """Describe what is missing: closing lines, or runs that opening lines expect.
+
+    Args:
+        chains: of all parties.
+        left: parties that left the job for good, as all others signed: nothing needs to follow their last line.
 
     A killed process leaves such ledgers, and so does somebody who truncates or deletes files; ledgers cannot
     distinguish the two.
@@ -356,7 +360,7 @@ def describe_missing(chains: Sequence[LedgerChain]) -> list[str]:
         + (", in the middle of the next line" if chain.torn else "")
         + (f"; signed up to line {chain.signed}" if chain.signed < chain.last else "")
         for chain in chains
-        if not chain.is_closed and not chain.broke_off
+        if not chain.is_closed and not chain.broke_off and chain.party not in left
     ]
     found += [
         f"{chain.file}:{chain.last}: a part of a line follows {chain.party!r}'s closing line: its process was stopped "

@@ -20,6 +20,7 @@ __all__ = [
     "AGREEMENT",
     "CONNECTIONS",
     "GENESIS",
+    "LEFT",
     "LINE_BYTES",
     "READMITTED",
     "REFUSED",
@@ -55,6 +56,9 @@ REFUSED = "refused connection"
 
 READMITTED = "readmitted"
 """Name of a note in a party's first chain after its state folder was restored and its peers admitted it again."""
+
+LEFT = "left"
+"""Name of a note in each attempt without a party that left for good: the signed words of all that remain."""
 
 STOPPED = "machine stopped"
 """Name of a note in a party's first chain after its machine, and not only its process, stopped without closing the

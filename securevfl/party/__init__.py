@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.party.declarations import job_exchanges
     from securevfl.party.default_protection import choose_protection, possible_defaults, with_default_protection
     from securevfl.party.eligibility import too_few_epochs, too_many_classes, wrong_parties
-    from securevfl.party.job import Job, JobOptions, JobTerms
+    from securevfl.party.job import Job, JobOptions, JobTerms, Leaving
     from securevfl.party.planning import answer_price, planned_numbers
     from securevfl.party.program import (
         Alignments,
@@ -46,7 +46,7 @@ _NAMES = {
     "securevfl.party.declarations": "job_exchanges",
     "securevfl.party.default_protection": "choose_protection possible_defaults with_default_protection",
     "securevfl.party.eligibility": "too_few_epochs too_many_classes wrong_parties",
-    "securevfl.party.job": "Job JobOptions JobTerms",
+    "securevfl.party.job": "Job JobOptions JobTerms Leaving",
     "securevfl.party.planning": "answer_price planned_numbers",
     "securevfl.party.program": (
         "Alignments align_party consent_party helping_program note_spent predict_party run_party "
@@ -61,6 +61,7 @@ __all__ = [
     "Job",
     "JobOptions",
     "JobTerms",
+    "Leaving",
     "Terms",
     "align_party",
     "answer_price",

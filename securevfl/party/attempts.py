@@ -16,6 +16,7 @@ from securevfl_net.incarnation import Incarnation
 
 from securevfl.errors import InputError, PeerRefused, ProtocolError
 from securevfl.party.finish import Finish, Statement
+from securevfl.party.leaving import Departures, LeavingWord
 from securevfl.party.reports import Report, View
 from securevfl.party_context import PartyContext
 from securevfl.privacy import describe_lost_attempts, fan_out
@@ -64,6 +65,7 @@ class Attempts:
         self.agreed = 0
         self.begun = 0
         self.finish: Finish | None = None
+        self.departures: Departures | None = None
 
     def current_report(self) -> Report:
         """The party's current report. Reads stored files, so call it only while no attempt runs."""
@@ -95,6 +97,19 @@ class Attempts:
 
     def store_finish(self, finish: Finish) -> None:
         """Store what is known of the job's end, before any peer learns of it."""
+
+    def open_departures(self, me: str, peers: Iterable[str]) -> Departures:
+        """What is known of parties that left for good, from earlier processes too."""
+        if self.departures is None:
+            self.departures = Departures(me, peers, owners=(me, *peers))
+        return self.departures
+
+    def sign_departure(self, me: str, gone: tuple[str, ...]) -> LeavingWord | None:
+        """This party's word that it goes on without these; None while it cannot: its rows are not aligned."""
+        return None
+
+    def store_departures(self, departures: Departures) -> None:
+        """Store what is known of parties that left, before any peer learns of it."""
 
     def store_agreement(self, view: View, reports: Mapping[str, Report]) -> None:
         """Store that the party is ready for an attempt, before it announces it."""

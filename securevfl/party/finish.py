@@ -105,6 +105,10 @@ class Finish:
         self._confirmed: dict[str, bytes] = {}
         self._left: set[str] = set()
 
+    def drop_peers(self, gone: Iterable[str]) -> None:
+        """Go on without these peers, for good: their statements are not needed."""
+        self.peers = tuple(peer for peer in self.peers if peer not in set(gone))
+
     def state_own(self, own: Statement) -> None:
         """This party has finished, and has stored its result."""
         self.own = own

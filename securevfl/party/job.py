@@ -23,7 +23,7 @@ from securevfl.training import Algorithm, Keep, Plan, find_algorithm
 from securevfl.training.objectives import LossOfNumber
 from securevfl.transport import Sight
 
-__all__ = ["Job", "JobOptions", "JobTerms"]
+__all__ = ["Job", "JobOptions", "JobTerms", "Leaving"]
 
 _OWN_AFFAIR = ("policies", "device", "pool", "accept_leak")
 """Fields in which the parties may differ."""
@@ -37,11 +37,15 @@ _LATER = {"align": Align(), "link": None} | {
     "tweedie_power": 1.5,
     "target_range": None,
     "class_weight": None,
+    "leaving": "end",
 }
 """Parts that jobs once did not have: with their defaults they do not change the digest by which models are found."""
 
 _BALANCED = 64.0
 """Reserve at a sealed cut for rows of a class up to this many times rarer than the mean, if classes are balanced."""
+
+Leaving = Literal["end", "go-on"]
+"""What happens if a party with features alone leaves for good."""
 
 Folds = Annotated[int, Meta(ge=1, le=100)]
 Weight = Annotated[float, Meta(gt=0, le=1_000)]
@@ -183,6 +187,8 @@ class JobOptions(JobTerms):
             see `securevfl_crypto.pools`. Parties choose it independently, and peers need not know it.
         accept_leak: whether a job that names no protection, and cannot train on secret shares, may run in the clear. A
             protection that is named runs as it is.
+        leaving: ``"end"``: without a party the job does not go on. ``"go-on"``: it goes on with the others if one with
+            features alone leaves for good, where the algorithm can; an agreement says after which time.
         epochs, batch_size, steps, patience, keep, valid, test, valid_every, valid_rows, stratify, seed, clip, scale:
             see `JobTerms`.
         split_by, fold, task, loss, huber_delta, tweedie_power, target_range, class_weight: see there.
@@ -198,6 +204,7 @@ class JobOptions(JobTerms):
     device: str = "cpu"
     pool: str = "local"
     accept_leak: bool = False
+    leaving: Leaving = "end"
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -245,7 +252,7 @@ class Job(JobOptions):
         epochs, batch_size, steps, patience, keep: see `JobOptions`.
         valid, test, valid_every, valid_rows, stratify: see there.
         split_by, fold, task, loss, huber_delta, tweedie_power, target_range, class_weight: see there.
-        seed, clip, scale, device, pool, accept_leak: see there.
+        seed, clip, scale, device, pool, accept_leak, leaving: see there.
 
     Raises:
         InputError: values out of range, all of them in one message; or a kind of differential privacy that the
@@ -270,6 +277,8 @@ class Job(JobOptions):
             self.algorithm.check_weights("class_weight is given", self.protection)
         if self.link is not None and self.link.weights:
             self.algorithm.check_weights("[link] has weights = true", self.protection)
+        if self.leaving == "go-on":
+            self.algorithm.check_leaving(self.protection)
 
     def problems(self) -> list[str]:
         found = super().problems()

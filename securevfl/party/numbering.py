@@ -123,6 +123,10 @@ async def agree_rows(
     for name in site.passive:
         message = await site.links[name].receive(Kind.CONTROL, _ROWS)
         counts[name] = _check_counts([message.meta.get(what) for what in ("rows", "labelled")], name)
+    if site.gone:
+        counts |= _counts_of_gone(site)
+    elif job.leaving == "go-on":
+        site.keeper.store_row_counts(counts)
     _check_book(site, table, job, counts)
     classes = len(table.classes) if job.number_loss is None else 1
     meta: dict[str, str | int] = {"classes": classes, "shared": shared, "split": how}
@@ -131,6 +135,22 @@ async def agree_rows(
     links = [site.links[name] for name in site.passive]
     await fan_out(links, lambda link: link.send(Kind.CONTROL, _START, meta=meta, fold=fold))
     return AgreedRows(counts=counts, classes=classes, shared=shared, split=parts, others=others)
+
+
+def _counts_of_gone(site: PartyContext) -> dict[str, tuple[int, int]]:
+    """Rows of parties that left, as they announced them: without these numbers, those of other rows would change, and
+    with them what releases are counted by.
+
+    Raises:
+        InputError: the file that keeps them is missing.
+    """
+    kept = site.keeper.read_row_counts()
+    if missing := [name for name in site.gone if name not in kept]:
+        raise InputError(
+            f"the state folder of {site.name!r} no longer says how many rows {', '.join(missing)} had, so that rows "
+            "would be numbered anew: bring the folder back"
+        )
+    return {name: kept[name] for name in site.gone}
 
 
 def excluded_rows(table: PartyTable, rows: np.ndarray, split: Split, job: Job) -> np.ndarray:
@@ -258,7 +278,7 @@ async def _receive_split(
     link = site.links[site.active]
     await link.send(Kind.CONTROL, _ROWS, meta={"rows": mine[0], "labelled": mine[1]})
     message = await link.receive(Kind.CONTROL, _START, "fold")
-    order = (site.active, *site.passive)
+    order = (site.active, *site.everyone)
     counts = {
         name: _check_counts([message.meta.get(f"{what} {name}") for what in ("rows", "labelled")], link.peer)
         for name in order
@@ -353,7 +373,7 @@ def number_rows(
     """
     others = agreed.others
     x = torch.from_numpy(encoder.transform(table, np.concatenate([alignment.rows, others])))
-    order = (site.active, *site.passive) if job.algorithm.uses_others else ()
+    order = (site.active, *site.everyone) if job.algorithm.uses_others else ()
     mine = NumberedRows(
         x=x,
         **coded_columns(encoder),

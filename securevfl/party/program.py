@@ -177,7 +177,9 @@ async def train_party(
         for owner, rows in tables.items():
             site.observer.rows_numbered(site.name, owner, rows)
     settings = {
-        owner: Setting(site=member, plan=job.plan, protection=job.protection, table=tables[owner])
+        owner: Setting(
+            site=member, plan=job.plan, protection=job.protection, table=tables[owner], widest=_widest_before(member)
+        )
         for owner, member in members.items()
     }
     program: Program = job.protection.program(job.algorithm, site, job.plan, settings)
@@ -197,6 +199,13 @@ async def train_party(
     trained.prepared = encoder.lines
     trained.notes += site.notes
     return trained
+
+
+def _widest_before(site: PartyContext) -> int:
+    """The largest width that a party fed the cut which has left since: a checkpoint's shares are sized by it."""
+    saved = site.keeper.load() if site.gone else None
+    found = None if saved is None else saved.get("widest")
+    return found if isinstance(found, int) else 0
 
 
 def _with_labels(trained: Trained, table: PartyTable, rows: NumberedRows | None) -> None:

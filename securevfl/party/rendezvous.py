@@ -3,8 +3,9 @@
 On each connection both ends send what they have (`Report`). A party that has all reports computes the *view* from them,
 writes down that it takes part, and sends READY. It trains once all have sent READY for the same view. A party that
 trains and receives a new report, or notices a restarted process, *parks*: it stops, then reports what it has by now.
-All parties are needed; there is no quorum. Every message of training carries its view, and the session refuses those of
-another.
+All parties are needed, but for those without whom all others have decided to go on
+(`securevfl.party.leaving`); there is no quorum. Every message of training carries its view, and the session refuses
+those of another.
 
 Two parties may be in different views for a while, but then neither reads the other's messages, and within one view all
 start from the same state. `tests/party/test_gathering.py` checks this for the class over all orders of events with
@@ -184,6 +185,20 @@ class Rendezvous:
         self.state = replace(self.state, own=own, phase="reporting", view=None)
         told: list[Action] = [Say(peer, encode_note(own)) for peer in self._connected_peers()]
         return told + self._advance()
+
+    def drop_peers(self, gone: Iterable[str]) -> None:
+        """Go on without these peers, for good. Call it while nothing runs, and `on_parked` after it."""
+        left = [at for at, peer in enumerate(self.peers) if peer not in set(gone)]
+        self.peers = tuple(self.peers[at] for at in left)
+        state = self.state
+        self.state = replace(
+            state,
+            phase="reporting",
+            view=None,
+            up=tuple(state.up[at] for at in left),
+            known=tuple(state.known[at] for at in left),
+            ready=tuple(state.ready[at] for at in left),
+        )
 
     def find_awaited(self) -> dict[str, str]:
         """Peer → what this party waits for: "a connection", "a report" or "ready"; empty while it trains."""

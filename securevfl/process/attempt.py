@@ -12,13 +12,14 @@ from pathlib import Path
 
 from securevfl.data import PartyTable
 from securevfl.errors import InputError
-from securevfl.ledger import AGREEMENT
+from securevfl.ledger import AGREEMENT, LEFT
 from securevfl.party import Alignments, Job, align_party, consent_party, train_party
 from securevfl.party.program import note_spent, run_and_close
 from securevfl.party.reports import View
 from securevfl.party_context import SILENCE, Observer, PartyContext
 from securevfl.privacy import HeldNumbers, Ledger, Policy, ResultBook
 from securevfl.process.chains import Chains
+from securevfl.process.leaving import Departed
 from securevfl.process.state_folder import StateFolder, StoredAlignment
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.context_building import build_context, draw_secret
@@ -80,6 +81,7 @@ class PartyAttempts:
         organisations: see `PartyContext.organisations`.
         classes: how many classes the label has, as agreed; 0 if unknown.
         filters: see `PartyContext.filters`.
+        departed: what was decided of parties that left for good.
     """
 
     state: StateFolder
@@ -99,6 +101,7 @@ class PartyAttempts:
     organisations: Mapping[str, str] = field(default_factory=dict)
     classes: int = 0
     filters: Path | None = None
+    departed: Departed = field(default_factory=Departed)
 
     def __post_init__(self) -> None:
         kept = self.state.read_alignment()
@@ -124,9 +127,10 @@ class PartyAttempts:
     async def __call__(self, view: View, channels: Mapping[str, Channel]) -> AttemptOutcome:
         began = time.perf_counter()
         self.keeper.resume_from(view.attempt, None if view.start is None else view.start[:2])
+        roster = self.roster.drop_parties(self.departed.gone)
         site = build_context(
             self.job,
-            self.roster,
+            roster,
             self.name,
             channels,
             run=self.chains.run_name(view.attempt),
@@ -140,15 +144,18 @@ class PartyAttempts:
             own_policy=self.own_policy,
             organisations=self.organisations,
             filters=self.filters,
+            gone=self.departed.gone,
         )
         site.ledger.record_note(AGREEMENT, self.note())
+        if self.departed.gone:
+            site.ledger.record_note(LEFT, self.departed.facts)
         if self.begun is not None:
             self.begun(site.ledger)
         alignments, aligning, trained = await run_and_close(site, self._run_attempt(site, view))
         check_recorded_protection(
             self.job,
             {self.name: site.ledger} if self.table is not None else {},
-            self.roster.passive,
+            roster.passive,
             resumed=view.start is not None,
         )
         finished = AttemptOutcome(
@@ -167,6 +174,11 @@ class PartyAttempts:
         site.observer.phase("consent")
         await consent_party(site, self.table, self.job, classes=self.classes)
         kept = self.state.read_alignment() if view.alignment else None
+        if kept is None and self.departed.gone:
+            raise InputError(
+                f"the parties no longer have one alignment, and without {', '.join(self.departed.gone)} a new one "
+                "would tell more of which rows are common: propose a new agreement without it"
+            )
         aligning = 0.0
         if kept is None:
             began = time.perf_counter()
@@ -180,7 +192,10 @@ class PartyAttempts:
         trained = await train_party(site, self.table, kept.alignments, self.job)
         note_spent(site.ledger, trained.spent)
         site.observer.phase("heads")
+        trained.notes += self.departed.sentences
         if trained.model:
+            if self.departed.gone:
+                trained.model["left"] = dict.fromkeys(self.departed.gone, self.departed.epoch)
             part = model_part(self.job, self.name, trained.model)
             self._part = tree_digest(part)
             site.ledger.record_note(MODEL_PART, {"sha256": self._part})

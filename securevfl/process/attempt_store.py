@@ -13,10 +13,12 @@ from securevfl.agreement.party_file import PartyBudget
 from securevfl.errors import AuditError, InputError
 from securevfl.party.attempts import Attempts, Restored
 from securevfl.party.finish import Finish, Statement
+from securevfl.party.leaving import LEAVING, Departures, LeavingWord, encode_words, verify_word
 from securevfl.party.reports import CheckpointKey, Report, View
 from securevfl.privacy import PublicSigningKey
 from securevfl.process.attempt import AttemptOutcome
 from securevfl.process.chains import Chains
+from securevfl.process.leaving import Departed
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.run_files import file_digest
@@ -40,6 +42,7 @@ class StoredAttempts(Attempts):
         keeper: keeps the party's checkpoints.
         chains: the party's ledger.
         budget: the party's own.
+        departed: kept up to date here, for the attempts.
 
     Attributes:
         agreement: with the approvals received from peers.
@@ -53,8 +56,10 @@ class StoredAttempts(Attempts):
         keeper: FolderKeeper,
         chains: Chains,
         budget: PartyBudget | None = None,
+        departed: Departed | None = None,
     ) -> None:
         super().__init__(incarnation)
+        self._departed = departed or Departed()
         self.agreement = agreement
         self._state = state
         self._keeper = keeper
@@ -106,6 +111,39 @@ class StoredAttempts(Attempts):
             PublicSigningKey.from_hex(key).verify(FINISHED, one.signed_content, one.signature)
         except (AuditError, ValueError) as error:
             raise ValueError(f"the statement of {one.party!r}: {error}") from None
+
+    def open_departures(self, me: str, peers: Iterable[str]) -> Departures:
+        if self.departures is None:
+            proposal = self.agreement.proposal
+            needed = {*proposal.owner_names, *filter(None, [proposal.coordinator_name])}
+            known = self._state.leaving_words
+            self.departures = Departures(me, peers, needed, check=self._check_word, known=known)
+            self._tell_attempts(self.departures)
+        return self.departures
+
+    def _check_word(self, one: LeavingWord) -> None:
+        if self.agreement.proposal.limits.leaving != "go-on":
+            raise ValueError("by the agreement the job does not go on without a party")
+        if one.agreement != self.agreement.digest:
+            raise ValueError(f"{one.party!r} left another agreement")
+        verify_word(one, self.agreement.proposal.public_keys)
+
+    def sign_departure(self, me: str, gone: tuple[str, ...]) -> LeavingWord | None:
+        alignment = self._state.read_alignment()
+        if alignment is None or not alignment.digest:
+            return None
+        epoch = max((at for at, _ in self._keeper.find_intact()), default=0)
+        word = LeavingWord(me, self.agreement.digest, gone, alignment.digest, epoch)
+        return msgspec.structs.replace(word, signature=self._chains.sign(LEAVING, word.signed_content))
+
+    def store_departures(self, departures: Departures) -> None:
+        self._state.store_leaving_words(departures.words)
+        self._tell_attempts(departures)
+
+    def _tell_attempts(self, departures: Departures) -> None:
+        self._departed.gone = departures.gone
+        self._departed.epoch = departures.epoch
+        self._departed.facts = {one.party: encode_words([one]).hex() for one in departures.decision}
 
     def state_finished(self, me: str, view: View, result: object) -> Statement:
         head, model = (result.ledger.head, result.model) if isinstance(result, AttemptOutcome) else ("", "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -106,7 +106,12 @@ class Start:
                 budget=own.budget,
                 device=own.device,
                 pool=pool or own.pool,
-                patience=Timeouts(away=limits.reconnect, gather=limits.gather if wait is None else wait, stay=stay),
+                patience=Timeouts(
+                    away=limits.reconnect,
+                    leaving=limits.leaving_patience,
+                    gather=limits.gather if wait is None else wait,
+                    stay=stay,
+                ),
                 silence=silence,
                 results=own.results,
                 organisations=own.organisations,
@@ -156,6 +161,7 @@ class Start:
         fields: Mapping[str, bytes] | None = None,
         known: Mapping[str, Incarnation] | None = None,
         limits: SessionLimits = DEFAULT_SESSION_LIMITS,
+        without: Collection[str] = (),
     ) -> NetworkMesh:
         """Open the party's gate to the peers of the agreement, as the party's file describes.
 
@@ -166,16 +172,17 @@ class Start:
             fields: see `NetworkMesh.start`.
             known: see `NetworkMesh.start`.
             limits: see `NetworkMesh.start`.
+            without: parties that left for good: nobody connects to them.
         """
         listen = self.own.listen
         return await NetworkMesh.start(
             identity,
-            peer_book(self.agreement, self.own, store=folder / "endorsements.json"),
+            peer_book(self.agreement, self.own, store=folder / "endorsements.json", without=without),
             agreement=bytes.fromhex(self.agreement.digest),
             fields=fields,
             incarnation=incarnation,
             listen=[] if listen is None else [Address(listen.host, listen.port)],
-            routes=self.peer_routes(),
+            routes={peer: route for peer, route in self.peer_routes().items() if peer not in set(without)},
             known=known,
             limits=limits,
         )

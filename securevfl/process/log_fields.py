@@ -25,6 +25,8 @@ EVENTS: Mapping[str, str] = {
     "epoch": "an epoch ended",
     "error": "an error ended the process",
     "finished": "the party has its result",
+    "leaving": "the party signed that peers are gone",
+    "left": "the job goes on without peers",
     "library": "a library logged an event",
     "listening": "a port is open",
     "parked": "the attempt is parked",

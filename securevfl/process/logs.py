@@ -77,8 +77,9 @@ class LogNews(RunEvents):
 
     def report_event(self, what: str, words: str, **values: Scalar) -> None:
         """See `RunEvents.report_event`."""
-        level = logging.WARNING if what in ("down", "refused", "parked", "alone") else logging.INFO
-        if what == "waits":  # its values are for whom and for what
+        warns = what in ("down", "refused", "parked", "alone", "leaving", "left")
+        level = logging.WARNING if warns else logging.INFO
+        if what in ("waits", "leaving", "left"):  # its values are for whom, of whom, and for what
             self._log.write(what, words, level=level, peers=list(values))
         else:
             self._log.write(what, words, level=level, **values)

@@ -15,6 +15,7 @@ from securevfl.agreement.party_file import PartyBudget
 from securevfl.data import PartyTable
 from securevfl.errors import DiskFull, MachineFault, Parked, SecureVFLError
 from securevfl.ledger import Closing
+from securevfl.party.leaving import Departures
 from securevfl.party_context import SILENCE, Observer
 from securevfl.privacy import HeldNumbers, Policy, PrivateKey, ResultBook
 from securevfl.process.attempt import AttemptOutcome, PartyAttempts
@@ -64,6 +65,7 @@ class JobProcess:
 
     Attributes:
         record: its own report, once there is one.
+        left_after: the epoch from which the others go on, once this party has left for good; None otherwise.
         unconfirmed: after `attend`, peers that did not confirm that they have everybody's statement of the end.
     """
 
@@ -131,11 +133,16 @@ class JobProcess:
             classes=proposal.class_count,
             filters=filters,
         )
-        self.attempts = StoredAttempts(state, self.incarnation, agreement, self.course.keeper, self.chains, budget)
+        self.attempts = StoredAttempts(
+            state, self.incarnation, agreement, self.course.keeper, self.chains, budget, self.course.departed
+        )
         self.finished: AttemptOutcome | None = None
         self.record: Record | None = None
         self.unconfirmed: tuple[str, ...] = ()
-        self._patience = patience or Timeouts(away=proposal.limits.reconnect, gather=proposal.limits.gather)
+        self.left_after: int | None = None
+        self._patience = patience or Timeouts(
+            away=proposal.limits.reconnect, gather=proposal.limits.gather, leaving=proposal.limits.leaving_patience
+        )
         self._command = command
         self._runner: PartyRunner[AttemptOutcome] | None = None
 
@@ -159,6 +166,9 @@ class JobProcess:
         writing = asyncio.ensure_future(self._write_status(mesh))
         try:
             finished = await runner.run()
+            if self.attempts.departures is not None and self.attempts.departures.has_farewell:
+                self._record_farewell(self.attempts.departures)
+                return None
             self._record_end(runner)
             return finished
         except (Parked, MachineFault) as error:
@@ -175,6 +185,12 @@ class JobProcess:
             with suppress(asyncio.CancelledError):
                 await writing
             self._show_status(mesh.link_states())
+
+    def _record_farewell(self, departures: Departures) -> None:
+        """Store that this party left, and that the others go on without it."""
+        self.left_after = departures.epoch
+        self.state.store_outcome({"done": True, "cause": "left", "unconfirmed": []})
+        self.news.report_event("done", f"{self.name} left; the others go on without it from epoch {departures.epoch}")
 
     def _record_end(self, runner: PartyRunner[AttemptOutcome]) -> None:
         """Store how the job ended: who has confirmed that all have their results, and who has not."""
@@ -219,7 +235,7 @@ class JobProcess:
             self.name,
             self.proposal,
             self.job,
-            self.roster,
+            self.roster.drop_parties(self.course.departed.gone),
             self.table,
             finished,
             command=self._command,

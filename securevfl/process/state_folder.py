@@ -15,6 +15,7 @@ state/
   readmission.json what peers signed when they admitted a restored folder again
   secret.json      the party's secret
   finished.json    the parties' signed statements that they have finished
+  left.json        the parties' signed words on who left for good
   alignment.safetensors           its rows of the alignment
   ledgers/NAME.jsonl  checkpoints/  model/  report/
   status.json, log.jsonl          for people and tools; nothing reads them to go on
@@ -27,7 +28,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -40,6 +41,7 @@ from securevfl.errors import DiskFull, InputError
 from securevfl.ledger import Readmission, ReadmissionRequest, decode_readmission
 from securevfl.party import Alignments
 from securevfl.party.finish import Statement, decode_statements, encode_statements
+from securevfl.party.leaving import Departures, LeavingWord, decode_words, encode_words
 from securevfl.party_context import PartySecret
 from securevfl.run.run_files import LEDGERS
 from securevfl.run.store import read_tree, write_tree
@@ -306,6 +308,31 @@ class StateFolder:
         new = list(statements)
         if new != self.statements:
             self._write_json("finished.json", {"statements": encode_statements(new).hex()})
+
+    @property
+    def leaving_words(self) -> list[LeavingWord]:
+        """Signed words on who left for good, its own and its peers'."""
+        found = self._read_json("left.json")
+        try:
+            return [] if found is None else decode_words(bytes.fromhex(found["words"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._damage_error("left.json", str(error)) from None
+
+    def find_gone(self, parties: Iterable[str], owners: Collection[str]) -> tuple[str, ...]:
+        """Parties without whom the job went on.
+
+        Args:
+            parties: all of the agreement.
+            owners: those with labels.
+        """
+        peers = set(parties) - {self.party}
+        return Departures(self.party, peers, owners, known=self.leaving_words).gone
+
+    def store_leaving_words(self, words: Iterable[LeavingWord]) -> None:
+        """Store signed words on who left; returns when they are on the disk."""
+        new = list(words)
+        if new != self.leaving_words:
+            self._write_json("left.json", {"words": encode_words(new).hex()})
 
     def store_alignment(self, found: StoredAlignment) -> None:
         """Keep an alignment for further attempts."""

@@ -4,13 +4,14 @@ parties saved intact.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from securevfl_net.durable import lock_folder, make_folder
+from securevfl_net.durable import lock_folder, make_folder, write_atomic
 
 from securevfl.errors import InputError
 from securevfl.party_context import Keeper
@@ -178,6 +179,31 @@ class FolderKeeper(Keeper):
             InputError: see `read_state`.
         """
         return None if self.start is None else self.read_state(self.start, self.step)
+
+    def store_row_counts(self, counts: Mapping[str, tuple[int, int]]) -> None:
+        if counts == self.read_row_counts():
+            return
+        make_folder(self.folder, private=True)
+        text = json.dumps({name: list(pair) for name, pair in counts.items()})
+        write_atomic(self._row_counts_file, text.encode(), private=True)
+
+    def read_row_counts(self) -> Mapping[str, tuple[int, int]]:
+        """See `Keeper.read_row_counts`.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        if not self._row_counts_file.exists():
+            return {}
+        try:
+            found = json.loads(self._row_counts_file.read_bytes())
+            return {str(name): (int(rows), int(labelled)) for name, (rows, labelled) in found.items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(f"{self._row_counts_file} is damaged ({error}): bring it back from a back-up") from None
+
+    @property
+    def _row_counts_file(self) -> Path:
+        return self.folder / f"{self.party}.rows.json"
 
     def is_due(self, epoch: int) -> bool:
         return epoch % self.every == 0

@@ -41,6 +41,7 @@ def build_context(
     organisations: Mapping[str, str] | None = None,
     simulated: bool = False,
     filters: Path | None = None,
+    gone: tuple[str, ...] = (),
 ) -> PartyContext:
     """Build a party's context; its links pass only the messages that the job declares.
 
@@ -61,6 +62,7 @@ def build_context(
         own_policy: the party's, before an agreement tightens it for this job; that of the job unless given.
         organisations: see `PartyContext.organisations`.
         filters: see `PartyContext.filters`.
+        gone: see `PartyContext.gone`.
         simulated: see `PartyContext.simulated`.
     """
     messages = messages or job_exchanges(job, len(roster.passive))
@@ -97,6 +99,7 @@ def build_context(
         organisations=organisations or {},
         simulated=simulated,
         filters=filters,
+        gone=gone,
         pool=job.pool,
         device=job.device,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from securevfl.data import Parties
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
@@ -54,6 +54,10 @@ class Roster:
     def names(self) -> tuple[str, ...]:
         """Names of all parties, sorted."""
         return tuple(sorted([*self.owners, *self.passive, *([self.coordinator] if self.coordinator else [])]))
+
+    def drop_parties(self, gone: Iterable[str]) -> Roster:
+        """The same without parties that left for good."""
+        return replace(self, passive=tuple(name for name in self.passive if name not in set(gone)))
 
     def role_of(self, name: str) -> PartyRole:
         """A party's role."""

@@ -29,10 +29,12 @@ from securevfl.errors import (
     SecureVFLError,
 )
 from securevfl.party.attempts import Attempts, Restored, Superseded
+from securevfl.party.leaving import WentOn
 from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import View
 from securevfl.party.superseded import SupersededWatch
 from securevfl.run.causes import explain_abort, name_cause
+from securevfl.run.departing import LEAVING, Departing
 from securevfl.run.events import RunEvents
 from securevfl.run.timeouts import Timeouts
 from securevfl.transport import Channel
@@ -99,7 +101,10 @@ class PartyRunner(Generic[T]):
         self._patience = patience or Timeouts()
         self._news = news or RunEvents()
         self._end = attempts.open_finish(mesh.me, mesh.peers)
-        self._gathering = Rendezvous(mesh.me, mesh.peers, attempts.current_report(), admits=attempts.admits)
+        self._departing = Departing(mesh, attempts, self._news)
+        self._peers = tuple(peer for peer in mesh.peers if peer not in self._departing.gone)
+        self._end.drop_peers(self._departing.gone)
+        self._gathering = Rendezvous(mesh.me, self._peers, attempts.current_report(), admits=attempts.admits)
         self._work: asyncio.Task[T] | None = None
         self._result: T | None = None
         self._needed: set[str] = set()
@@ -118,6 +123,8 @@ class PartyRunner(Generic[T]):
     @property
     def awaited_peers(self) -> dict[str, str]:
         """See the class."""
+        if self._departing.has_farewell:
+            return dict.fromkeys(self._mesh.peers, "its word that it goes on")
         if self._end.own is None:
             return self._gathering.find_awaited()
         missing = self._end.unfinished
@@ -150,10 +157,12 @@ class PartyRunner(Generic[T]):
         due = asyncio.ensure_future(self._due.wait())
         event = asyncio.ensure_future(self._mesh.next_event())
         self._alone = self._looked = time.monotonic()
+        self._away = dict.fromkeys(self._peers, self._alone)
         try:
+            await self._follow_departures()
             if self._end.own is not None:
                 self._report_stay()
-            else:
+            elif not self._departing.has_farewell:
                 await self._do_actions(self._alone_at_once())
             while not self._may_leave():
                 awaited: set[asyncio.Future[object]] = {event, stopped, due}  # type: ignore[arg-type]
@@ -175,7 +184,7 @@ class PartyRunner(Generic[T]):
                 if self._work is not None and self._work.done():
                     await self._handle_end(self._work)
                 await self._check_timeouts()
-        except (Parked, MachineFault, Superseded, Restored):  # for the others the job goes on
+        except (Parked, MachineFault, Superseded, Restored, WentOn):  # for the others the job goes on
             await self._halt_attempt("the party's process ends; it may be started again")
             raise
         except asyncio.CancelledError:
@@ -203,17 +212,19 @@ class PartyRunner(Generic[T]):
 
     async def _send_head(self) -> None:
         word = self._attempts.ledger_head() if self._work is not None else b""
-        for peer in self._mesh.peers if word else ():
+        for peer in self._peers if word else ():
             await self._mesh.send_note(peer, _WORD + word)
 
     def _alone_at_once(self) -> list[Action]:
         """A party without peers gathers with nobody."""
-        return [] if self._mesh.peers else self._gathering.on_parked(self._attempts.current_report())
+        return [] if self._peers else self._gathering.on_parked(self._attempts.current_report())
 
     def _may_leave(self) -> bool:
         return self._over or (self._end.is_complete and not self._end.unconfirmed)
 
     async def _handle_event(self, event: MeshEvent) -> None:
+        if await self._departing.answer_departed(event):
+            return
         if isinstance(event, Connected):
             self._away.pop(event.peer, None)
             self._refused.pop(event.peer, None)
@@ -223,7 +234,8 @@ class PartyRunner(Generic[T]):
             self._end.take_arrival(event.peer)
             self._quiet = time.monotonic()
             await self._send_statements([event.peer])
-            if not self._end.is_complete:
+            await self._departing.send_words([event.peer])
+            if not self._end.is_complete and not self._departing.has_farewell:
                 await self._do_actions(self._gathering.on_connected(event.peer, str(event.incarnation), event.resumed))
         elif isinstance(event, Disconnected):
             self._handle_departure(event.peer, event.why)
@@ -264,6 +276,8 @@ class PartyRunner(Generic[T]):
 
     async def _on_note(self, peer: str, payload: bytes) -> None:
         kind, rest = payload[:1], payload[1:]
+        if self._departing.has_farewell and kind != LEAVING:
+            return  # it takes part in nothing more
         if kind == _GATHERING:
             if not self._end.is_complete:
                 await self._do_actions(self._gathering.on_note(peer, rest))
@@ -272,6 +286,9 @@ class PartyRunner(Generic[T]):
             await self._take_statements(peer, rest)
         elif kind == _WORD:
             self._attempts.store_ledger_head(peer, rest)
+        elif kind == LEAVING:
+            self._departing.take_words(peer, rest)
+            await self._follow_departures()
         else:
             raise ProtocolError(f"{peer!r} sent an unknown kind of note: {kind.hex() or 'nothing'}", party=peer)
 
@@ -295,7 +312,40 @@ class PartyRunner(Generic[T]):
             self._attempts.store_finish(self._end)
         if self._end.is_complete and not complete:
             self._report_stay()
-            await self._send_statements(self._mesh.peers)
+            await self._send_statements(self._peers)
+
+    async def _consider_departures(self, now: float) -> None:
+        if self._end.is_complete or (self._end.own is not None and not self._needed):
+            return  # nobody trains any more
+        away = {peer for peer, since in self._away.items() if now - since > self._patience.leaving}
+        await self._departing.sign_absences(away & set(self._peers), self._peers)
+        await self._follow_departures()
+
+    async def _follow_departures(self) -> None:
+        """Go on without whom all others have decided to go on without.
+
+        Raises:
+            WentOn: this party is among them.
+        """
+        if self._departing.is_left():
+            self._over = True
+            return
+        gone = [peer for peer in self._peers if peer in self._departing.gone]
+        if not gone:
+            return
+        self._peers = tuple(peer for peer in self._peers if peer not in gone)
+        for peer in gone:
+            self._needed.discard(peer)
+            for known in (self._away, self._refused):
+                known.pop(peer, None)
+            self._superseded.take_arrival(peer)
+        names = " and ".join(gone)
+        self._news.report_event("left", f"goes on without {names}: all others signed it", **dict.fromkeys(gone, "left"))
+        await self._halt_attempt(f"{names} left for good")
+        self._end.drop_peers(gone)
+        self._gathering.drop_peers(gone)
+        await self._departing.send_words(self._mesh.peers)
+        await self._do_actions(self._gathering.on_parked(self._attempts.current_report()))
 
     async def _send_statements(self, peers: Iterable[str]) -> None:
         """Send what this party knows of the end; nothing before it has finished."""
@@ -335,7 +385,8 @@ class PartyRunner(Generic[T]):
             elif isinstance(action, Began):
                 self._attempts.check_attempt(action.view.attempt)
                 self._attempts.store_agreement(action.view, action.reports)
-                self._channels = self._mesh.begin_view(action.view.mark)
+                channels = self._mesh.begin_view(action.view.mark)
+                self._channels = {peer: channel for peer, channel in channels.items() if peer in self._peers}
             elif isinstance(action, Go):
                 self._start_attempt(action.view)
             elif isinstance(action, Park):
@@ -349,6 +400,7 @@ class PartyRunner(Generic[T]):
         self._end.withdraw()
         self._attempts.store_finish(self._end)
         self._needed.clear()
+        self._departing.begin_together()
         self._looked = time.monotonic()
         self._mesh.open_view()
         where = "" if view.start is None else f", from epoch {view.start[0]}"
@@ -383,7 +435,7 @@ class PartyRunner(Generic[T]):
             self._attempts.store_finish(self._end)
             self._quiet = self._finished = time.monotonic()
             self._report_stay()
-            await self._send_statements(self._mesh.peers)
+            await self._send_statements(self._peers)
         elif isinstance(error, Parked):
             self._work = None  # the mesh has parked; its next event gives the reason
         elif isinstance(error, PeerEnded):
@@ -402,6 +454,8 @@ class PartyRunner(Generic[T]):
             return
         self._superseded.check()
         self._tell_waits()
+        if self.view is None or self._end.own is not None:
+            await self._consider_departures(now)
         if self._end.own is not None:
             await self._check_stay(now)
         elif self.view is not None:

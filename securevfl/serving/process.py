@@ -140,11 +140,15 @@ async def run_server(
     async with AsyncExitStack() as held:
         state = held.enter_context(StateFolder.lock(own.state, party=party, agreement=whole.digest))
         folder = own.state / "serving"
+        gone = state.find_gone(proposal.party_names, proposal.owner_names)
+        if party in gone:
+            raise InputError(f"the job went on without {party!r}: it has no part of the model that the others serve")
         first = put_part(folder, state.model_folder, party, job, run=whole.digest)
         place = ServingContext(
             name=party,
             active=proposal.owner_names[0],
-            passive=proposal.passive_names,
+            passive=tuple(name for name in proposal.passive_names if name not in gone),
+            gone=gone,
             job=job,
             load=partial(_read_table, own, data, first),
             folder=folder,
@@ -162,6 +166,7 @@ async def run_server(
             Incarnation(*state.count_start()),
             folder=own.state,
             known={peer: Incarnation.from_text(text) for peer, text in state.known_incarnations.items()},
+            without=gone,
         )
         held.push_async_callback(mesh.close)
         batching = Batching(seconds=3600.0, grace=600.0) if once else file.batches

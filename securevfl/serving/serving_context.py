@@ -56,6 +56,7 @@ class ServingContext:
         now: seconds since 1970, UTC.
         software: name and version, for ledgers.
         pins: party → its public key, hexadecimal, as the agreement names it; see `Ledger`.
+        gone: passive parties that left the job; they are not in `passive`.
     """
 
     name: str
@@ -72,6 +73,7 @@ class ServingContext:
     software: str = "securevfl serving"
     coordinator: str = ""
     pins: Mapping[str, str] = field(default_factory=dict)
+    gone: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.name not in self.parties:
@@ -160,4 +162,5 @@ class ServingContext:
             results=self.book,
             held=HeldNumbers(self._book_file.with_suffix(".peers")),
             organisations=self.organisations,
+            gone=self.gone,
         )

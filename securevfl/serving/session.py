@@ -149,7 +149,8 @@ class PartyServer(SessionServer):
         site = self.place.session_context(f"serve-{view.mark.hex()}", channels)
         outcome = "ended"
         try:
-            await consent_party(site, self._candidate or self._table, self.place.job, predicts=True)
+            table, among = self._candidate or self._table, site.everyone if site.gone else ()
+            await consent_party(site, table, self.place.job, among=among, predicts=True)
             index = await self._find_index(site, view)
             await self.serve(site, index)
             self._note_releases(site)

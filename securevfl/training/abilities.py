@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 from securevfl.config import Config
-from securevfl.cut import Protection, sealing_protections
+from securevfl.cut import CutUse, Protection, sealing_protections
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import DP
 from securevfl.training.bottoms import Architecture
@@ -73,6 +73,11 @@ class Abilities(Config):
         notices."""
         return False
 
+    @property
+    def cut(self) -> CutUse | None:
+        """What the algorithm needs from the cut layer; None if it does not use one."""
+        return None
+
     def build_architecture(self, outputs: int) -> Architecture:
         """Shapes and rates of the split network, for an algorithm that is one.
 
@@ -120,6 +125,38 @@ class Abilities(Config):
                 f"{self.title} {self.reveals}, so {protection.name!r} cannot seal it: use protection "
                 "'plain', with dp=sv.DP(features=sv.Gaussian()) for noise on what is handed over, or an algorithm that "
                 f"stays at the cut layer ({_list_names(_sealable_names())})"
+            )
+
+    def check_leaving(self, protection: Protection) -> None:
+        """Refuse a job that is to go on without a passive party that leaves, where it cannot or would tell too much.
+
+        Args:
+            protection: of the job.
+
+        Raises:
+            InputError: it cannot; the message names what can.
+        """
+        if protection.on_shares:
+            raise InputError(
+                "leaving is 'go-on', and on shares a party's columns stay dealt to the computing parties after it "
+                "left, without a party that could count their use: set leaving = 'end', or name a protection of the "
+                f"cut ({_quote_names(sealing_protections())}, 'plain')"
+            )
+        if not self.fits.goes_on:
+            raise InputError(
+                f"leaving is 'go-on', and {self.title} cannot go on without a party: use "
+                f"{_list_names(algorithms_fit(lambda fits: fits.goes_on))}, or leaving = 'end'"
+                + self._explain_undeclared("goes_on=True", lambda fits: fits.goes_on)
+            )
+        cut = self.cut
+        if cut is not None and protection.is_sealed and cut.together and not (cut.alone and cut.differing):
+            cure = (
+                "Set masks = 'redrawn' in the algorithm" if hasattr(self, "masks") else "Use laser with redrawn masks"
+            )
+            raise InputError(
+                f"leaving is 'go-on', and under {protection.name!r} the active party opens the sum over the passive "
+                "parties: once a row is opened without the party that left, the difference is that party's part of z, "
+                f"which this job does not declare. {cure}, whose card says so, or leaving = 'end'"
             )
 
     def _explain_undeclared(self, argument: str, fit: Callable[[Fits], bool]) -> str:

@@ -89,6 +89,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         saved = await self.prepare_training()
         observer.phase("training")
         self.progress = progress = Progress(kept=role.books.snapshot()) if saved is None else self.resume_from(saved)
+        if saved is not None and self.checkpoints.has_fewer_parties(saved):
+            progress.kept = await self.go_on_without(progress.kept, over=progress.stop)
         while not progress.stop:
             await self.one_epoch(progress)
         role.books.restore(progress.kept)
@@ -266,6 +268,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.trained.epochs = [Epoch(loss, valid) for loss, valid in as_list(saved["history"])]
         progress = Progress(**as_dict(saved["progress"]))  # type: ignore[arg-type]
         progress.stop = self.checkpoints.is_finished(saved)
+        if self.checkpoints.has_fewer_parties(saved):
+            progress.best, progress.since = -math.inf, 0
         if "within" in saved:
             self._within = EpochProgress(**as_dict(saved["within"]))  # type: ignore[arg-type]
         self.trained.stopped = str(saved["stopped"]) if progress.stop else ""

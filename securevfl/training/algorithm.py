@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from securevfl.config import Config
-from securevfl.cut import CutUse, Protection
+from securevfl.cut import Protection
 from securevfl.data import View
 from securevfl.errors import InputError
 from securevfl.privacy import OTHER_OWNERS, Finding
@@ -93,11 +93,6 @@ class Algorithm(Abilities):
     def draws_secretly(self) -> bool:
         """Whether a party's secret hides features. It then comes from the operating system under any protection."""
         return False
-
-    @property
-    def cut(self) -> CutUse | None:
-        """What the algorithm needs from the cut layer; None if it does not use one."""
-        return None
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         """Every message of training: those of the cut, and those that a subclass adds.

@@ -107,6 +107,9 @@ class Checkpoints:
         role.releases.end_epoch(self._journal_place(epoch, step))
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self._trained.readings]
         kept: State = {"role": role.books.get_state(), "releases": role.releases.get_state(), "readings": readings}
+        kept |= {"passive": list(role.site.passive)}
+        if "widest" in role.books.model_facts:
+            kept["widest"] = role.books.model_facts["widest"]()
         kept |= {"secret": role.site.secret.to_hex}  # a resumed run draws what this one would have drawn
         kept |= {"epochs": role.plan.epochs, "epoch": epoch} | ({"step": step} if step else {})
         self._keeper.save(epoch, kept | more, step=step)
@@ -120,6 +123,10 @@ class Checkpoints:
         self._trained.restore_readings(saved["readings"])
         self._role.releases.load_state(as_dict(saved["releases"]))
         return saved
+
+    def has_fewer_parties(self, saved: State) -> bool:
+        """Whether parties left since the checkpoint: its best epoch was scored with their columns."""
+        return bool(self._role.site.gone) and saved.get("passive") != list(self._role.site.passive)
 
     def is_finished(self, saved: State) -> bool:
         """Whether the stored run is over: it stopped early, or has had all epochs."""

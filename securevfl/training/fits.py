@@ -39,6 +39,8 @@ class Fits:
             bound it.
         mixes: whether targets are mixtures of several rows' targets, drawn anew for each batch. On shares such a job
             has to say ``soft = true``: elsewhere targets are dealt once and checked to be one class each.
+        goes_on: whether training can go on from a checkpoint without a passive party: its roles load the checkpoint of
+            a model with more passive parties; see `Role.go_on_without`.
 
     Raises:
         InputError: an unknown kind.
@@ -49,6 +51,7 @@ class Fits:
     shares: bool | SharesKind = False
     counts: bool = False
     mixes: bool = False
+    goes_on: bool = False
 
     def __post_init__(self) -> None:
         for field, known in (("dp", get_args(NoiseKind)), ("learns", get_args(LearnsKind))):

@@ -38,6 +38,8 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         epoch = 0 if saved is None else as_int(saved["epoch"])
         kept = role.books.snapshot() if saved is None else saved["kept"]
         stop = saved is not None and self.checkpoints.is_finished(saved)
+        if saved is not None and self.checkpoints.has_fewer_parties(saved):
+            kept = await self.go_on_without(kept, over=stop)
         self._step = 0 if saved is None else step_of(saved)
         while not stop:
             epoch += 1

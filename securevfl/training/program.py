@@ -85,6 +85,18 @@ class RoleProgram(Program, Generic[R]):
         self.trained.setup = self.lap_times()
         return self.checkpoints.resume()
 
+    async def go_on_without(self, kept: object, *, over: bool) -> object:
+        """Adapt the model to the parties that remain; returns the snapshot to keep until a better epoch.
+
+        Args:
+            kept: of the best epoch before, with the columns of more parties.
+            over: whether training was over, so that this snapshot is the model.
+        """
+        if over:
+            self.role.books.restore(kept)
+        await self.role.go_on_without()
+        return self.role.books.snapshot()
+
     async def setup(self) -> None:
         """Exchange what is needed before training: what the role needs, and what a subclass adds."""
         await self.role.setup()

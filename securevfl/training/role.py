@@ -134,6 +134,10 @@ class Role(ABC):
         """Prepare `epoch` (from 1). Return True where a new model begins: the best epoch so far no longer counts."""
         return False
 
+    async def go_on_without(self) -> None:  # noqa: B027 - most algorithms adapt by training on
+        """Adapt what was learned to the parties that remain, before training goes on from a checkpoint with more of
+        them: nothing where the next epochs do."""
+
     def remember(self) -> State:
         """Return what later epochs depend on beside the parts: what was imputed, labelled or chosen."""
         return {}

@@ -14,13 +14,13 @@ from securevfl.algorithms.boosting.growing import TreeLimits, grow_tree
 from securevfl.algorithms.boosting.histograms import to_fixed_point
 from securevfl.algorithms.boosting.sampling import one_sided
 from securevfl.algorithms.boosting.settings import BoostingSettings
-from securevfl.algorithms.boosting.splits import SplitRule
-from securevfl.algorithms.boosting.trees import Tree, read_trees, write_trees
+from securevfl.algorithms.boosting.splits import SplitRule, leaf_value
+from securevfl.algorithms.boosting.trees import Tree, cut_owners, read_trees, write_trees
 from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.objectives import Objective, find_objective
 from securevfl.training.regression import Regression
-from securevfl.training.state import State, as_dict, as_tensor
+from securevfl.training.state import State, as_dict, as_list, as_tensor
 from securevfl.training.tree_terms import draw_rows
 
 __all__ = ["BoostingActive", "Forest"]
@@ -52,15 +52,18 @@ class Forest:
 
     def snapshot(self) -> object:
         """See `Part.snapshot`."""
-        return {"trees": write_trees(self.trees), "start": torch.from_numpy(self.start.copy())}
+        trees, start = write_trees(self.trees), torch.from_numpy(self.start.copy())
+        return {"trees": trees, "start": start, "passive": list(self._role.trained_with)}
 
     def restore(self, state: object) -> None:
         """See `Part.restore`."""
         role, kept = self._role, as_dict(state)
         self.start = as_tensor(kept["start"]).numpy().copy()
-        self.trees = read_trees(
-            as_dict(kept["trees"]), owners=len(role.trained_with), outputs=role.outputs, columns=role.width
-        )
+        parties = as_list(kept.get("passive", list(role.trained_with)))
+        self.trees = read_trees(as_dict(kept["trees"]), owners=len(parties), outputs=role.outputs, columns=role.width)
+        if parties != list(role.trained_with):  # some left since
+            now = {name: place for place, name in enumerate(role.trained_with, 1)}
+            cut_owners(self.trees, {was: now[name] for was, name in enumerate(parties, 1) if name in now})
         role.scored[:] = 0  # `raw` was computed with the trees that were just replaced
 
     def get_state(self) -> State:
@@ -228,20 +231,43 @@ class BoostingActive(ActiveRole):
             start = 0  # these rows were scored at different times: compute them from the first tree
         if start == 0:
             self.raw[rows] = self.first_scores(rows)
-        trees = self.forest.trees[start:]
+        for tree, leaf in await self._leaves_of(self.forest.trees[start:], rows):
+            self.raw[rows, tree.output] += np.asarray(tree.value)[leaf]
+        self.scored[rows] = len(self.forest.trees)
+        return torch.from_numpy(self.raw[rows])
+
+    async def go_on_without(self) -> None:
+        """Fit the values of all leaves anew, tree by tree, as when they were grown: a node that a party split which
+        left is a leaf now. The others send the sides of the training rows at their splits once more."""
+        rows = self.table.split.train
+        y, weight = self.training_targets(rows), self.table.counts
+        importance = np.ones(len(rows)) if weight is None else weight[torch.from_numpy(rows)].double().numpy()
+        self.fitted = self.begin_scores(rows, y, importance)
+        config, trees = self.config, self.forest.trees
+        rule = SplitRule(l1=config.l1, l2=config.l2, min_gain=0.0, min_hessian=0.0, scales=(1.0, 1.0))
+        g, h = self.objective.compute_derivatives(self.fitted, y)
+        for number, (tree, leaf) in enumerate(await self._leaves_of(trees, rows)):
+            if number % self.outputs == 0:
+                g, h = self.objective.compute_derivatives(self.fitted, y)
+            size = len(tree.owner)
+            sums = [np.bincount(leaf, weights=one[:, tree.output] * importance, minlength=size) for one in (g, h)]
+            tree.value = [config.lr * leaf_value(float(a), float(b), rule) for a, b in zip(*sums, strict=True)]
+            self.fitted[:, tree.output] += np.asarray(tree.value)[leaf]
+        self.scored[:] = 0
+
+    async def _leaves_of(self, trees: Sequence[Tree], rows: np.ndarray) -> list[tuple[Tree, np.ndarray]]:
+        """Each of these trees, and the leaf of numbered rows in it, (n,)."""
         own, sides = self.columns_of(rows), await self.route_rows(trees, len(rows))
         # Each passive party sends its splits of all trees in one array: `taken` counts those of earlier trees.
-        taken = dict.fromkeys(sides, 0)
+        taken, found = dict.fromkeys(sides, 0), []
         for tree in trees:
             mine: dict[int, np.ndarray] = {}
             for owner, bits in sides.items():
                 count = tree.splits_of(owner)
                 mine[owner] = bits[taken[owner] : taken[owner] + count]
                 taken[owner] += count
-            leaf = tree.leaves_of(own, mine, len(rows))
-            self.raw[rows, tree.output] += np.asarray(tree.value)[leaf]
-        self.scored[rows] = len(self.forest.trees)
-        return torch.from_numpy(self.raw[rows])
+            found.append((tree, tree.leaves_of(own, mine, len(rows))))
+        return found
 
     async def route_rows(self, trees: Sequence[Tree], rows: int) -> Mapping[int, np.ndarray]:
         """Receive from each passive party which rows go left at its splits of these trees.

@@ -9,7 +9,9 @@ from securevfl.algorithms.boosting.active import BoostingActive
 from securevfl.algorithms.boosting.on_shares import SharedBoostingActive, SharedBoostingPassive
 from securevfl.algorithms.boosting.passive import BoostingPassive
 from securevfl.algorithms.boosting.settings import BoostingSettings
+from securevfl.cut import Protection
 from securevfl.data import View
+from securevfl.errors import InputError
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
@@ -49,7 +51,7 @@ class Boosting(BoostingSettings):
     name: ClassVar[str] = "boosting"
     label: ClassVar[str] = "Boosting"
     view: ClassVar[View] = "coded"
-    fits: ClassVar[Fits] = Fits(learns={"numbers", "weights"}, shares="trees")
+    fits: ClassVar[Fits] = Fits(learns={"numbers", "weights"}, shares="trees", goes_on=True)
     elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("trees", "n_estimators", "num_boost_round", "iterations", "max_iter"), _TREES),
         **dict.fromkeys(("learning_rate", "eta", "shrinkage"), "lr"),
@@ -65,6 +67,14 @@ class Boosting(BoostingSettings):
         "gamma": "min_gain",
         "min_child_weight": "min_hessian",
     }
+
+    def check_leaving(self, protection: Protection) -> None:
+        super().check_leaving(protection)
+        if self.rising or self.falling:
+            raise InputError(
+                "leaving is 'go-on', which fits the leaves of all trees anew, and boosting.rising and boosting.falling "
+                "bound them as trees grow: leave both out, or set leaving = 'end'"
+            )
 
     def active(self, setting: Setting) -> ActiveRole:
         return (SharedBoostingActive if setting.protection.on_shares else BoostingActive)(self, setting)

@@ -149,6 +149,12 @@ class BoostingPassive(PassiveRole):
         for _ in range(1 if self.table.classes <= 2 else self.table.classes):  # one class stands for a number
             await TreeAnswers(self).run()
 
+    async def go_on_without(self) -> None:
+        """Send the sides of the training rows at this party's splits once more: with them the active party fits the
+        values of leaves anew, after a party left."""
+        await self.answer(self.table.split.train)
+        self.scored[:] = 0
+
     async def answer(self, rows: np.ndarray) -> None:
         start = int(self.scored[rows].min(initial=len(self.forest.trees)))
         if (self.scored[rows] != start).any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +12,7 @@ from securevfl.algorithms.boosting.categories import CODES, NUMBER, code_flags, 
 from securevfl.errors import InputError
 from securevfl.training.state import State, as_tensor
 
-__all__ = ["LEAF", "OwnSplits", "Tree", "read_splits", "read_trees", "write_splits", "write_trees"]
+__all__ = ["LEAF", "OwnSplits", "Tree", "cut_owners", "read_splits", "read_trees", "write_splits", "write_trees"]
 
 LEAF = -1
 """The owner of a node that is a leaf. 0 is the active party, 1 and up are the passive ones in the model's order."""
@@ -119,6 +120,20 @@ def _goes_left(x: np.ndarray, threshold: float, levels: int, *, missing_left: bo
         by_value = code_flags(levels)[np.clip(np.where(missing, 0, x), 0, CODES - 1).astype(np.int64)]
     found: np.ndarray = np.where(missing, missing_left, by_value)
     return found
+
+
+def cut_owners(trees: list[Tree], places: Mapping[int, int]) -> None:
+    """Number the passive parties anew. A node of a party that is not among them becomes a leaf, with the value 0.
+
+    Args:
+        trees: changed in place; what is below such a node stays, and no row gets there.
+        places: a passive party's old number → its new one.
+    """
+    for tree in trees:
+        for node, owner in enumerate(tree.owner):
+            if owner > 0:
+                tree.owner[node] = places.get(owner, LEAF)
+                tree.gain[node] = tree.gain[node] if owner in places else 0.0
 
 
 _INTEGERS = ("owner", "split", "left", "right")

@@ -31,7 +31,7 @@ class PartyDropout(OnSubsets):
 
     name: ClassVar[str] = "party_dropout"
     label: ClassVar[str] = "party dropout"
-    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True)
+    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, counts=True, goes_on=True)
     not_on_shares: ClassVar[str] = (
         "Which parties' parts a row's sum has differs by row and batch, and the network on shares sums all parties' "
         "inputs of common rows. "

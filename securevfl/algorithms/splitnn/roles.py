@@ -33,7 +33,7 @@ class Active(ActiveRole):
             self.half = self.build_half(self.config.build_architecture(self.task.outputs))
         self.parts["half"] = self.half
         # A sealed cut sizes its shares by the widest party, also in a prediction without that party.
-        self.books.model_facts["widest"] = lambda: max(self.half.cut.widths.values(), default=0)
+        self.books.model_facts["widest"] = lambda: max([self.books.widest, *self.half.cut.widths.values()])
 
     def build_half(self, architecture: Architecture) -> ActiveHalf:
         """This party's half of the network."""

@@ -10,6 +10,7 @@ from mutations.breaks import (
     engine,
     few_rows,
     identity,
+    leaving,
     ledgers,
     links,
     metrics,
@@ -33,6 +34,7 @@ __all__ = ["BREAKS"]
 BREAKS: tuple[Break, ...] = (
     *additive_two.BREAKS,
     *endings.BREAKS,
+    *leaving.BREAKS,
     *psi.BREAKS,
     *noise.BREAKS,
     *links.BREAKS,
