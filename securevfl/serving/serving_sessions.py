@@ -47,6 +47,7 @@ class SessionServer(ABC):
         admits: whether the party serves in a view of these reports; see `Rendezvous`.
         news: receives who connected and disconnected, and counts of what was served; never identifiers.
         over: whether no session is to follow the one that goes.
+        settled: called when this party has all that it needs to answer.
     """
 
     def __init__(self, mesh: Mesh) -> None:
@@ -58,6 +59,7 @@ class SessionServer(ABC):
         self.approval = b""
         self.admits: Callable[[Mapping[str, Report]], bool] = _admit_all
         self.over = False
+        self.settled: Callable[[], None] = _do_nothing
         self._gathering: Rendezvous | None = None
         self._session: asyncio.Task[None] | None = None
         self._channels: Mapping[str, Channel] = {}
@@ -195,6 +197,10 @@ class SessionServer(ABC):
             await self._handle_end(session, why)
         self.peers_changed()
         return gathering.on_parked(self._build_report())
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _admit_all(reports: Mapping[str, Report]) -> bool:
