@@ -107,8 +107,9 @@ def stop_on_signals(stop: Callable[[], None], log: EventLog | None = None) -> It
 
 
 def settle_collector() -> None:
-    """Let the garbage collector leave alone what is there now, once a process has all that it will need for long. A
-    collection of everything takes a tenth of a second, in which nobody is answered; what was garbage is collected first.
+    """Let the garbage collector leave alone what is there now, once a process has all that it will need for long.
+
+    A collection of everything takes a tenth of a second, in which nobody is answered. Garbage is collected first.
     """
     gc.unfreeze()
     gc.collect()

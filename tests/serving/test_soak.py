@@ -35,7 +35,7 @@ def test_questions_are_answered_rightly_over_a_kill(soak: Any, tmp_path: Path, m
     ((where, asked),) = seen
     never = next(name for name in asked.expected if name not in asked.answered)
     asked.answered.add(never)
-    with pytest.raises(RuntimeError, match="228 customers and .* rows counted; 229 answered"):
+    with pytest.raises(RuntimeError, match=r"228 customers and .* rows counted; 229 answered"):
         original(where, asked)
     asked.answered.remove(never)
     book = soak.ResultBook(where.folder / "shop1" / "shop1.results.jsonl", party="shop1")
