@@ -119,6 +119,8 @@ def start_process(words: list[str]) -> Iterator[subprocess.Popen[str]]:
             started.wait(30)
         except subprocess.TimeoutExpired:
             started.kill()
+        if started.stdout is not None:
+            started.stdout.close()
 
 
 def party_command(where: Companies, name: str, ports: dict[str, int]) -> list[str]:

@@ -65,7 +65,7 @@ def start_command(
 
 async def _start(agreement: Path, party: str, file: Path, serving: Path | None, run: str) -> list[Any]:
     from securevfl.agreement import read_agreement, read_party_file
-    from securevfl.process.operations import keep_to_quota, open_outputs, stop_on_signals
+    from securevfl.process.operations import keep_to_quota, open_outputs, settle_collector, stop_on_signals
     from securevfl.run.events import RunEvents, SeveralReceivers
     from securevfl.serving.process import run_server
 
@@ -80,6 +80,7 @@ async def _start(agreement: Path, party: str, file: Path, serving: Path | None, 
     ):
         async with run_server(agreement, party, file, serving=serving, run=run) as process:
             process.server.news = SeveralReceivers([one for one in told.hearers if isinstance(one, RunEvents)])
+            process.server.settled = settle_collector
             await _serve_until_signal(process, end)
     return came
 

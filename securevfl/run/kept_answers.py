@@ -28,6 +28,8 @@ __all__ = ["KeptAnswer", "KeptAnswers"]
 _KEY_BYTES = 32
 _DIGEST = 16
 """Bytes of a row's digest: no two of a billion rows share one by chance."""
+_PLACE = 8
+"""Bytes before the numbers of an answer: which tables it was given on."""
 _NAMED = 32
 """Hexadecimal digits of a model's digest in the name of its file."""
 
@@ -78,7 +80,9 @@ class KeptAnswers:
         self.path = folder / f"kept-{model[:_NAMED]}.jsonl"
         self.tables = hashlib.sha256("\n".join(tables).encode()).hexdigest()[:_NAMED]
         self.synced = synced
-        self._kept: dict[str, tuple[list[float], str]] = {}
+        # Numbers and digests as bytes: a million of them cost memory, but no time of the garbage collector.
+        self._kept: dict[bytes, bytes] = {}
+        self._tables: dict[str, int] = {}
         if self.path.exists():
             self._read_file()
 
@@ -106,10 +110,13 @@ class KeptAnswers:
             key: of the row.
             current: only one that was given on the partners' tables as they are now.
         """
-        found = self._kept.get(key)
-        if found is None or (current and found[1] != self.tables):
+        found = self._kept.get(bytes.fromhex(key))
+        if found is None:
             return None
-        return KeptAnswer(np.array(found[0]), found[1])
+        tables = self._named_tables(int.from_bytes(found[:_PLACE], "little"))
+        if current and tables != self.tables:
+            return None
+        return KeptAnswer(np.frombuffer(found, np.float64, offset=_PLACE).copy(), tables)
 
     def put(self, keys: Sequence[str], answers: np.ndarray) -> None:
         """Keep answers (n, classes) that were given on the tables as they are now.
@@ -142,7 +149,12 @@ class KeptAnswers:
         return len(self._kept)
 
     def _add_batch(self, batch: _Answered) -> None:
-        self._kept.update((key, (values, batch.tables)) for key, values in zip(batch.rows, batch.answers, strict=True))
+        place = self._tables.setdefault(batch.tables, len(self._tables)).to_bytes(_PLACE, "little")
+        for key, values in zip(batch.rows, batch.answers, strict=True):
+            self._kept[bytes.fromhex(key)] = place + np.array(values, np.float64).tobytes()
+
+    def _named_tables(self, place: int) -> str:
+        return list(self._tables)[place]
 
     def _read_file(self) -> None:
         data = self.path.read_bytes()

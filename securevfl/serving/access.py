@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from securevfl_net.networks import network_of
@@ -122,6 +123,8 @@ class AccessControl:
         asked = [name for name in names if not waits[name]]
         self.metrics.limited.labels("customer").inc(len(names) - len(asked))
         answers = await self.desk.answers(asked) if asked else []
+        for model, rows in Counter(one.model for one in answers if isinstance(one, Answer)).items():
+            self.metrics.rows.labels(model).inc(rows)
         told = {name: self._to_response(answer) for name, answer in zip(asked, answers, strict=True)}
         return [told[name] if name in told else self._limit_exceeded(waits[name]) for name in customers]
 
@@ -136,7 +139,6 @@ class AccessControl:
             return (429, problem, answer.wait) if answer.is_temporary else (403, problem, 0.0)
         if isinstance(answer, UnknownCustomer):
             return 404, Problem(reason=answer.reason), 0.0
-        self.metrics.rows.labels(answer.model).inc()
         return 200, _customer_answer(answer), 0.0
 
 

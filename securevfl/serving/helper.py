@@ -120,6 +120,7 @@ class ServeHelper(SessionServer):
     async def _come_back(self, program: HelperProgram, tree: Mapping[str, object]) -> None:
         await program.come_back(dict(tree))
         self._program = program
+        self.settled()
 
     async def _send_refusal(self, upstream: Link, words: str) -> None:
         await send_refusal(upstream, Refusal(party=self.place.name, rule="other", words=words))

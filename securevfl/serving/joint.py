@@ -230,6 +230,6 @@ class JointScores:
     def _keys(self, names: Sequence[str]) -> list[str]:
         new = [name for name in names if name not in self._key_of]
         if new:
-            own = self.program.role.table.x[[self.at[name] for name in new]].numpy()
+            own = self.program.role.table.x.numpy()[[self.at[name] for name in new]]
             self._key_of |= zip(new, self.answers.row_keys(new, own), strict=True)
         return [self._key_of[name] for name in names]

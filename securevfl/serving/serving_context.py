@@ -145,6 +145,7 @@ class ServingContext:
             software=self.software,
             pins=self.pins,
             path=folder / f"{self.name}.jsonl",
+            kept=False,
         )
         messages = serving_exchanges(self.job, len(self.passive))
         return PartyContext(

@@ -59,6 +59,7 @@ class SessionServer(ABC):
         seen: receives the incarnation of each peer that connects.
         end_mark: of a prediction; None for a server that stays.
         was_over: whether the prediction was over before this process began, and no peer needed it.
+        settled: called when this party has all that it needs to answer.
     """
 
     def __init__(self, mesh: Mesh) -> None:
@@ -74,6 +75,7 @@ class SessionServer(ABC):
         self.was_over = False
         self.seen: Callable[[str, Incarnation], None] = lambda peer, incarnation: None
         self._superseded = SupersededWatch(mesh.me)
+        self.settled: Callable[[], None] = _do_nothing
         self._gathering: Rendezvous | None = None
         self._session: asyncio.Task[None] | None = None
         self._channels: Mapping[str, Channel] = {}
@@ -228,6 +230,10 @@ class SessionServer(ABC):
             await self._handle_end(session, why)
         self.peers_changed()
         return gathering.on_parked(self._build_report())
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _admit_all(reports: Mapping[str, Report]) -> bool:

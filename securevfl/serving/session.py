@@ -222,6 +222,7 @@ class PartyServer(SessionServer):
             program.role.releases.load_state(self._kept[1])
         self.serving = Serving(model=model, program=program, key=key, classes=tuple(map(str, part.tree["names"])))
         self.news.report_event("activated", f"model {model.digest[:16]} is served", model=model.digest)
+        self.settled()
         self.peers_changed()
         return self.serving
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import json
 import logging
@@ -10,6 +11,7 @@ import signal
 import socket
 import stat
 import sys
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ import securevfl as sv
 from securevfl.process.log_fields import EVENTS, FIELDS, LogFields
 from securevfl.process.logs import EventLog, LogNews, LogObserver, logging_to
 from securevfl.process.metrics import TrainingMetrics, serve_metrics
-from securevfl.process.operations import keep_to_quota, open_outputs, stop_on_signals
+from securevfl.process.operations import keep_to_quota, open_outputs, settle_collector, stop_on_signals
 from securevfl.run.events import RunEvents
 
 MARK = "MARKED-4711"
@@ -237,3 +239,24 @@ def test_torch_keeps_to_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "set_num_threads", set_to.append)
     monkeypatch.setattr("securevfl.process.operations.usable_cores", lambda: 3)
     assert keep_to_quota() == 3
+
+
+def test_the_collector_leaves_alone_what_was_there_and_no_garbage() -> None:
+    class Held:
+        def __init__(self) -> None:
+            self.itself = self
+
+    held = Held()
+    gone = weakref.ref(held)
+    try:
+        settle_collector()
+        settled = gc.get_freeze_count()
+        assert settled > 10_000
+        assert gone() is held
+        del held
+        gc.collect()
+        assert gone() is not None, "a collection walked what had settled"
+        settle_collector()  # with the next model
+        assert gone() is None, "garbage from before stays for ever"
+    finally:
+        gc.unfreeze()
