@@ -19,6 +19,7 @@ from securevfl.errors import Expired, InputError, PolicyError
 from securevfl.jobfile.job_file import read_job
 from securevfl.party import Job
 from securevfl.party.reports import Report
+from securevfl.process.bounds_reader import BoundsReader
 from securevfl.process.launch import Start
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.machine import software_version
@@ -76,11 +77,13 @@ class ServingProcess:
         server: the party's, not yet running.
         file: its serving file.
         agreement: SHA-256 of the proposal, hexadecimal.
+        bounds: reads what is left of the party's bounds.
     """
 
     server: ServeActive | ServePassive | ServeHelper
     file: ServingFile
     agreement: str
+    bounds: BoundsReader
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -149,8 +152,9 @@ async def run_server(
             coordinator=proposal.coordinator_name,
             software=software_version(),
         )
+        row = row_of(whole, own, note=own.state / "certificate")
         mesh = await Start(agreement=whole, own=own).start_mesh(
-            row_of(whole, own, note=own.state / "certificate").shown,
+            row.shown,
             Incarnation(*state.count_start()),
             folder=own.state,
         )
@@ -164,7 +168,8 @@ async def run_server(
         else:
             server = ServePassive(mesh, place, once=once)
         server.approval, server.admits = admission.approval, admission
-        yield ServingProcess(server=server, file=file, agreement=whole.digest)
+        bounds = BoundsReader(whole, own, row, state, place.book)
+        yield ServingProcess(server=server, file=file, agreement=whole.digest, bounds=bounds)
 
 
 def put_part(folder: Path, place: Path, party: str, job: Job, *, run: str = "") -> ModelPart:
