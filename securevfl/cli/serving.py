@@ -60,15 +60,18 @@ def start_command(
         int | None,
         typer.Option(help="Local port for Prometheus, 0 for any; the active party's serving file sets it in [http]."),
     ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Export OpenTelemetry traces without values, as the OTEL_… variables say.")
+    ] = False,
 ) -> None:
     """Stay connected and take part in scoring; the active party answers HTTP. Ends with Ctrl-C or SIGTERM."""
-    signals = asyncio.run(_start(agreement, party, file, serving, run, metrics))
+    signals = asyncio.run(_start(agreement, party, file, serving, run, metrics, trace))
     if signals:
         raise typer.Exit(Parked.exit_code)
 
 
 async def _start(
-    agreement: Path, party: str, file: Path, serving: Path | None, run: str, metrics: int | None
+    agreement: Path, party: str, file: Path, serving: Path | None, run: str, metrics: int | None, trace: bool
 ) -> list[Any]:
     from securevfl.agreement import read_agreement, read_party_file
     from securevfl.process.operations import keep_to_quota, open_outputs, stop_on_signals
@@ -81,7 +84,7 @@ async def _start(
     end = asyncio.Event()
     peers = [name for name in whole.proposal.party_names if name != party]
     with (
-        open_outputs(party, peers, whole.digest, files=[state / "serving.jsonl"], screen="text") as told,
+        open_outputs(party, peers, whole.digest, files=[state / "serving.jsonl"], screen="text", trace=trace) as told,
         stop_on_signals(end.set, told.log) as came,
     ):
         async with run_server(agreement, party, file, serving=serving, run=run) as process:

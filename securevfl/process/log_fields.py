@@ -12,6 +12,8 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from securevfl.transport import Kind
+
 __all__ = ["EVENTS", "FIELDS", "LogFields", "Shape", "match_pattern"]
 
 EVENTS: Mapping[str, str] = {
@@ -76,6 +78,7 @@ FIELDS: Mapping[str, Shape] = {
     "error": _KIND,  # the error's class
     "exit_code": _read_number,
     "fingerprint": _HEXADECIMAL,  # of a certificate or a key
+    "kind": match_pattern("|".join(kind.value.replace(" ", "-") for kind in Kind)),  # of a message
     "incarnation": _read_number,  # how often the process was started
     "model": _HEXADECIMAL,  # its digest
     "phase": match_pattern(r"connecting|consent|alignment|setup|training|test|heads|prediction|serving"),
@@ -86,6 +89,7 @@ FIELDS: Mapping[str, Shape] = {
     "start": _read_number,  # epoch after which an attempt resumes
     "status": _read_number,  # of an answer, as HTTP has it
     "steps": _read_number,
+    "way": match_pattern(r"sent|received"),
     "version": match_pattern(r"[0-9]+(\.[0-9a-z]+){0,4}"),
 }
 """Field → its shape; beside them `party`, `peer` and `peers`, whose values are names in the agreement."""

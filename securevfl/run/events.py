@@ -67,6 +67,13 @@ class RunEvents:
             left: it.
         """
 
+    def batch_served(self, seconds: float) -> None:
+        """A server took part in scoring a batch.
+
+        Args:
+            seconds: from its first message to its answers.
+        """
+
 
 class SeveralReceivers(RunEvents):
     """Forward every event to several receivers.
@@ -89,3 +96,7 @@ class SeveralReceivers(RunEvents):
     def bounds_changed(self, left: BoundsLeft) -> None:
         for one in self._hearers:
             one.bounds_changed(left)
+
+    def batch_served(self, seconds: float) -> None:
+        for one in self._hearers:
+            one.batch_served(seconds)
