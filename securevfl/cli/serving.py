@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,7 +59,7 @@ def start_command(
     run: Annotated[str, typer.Option(help="The run of the first model to serve; default: the agreement's.")] = "",
     metrics: Annotated[
         int | None,
-        typer.Option(help="Local port for Prometheus, 0 for any; the active party's serving file sets it in [http]."),
+        typer.Option(help="Local port for Prometheus, 0 for any; at the active party in place of [http] metrics."),
     ] = None,
     trace: Annotated[
         bool, typer.Option("--trace", help="Export OpenTelemetry traces without values, as the OTEL_… variables say.")
@@ -103,11 +104,10 @@ async def _serve_until_signal(process: ServingProcess, end: asyncio.Event, metri
     _say(f"{server.place.name} serves{f', and peers reach it at {listening}' if listening else ''}; Ctrl-C ends it.")
     async with process.running() as task:
         if isinstance(server, ServeActive):
+            file = process.file
             if metrics is not None:
-                raise InputError(
-                    f"--metrics {metrics}: {server.place.name} answers HTTP: set metrics in [http] of its serving file"
-                )
-            async with serve_http(server, process.file, process.bounds) as (address, shown):
+                file = replace(file, http=file.http.replace(metrics=f"127.0.0.1:{metrics}"))
+            async with serve_http(server, file, process.bounds) as (address, shown):
                 _say(f"Questions: {address}")
                 if shown:
                     _say(f"Metrics: {shown}")

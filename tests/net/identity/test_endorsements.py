@@ -211,7 +211,7 @@ def test_a_context_follows_the_book_and_the_files(pair: Pair, world: World) -> N
 
 
 def test_a_book_knows_when_its_peers_certificates_end(tmp_path: Path, world: World) -> None:
-    """An endorsed successor counts from when it is accepted, also after a restart; an authority's own end for its own."""
+    """An endorsed successor counts as soon as it is accepted, also after a restart."""
     pair = Pair(world, tmp_path / "endorsements.json")
     old = pair.bank.certificate.not_after
     assert pair.shops.certificate_ends() == {"bank": old}
