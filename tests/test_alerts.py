@@ -126,3 +126,10 @@ def test_the_board_is_one_that_grafana_loads() -> None:
         for target in panel["targets"]:
             labels = {label for name in _names(target["expr"]) for label in METRICS[_base(name)].labels} | {"instance"}
             assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= labels
+
+
+def test_the_page_lists_every_metric() -> None:
+    page = (DEPLOY.parent / "docs" / "howto" / "operate.md").read_text(encoding="utf-8")
+    listed = {name for name in re.findall(r"`(securevfl_\w+)", page)}
+    wanted = {f"securevfl_{name}{'_total' if one.kind == 'counter' else ''}" for name, one in METRICS.items()}
+    assert wanted == listed
