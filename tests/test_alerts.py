@@ -130,6 +130,6 @@ def test_the_board_is_one_that_grafana_loads() -> None:
 
 def test_the_page_lists_every_metric() -> None:
     page = (DEPLOY.parent / "docs" / "howto" / "operate.md").read_text(encoding="utf-8")
-    listed = {name for name in re.findall(r"`(securevfl_\w+)", page)}
+    listed = set(re.findall(r"`(securevfl_\w+)", page))
     wanted = {f"securevfl_{name}{'_total' if one.kind == 'counter' else ''}" for name, one in METRICS.items()}
     assert wanted == listed

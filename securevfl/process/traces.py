@@ -46,7 +46,7 @@ class _Open:
     """A span that goes on, and the exchanges in it."""
 
     span: Span
-    exchanges: dict[tuple[str, str, str], _Exchange] = field(default_factory=dict)
+    exchanges: dict[tuple[str, str, Kind], _Exchange] = field(default_factory=dict)
 
 
 class TraceEvents(RunEvents, Observer):
@@ -95,8 +95,11 @@ class TraceEvents(RunEvents, Observer):
         at = self._epoch or self._phase
         if at is not None:
             now = time.time_ns()
-            one = at.exchanges.setdefault((peer, way, kind.value.replace(" ", "-")), _Exchange(now))
-            one.last, one.count = now, one.count + 1
+            one = at.exchanges.get((peer, way, kind))
+            if one is None:
+                one = at.exchanges[peer, way, kind] = _Exchange(now)
+            one.last = now
+            one.count += 1
 
     def batch_served(self, seconds: float) -> None:
         """See `RunEvents.batch_served`."""
@@ -141,7 +144,7 @@ class TraceEvents(RunEvents, Observer):
 
         within = set_span_in_context(one.span)
         for (peer, way, kind), seen in one.exchanges.items():
-            about = self._attributes(peer=peer, way=way, kind=kind, count=seen.count)
+            about = self._attributes(peer=peer, way=way, kind=kind.value.replace(" ", "-"), count=seen.count)
             span = self._tracer.start_span("securevfl.exchange", within, start_time=seen.first, attributes=about)
             span.end(seen.last)
         one.exchanges.clear()
