@@ -21,7 +21,7 @@ from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
 
 if TYPE_CHECKING:
     from securevfl.privacy import Ledger, Link
-    from securevfl.transport import Array, Message
+    from securevfl.transport import Array, Kind, Message
 
 __all__ = ["SILENCE", "Keeper", "Observer", "PartyContext", "PartySecret", "derive_seed"]
 
@@ -113,10 +113,12 @@ class Observer:
     Attributes:
         listening: whether to call `message_passed` to `network_built`. Without it they are never called.
         accounting: whether `epsilon_spent` is wanted.
+        counting: whether `message_counted` is wanted. Without it nothing is called.
     """
 
     listening: ClassVar[bool] = False
     accounting: ClassVar[bool] = False
+    counting: bool = False
 
     def run(self, title: str) -> None:
         """A new run of a comparison began."""
@@ -138,6 +140,9 @@ class Observer:
 
     def message_passed(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
         """`party` sent a message to `peer`, or received one, after its policy and its ledger had it."""
+
+    def message_counted(self, peer: str, way: Literal["sent", "received"], kind: Kind) -> None:
+        """The party sent a message of this kind to `peer`, or received one. Nothing of its content is told."""
 
     def rows_numbered(self, party: str, owner: str, rows: Any) -> None:
         """`party` has its rows ready to train on in the federation of the label owner `owner`.

@@ -19,12 +19,12 @@ import pytest
 import typer
 import yaml
 from securevfl_net.exit_codes import CODES, ExitClass, classify_exit, stopping_codes
+from support.charts import render_chart
 
 from securevfl.cli import app
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
-CHART = DEPLOY / "helm" / "securevfl-party"
 KILLED = (134, 137, 139)
 EVERY = tuple(one.number for one in CODES) + KILLED
 
@@ -67,19 +67,8 @@ def test_the_pages_unit_is_the_same() -> None:
     assert [code for code in EVERY if restarts(code)] == [c for c in EVERY if classify_exit(c) == ExitClass.AGAIN]
 
 
-def _values() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-    return found
-
-
 def _render(name: str) -> dict[str, Any]:
-    """A template with its default values: the chart uses nothing but `{{ .Values.name }}`."""
-    values = _values()
-    text = (CHART / "templates" / name).read_text(encoding="utf-8")
-    rendered = re.sub(r"\{\{ \.Values\.(\w+) \}\}", lambda found: str(values[found[1]]), text)
-    assert "{{" not in rendered
-    found: dict[str, Any] = yaml.safe_load(rendered)
-    return found
+    return render_chart("securevfl-party")[name]
 
 
 def _job_action(code: int) -> str:
@@ -120,9 +109,6 @@ def test_the_job_is_one_that_kubernetes_accepts() -> None:
         assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     claim = _render("state.yaml")
     assert claim["metadata"]["name"] in {one["persistentVolumeClaim"]["claimName"] for one in pod["volumes"][-2:-1]}
-    assert set(re.findall(r"\.Values\.(\w+)", "".join(p.read_text() for p in (CHART / "templates").iterdir()))) == set(
-        _values()
-    )
 
 
 def test_the_jobs_command_is_one_of_the_command_line() -> None:

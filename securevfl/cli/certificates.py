@@ -235,15 +235,21 @@ def _read_content(file: Path) -> list[str]:
 
 
 def _describe_certificate(found: Certificate) -> list[str]:
-    from securevfl_net.identity.certificate import format_time, utc_now
+    from securevfl_net.identity.certificate import describe_end, format_time, utc_now
 
     left = (found.not_after - utc_now()).total_seconds() / 86_400
     rest = f"{left:.0f} days left" if left >= 0 else f"EXPIRED {-left:.0f} days ago"
     if utc_now() < found.not_before:
         rest = "NOT YET VALID by this machine's clock"
     whose = "authority" if found.authority else f"party {', '.join(found.names) or 'nobody'}"
-    return [
+    lines = [
         f"fingerprint {found.fingerprint}",
         f"{whose}, {found.kind}, serial {found.x509.serial_number:x}",
         f"valid from {format_time(found.not_before)} to {format_time(found.not_after)}: {rest}",
     ]
+    if soon := describe_end(left * 86_400):
+        cure = (
+            "all its parties need new certificates" if found.authority else "securevfl certs rotate makes the next one"
+        )
+        lines.append(f"WARNING: it {soon}; {cure}")
+    return lines

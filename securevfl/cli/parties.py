@@ -47,6 +47,9 @@ def party_command(
         Path | None, typer.Option(help="Additional file for JSON lines; the state folder always has log.jsonl.")
     ] = None,
     metrics: Annotated[int | None, typer.Option(help="Local port for Prometheus; 0 for any free port.")] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Export OpenTelemetry traces without values, as the OTEL_… variables say.")
+    ] = False,
 ) -> None:
     """Take part in an agreement: connect, agree, align, train. Start it again to resume.
 
@@ -62,7 +65,13 @@ def party_command(
     state = start.own.state
     with (
         open_outputs(
-            name, start.peers, start.agreement.digest, files=_log_files(state, log_file), screen=style, port=metrics
+            name,
+            start.peers,
+            start.agreement.digest,
+            files=_log_files(state, log_file),
+            screen=style,
+            port=metrics,
+            trace=trace,
         ) as told,
         _progress(bars=style is None) as bars,
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,14 +57,23 @@ def start_command(
     file: Annotated[Path, typer.Option(help=_FILE)],
     serving: Annotated[Path | None, typer.Option(help="The party's serving file, TOML: policy, HTTP, limits.")] = None,
     run: Annotated[str, typer.Option(help="The run of the first model to serve; default: the agreement's.")] = "",
+    metrics: Annotated[
+        int | None,
+        typer.Option(help="Local port for Prometheus, 0 for any; at the active party in place of [http] metrics."),
+    ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Export OpenTelemetry traces without values, as the OTEL_… variables say.")
+    ] = False,
 ) -> None:
     """Stay connected and take part in scoring; the active party answers HTTP. Ends with Ctrl-C or SIGTERM."""
-    signals = asyncio.run(_start(agreement, party, file, serving, run))
+    signals = asyncio.run(_start(agreement, party, file, serving, run, metrics, trace))
     if signals:
         raise typer.Exit(Parked.exit_code)
 
 
-async def _start(agreement: Path, party: str, file: Path, serving: Path | None, run: str) -> list[Any]:
+async def _start(
+    agreement: Path, party: str, file: Path, serving: Path | None, run: str, metrics: int | None, trace: bool
+) -> list[Any]:
     from securevfl.agreement import read_agreement, read_party_file
     from securevfl.process.operations import keep_to_quota, open_outputs, settle_collector, stop_on_signals
     from securevfl.run.events import RunEvents, SeveralReceivers
@@ -75,31 +85,37 @@ async def _start(agreement: Path, party: str, file: Path, serving: Path | None, 
     end = asyncio.Event()
     peers = [name for name in whole.proposal.party_names if name != party]
     with (
-        open_outputs(party, peers, whole.digest, files=[state / "serving.jsonl"], screen="text") as told,
+        open_outputs(party, peers, whole.digest, files=[state / "serving.jsonl"], screen="text", trace=trace) as told,
         stop_on_signals(end.set, told.log) as came,
     ):
         async with run_server(agreement, party, file, serving=serving, run=run) as process:
             process.server.news = SeveralReceivers([one for one in told.hearers if isinstance(one, RunEvents)])
             process.server.settled = settle_collector
-            await _serve_until_signal(process, end)
+            await _serve_until_signal(process, end, metrics)
     return came
 
 
-async def _serve_until_signal(process: ServingProcess, end: asyncio.Event) -> None:
+async def _serve_until_signal(process: ServingProcess, end: asyncio.Event, metrics: int | None) -> None:
     """Serve until a signal arrives or the server fails; requests in flight finish first."""
     from securevfl.serving.active import ServeActive
+    from securevfl.serving.process_tasks import serve_http, show_metrics
 
     server = process.server
     listening = ", ".join(str(one) for one in getattr(server.mesh, "listening", ()))
     _say(f"{server.place.name} serves{f', and peers reach it at {listening}' if listening else ''}; Ctrl-C ends it.")
     async with process.running() as task:
         if isinstance(server, ServeActive):
-            from securevfl.serving.process_tasks import serve_http
-
-            async with serve_http(server, process.file) as (address, metrics):
+            file = process.file
+            if metrics is not None:
+                file = replace(file, http=file.http.replace(metrics=f"127.0.0.1:{metrics}"))
+            async with serve_http(server, file, process.bounds) as (address, shown):
                 _say(f"Questions: {address}")
-                if metrics:
-                    _say(f"Metrics: {metrics}")
+                if shown:
+                    _say(f"Metrics: {shown}")
+                await _wait_for_either(task, end)
+        elif metrics is not None:
+            async with show_metrics(server, metrics, process.bounds) as shown:
+                _say(f"Metrics: {shown}")
                 await _wait_for_either(task, end)
         else:
             await _wait_for_either(task, end)

@@ -30,6 +30,7 @@ from securevfl.agreement import (
 from securevfl.agreement.party_file import Address as OwnAddress
 from securevfl.errors import InputError
 from securevfl.party_context import SILENCE, Observer
+from securevfl.process.bounds_reader import BoundsReader, tell_bounds
 from securevfl.process.certificate_renewal import renew_certificates
 from securevfl.process.machine_lock import lock_party
 from securevfl.process.party_process import JobProcess
@@ -143,11 +144,16 @@ class Start:
             party.news.report_event("listening", f"listening at {address}", host=address.host, port=address.port)
         try:
             with stopping(party):
-                renewing = asyncio.create_task(renew_certificates(row, mesh, party.news))
+                reader = BoundsReader(self.agreement, self.own, row, state, party.course.results)
+                beside = [
+                    asyncio.create_task(renew_certificates(row, mesh, party.news)),
+                    asyncio.create_task(tell_bounds(reader, party.news.bounds_changed)),
+                ]
                 try:
                     await party.attend(mesh)
                 finally:
-                    renewing.cancel()
+                    for one in beside:
+                        one.cancel()
         except BaseException:
             mesh.kill_gate()  # peers see a lost connection: whoever ended the job for all announced it before
             raise

@@ -12,7 +12,9 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["EVENTS", "FIELDS", "LogFields"]
+from securevfl.transport import Kind
+
+__all__ = ["EVENTS", "FIELDS", "LogFields", "Shape", "match_pattern"]
 
 EVENTS: Mapping[str, str] = {
     "activated": "a model is active",
@@ -56,14 +58,15 @@ def _read_flag(value: object) -> object:
     return value if isinstance(value, bool) else None
 
 
-def _match_pattern(pattern: str) -> Shape:
+def match_pattern(pattern: str) -> Shape:
+    """A shape: the whole text must match the pattern."""
     whole = re.compile(pattern)
     return lambda value: value if isinstance(value, str) and whole.fullmatch(value) else None
 
 
-_CODE = _match_pattern(r"[a-z]+(-[a-z]+){0,7}")
-_KIND = _match_pattern(r"[A-Z][A-Za-z]{0,59}")
-_HEXADECIMAL = _match_pattern(r"[0-9a-f]{8,64}")
+_CODE = match_pattern(r"[a-z]+(-[a-z]+){0,7}")
+_KIND = match_pattern(r"[A-Z][A-Za-z]{0,59}")
+_HEXADECIMAL = match_pattern(r"[0-9a-f]{8,64}")
 
 FIELDS: Mapping[str, Shape] = {
     "agreement": _HEXADECIMAL,  # the first digits of the proposal's SHA-256
@@ -77,17 +80,19 @@ FIELDS: Mapping[str, Shape] = {
     "error": _KIND,  # the error's class
     "exit_code": _read_number,
     "fingerprint": _HEXADECIMAL,  # of a certificate or a key
+    "kind": match_pattern("|".join(kind.value.replace(" ", "-") for kind in Kind)),  # of a message
     "incarnation": _read_number,  # how often the process was started
     "model": _HEXADECIMAL,  # its digest
-    "phase": _match_pattern(r"connecting|consent|alignment|setup|training|test|heads|prediction|serving"),
+    "phase": match_pattern(r"connecting|consent|alignment|setup|training|test|heads|prediction|serving"),
     "port": _read_number,
     "resumed": _read_flag,
     "seconds": _read_number,
-    "signal": _match_pattern(r"SIG[A-Z]{2,8}"),
+    "signal": match_pattern(r"SIG[A-Z]{2,8}"),
     "start": _read_number,  # epoch after which an attempt resumes
     "status": _read_number,  # of an answer, as HTTP has it
     "steps": _read_number,
-    "version": _match_pattern(r"[0-9]+(\.[0-9a-z]+){0,4}"),
+    "way": match_pattern(r"sent|received"),
+    "version": match_pattern(r"[0-9]+(\.[0-9a-z]+){0,4}"),
 }
 """Field → its shape; beside them `party`, `peer` and `peers`, whose values are names in the agreement."""
 

@@ -13,26 +13,66 @@ from securevfl_net.link_state import LinkState
 from securevfl.errors import InputError
 from securevfl.party_context import Observer
 from securevfl.process.log_fields import FIELDS
-from securevfl.run.events import RunEvents
+from securevfl.process.metric_names import METRICS, metric_family
+from securevfl.run.events import BoundsLeft, RunEvents
 from securevfl.transport import Scalar
 
-__all__ = ["TrainingMetrics", "serve_metrics"]
+__all__ = ["TrainingMetrics", "bounds_families", "link_families", "serve_metrics"]
 
 _BOUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Buckets of the histogram of steps, in seconds: a plain step takes a few milliseconds, a sealed one up to minutes."""
 LOOPBACK = "127.0.0.1"
 
 
-_LINKS: tuple[tuple[str, str, str, Callable[[LinkState], float | None]], ...] = (
-    ("gauge", "connected", "Whether the peer is connected.", lambda state: state.connected),
-    ("counter", "reconnects", "Connections to the peer after the first one.", lambda s: max(s.connections - 1, 0)),
-    ("counter", "sent_bytes", "Bytes of messages to the peer.", lambda state: state.sent),
-    ("counter", "received_bytes", "Bytes of messages from the peer.", lambda state: state.received),
-    ("gauge", "round_trip_seconds", "Of the last ping.", lambda state: state.round_trip),
-    ("gauge", "silent_seconds", "Since anything came from the peer.", lambda state: state.silent),
-    ("gauge", "blocked", "Whether the peer gives no room for what waits.", lambda state: state.blocked),
-)
-"""For each link: kind, name, help text, value."""
+_LINKS: Mapping[str, Callable[[LinkState], float | None]] = {
+    "connected": lambda state: state.connected,
+    "reconnects": lambda state: max(state.connections - 1, 0),
+    "sent_bytes": lambda state: state.sent,
+    "received_bytes": lambda state: state.received,
+    "round_trip_seconds": lambda state: state.round_trip,
+    "silent_seconds": lambda state: state.silent,
+    "blocked": lambda state: state.blocked,
+}
+"""Name of `METRICS` → its value for a link."""
+_STAGES = ("parked", "finished", "done", "ended")
+"""Events that begin a phase."""
+
+
+def link_families(links: Mapping[str, LinkState]) -> Iterator[Any]:
+    """Metrics of all connections.
+
+    Args:
+        links: peer → the state of its connection.
+    """
+    for name, value_of in _LINKS.items():
+        yield metric_family(name, {(peer,): value_of(state) for peer, state in links.items()})
+
+
+def bounds_families(left: BoundsLeft | None, epsilon: Mapping[str, float]) -> Iterator[Any]:
+    """Metrics of what is left of a party's bounds, at this moment.
+
+    Args:
+        left: as it was read last; None before that.
+        epsilon: release → what it costs so far.
+    """
+    yield metric_family("epsilon", {(about,): value for about, value in epsilon.items()})
+    if left is None:
+        return
+    now = time.time()
+    yield metric_family("certificate_seconds", {(party,): end - now for party, end in left.certificates.items()})
+    yield metric_family("revocation_list_seconds", {(peer,): end - now for peer, end in left.lists.items()})
+    yield metric_family("agreement_seconds", left.agreement - now)
+    yield metric_family("attempts_left", left.attempts)
+    yield metric_family("attempt_seconds_left", left.seconds)
+    if left.epsilon is not None:
+        bound = left.epsilon
+        yield metric_family("epsilon_bound", bound)
+        yield metric_family("epsilon_left", {(about,): bound - value for about, value in epsilon.items()})
+    yield metric_family("results_left", {(peer,): value for peer, value in left.results.items()})
+    yield metric_family("metric_sets", {(peer,): value for peer, value in left.metric_sets.items()})
+    free, size = left.disk
+    yield metric_family("disk_free_bytes", free)
+    yield metric_family("disk_bytes", size)
 
 
 class TrainingMetrics(RunEvents, Observer):
@@ -53,6 +93,8 @@ class TrainingMetrics(RunEvents, Observer):
         self.version = version
         self.links: Mapping[str, LinkState] = {}
         self.epsilon: Mapping[str, float] = {}
+        self.left: BoundsLeft | None = None
+        self._phase = "connecting", time.monotonic()
         self._steps = 0
         self._epoch = 0
         self._before: float | None = None
@@ -65,6 +107,10 @@ class TrainingMetrics(RunEvents, Observer):
         """See `RunEvents.links_changed`."""
         self.links = dict(links)
 
+    def bounds_changed(self, left: BoundsLeft) -> None:
+        """See `RunEvents.bounds_changed`."""
+        self.left = left
+
     def epsilon_spent(self, party: str, epsilon: Mapping[str, float]) -> None:
         """See `Observer.epsilon_spent`."""
         self.epsilon = dict(epsilon)
@@ -76,9 +122,12 @@ class TrainingMetrics(RunEvents, Observer):
             self._refused[str(FIELDS["code"](values.get("code")) or "other")] += 1
         if what in ("attempt", "parked"):
             self._before = None
+        if what in _STAGES:
+            self._phase = what, time.monotonic()
 
     def phase(self, name: str) -> None:
         self._before = time.monotonic()
+        self._phase = name, self._before
 
     def step(self, epoch: int, done: int, total: int) -> None:
         now = time.monotonic()
@@ -96,38 +145,23 @@ class TrainingMetrics(RunEvents, Observer):
 
     def collect(self) -> Iterable[Any]:
         """The metrics as `prometheus_client` takes them from a collector, in another thread than the program's."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+        from prometheus_client.core import HistogramMetricFamily
 
-        def counter_family(name: str, words: str, value: float) -> Any:
-            return CounterMetricFamily(f"securevfl_{name}", words, value=value)
-
-        def labelled_family(kind: Any, name: str, words: str, label: str, values: Mapping[str, float | None]) -> Any:
-            family = kind(f"securevfl_{name}", words, labels=[label])
-            for key, value in values.items():
-                if value is not None:
-                    family.add_metric([key], value)
-            return family
-
-        links, events = self.links, self._events.copy()
-        about = GaugeMetricFamily("securevfl_info", "Which party and version.", labels=["party", "version"])
-        about.add_metric([self.party, self.version], 1)
-        yield about
-        yield counter_family("steps", "Training steps of this process.", self._steps)
-        yield GaugeMetricFamily("securevfl_epoch", "Epoch of the last step.", value=self._epoch)
+        events, (phase, since) = self._events.copy(), self._phase
+        yield metric_family("info", {(self.party, self.version): 1})
+        yield metric_family("steps", self._steps)
+        yield metric_family("epoch", self._epoch)
         times, total = [], 0
         for bound, count in zip([*map(str, _BOUNDS), "+Inf"], list(self._times), strict=True):
             total += count
             times.append((bound, total))
-        yield HistogramMetricFamily("securevfl_step_seconds", "Seconds of a step.", times, self._seconds)
-        yield counter_family("attempts", "Attempts that this process began.", events["attempt"])
-        yield counter_family("parked", "Attempts that were parked.", events["parked"])
-        yield labelled_family(CounterMetricFamily, "refused", "Refused connections.", "code", {**self._refused.copy()})
-        for kind, name, words, of in _LINKS:
-            family = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
-            yield labelled_family(family, name, words, "peer", {peer: of(state) for peer, state in links.items()})
-        yield labelled_family(
-            GaugeMetricFamily, "epsilon", "What this party's releases cost.", "release", {**self.epsilon}
-        )
+        yield HistogramMetricFamily("securevfl_step_seconds", METRICS["step_seconds"].words, times, self._seconds)
+        yield metric_family("attempts", events["attempt"])
+        yield metric_family("parked", events["parked"])
+        yield metric_family("phase_seconds", {(phase,): time.monotonic() - since})
+        yield metric_family("refused", {(code,): count for code, count in self._refused.copy().items()})
+        yield from link_families(self.links)
+        yield from bounds_families(self.left, dict(self.epsilon))
 
 
 @contextmanager

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from securevfl.party_context import Observer
+from securevfl.transport import Kind
 
 __all__ = ["SeveralObservers"]
 
@@ -20,6 +22,8 @@ class SeveralObservers(Observer):
 
     def __init__(self, observers: Iterable[Observer]) -> None:
         self._observers = tuple(observers)
+        self._counting = tuple(one for one in self._observers if one.counting)
+        self.counting = bool(self._counting)
 
     def phase(self, name: str) -> None:
         for one in self._observers:
@@ -36,3 +40,7 @@ class SeveralObservers(Observer):
     def epsilon_spent(self, party: str, epsilon: Mapping[str, float]) -> None:
         for one in self._observers:
             one.epsilon_spent(party, epsilon)
+
+    def message_counted(self, peer: str, way: Literal["sent", "received"], kind: Kind) -> None:
+        for one in self._counting:
+            one.message_counted(peer, way, kind)

@@ -17,6 +17,7 @@ from securevfl.party_context import Observer
 from securevfl.process.log_fields import LogFields
 from securevfl.process.logs import EventLog, LogNews, LogObserver, Style, logging_to
 from securevfl.process.metrics import TrainingMetrics, serve_metrics
+from securevfl.process.traces import open_traces
 from securevfl.run.events import RunEvents
 from securevfl.run.machine import package_versions
 
@@ -50,8 +51,9 @@ def open_outputs(
     files: Iterable[Path] = (),
     screen: Style | None = "text",
     port: int | None = None,
+    trace: bool = False,
 ) -> Iterator[OperatorOutputs]:
-    """Log and show metrics as long as the block lasts.
+    """Log, show metrics and export traces as long as the block lasts.
 
     Args:
         party: whose process it is.
@@ -60,19 +62,23 @@ def open_outputs(
         files: for JSON lines; see `logging_to`.
         screen: format for standard error; None for no output.
         port: of metrics on the loopback address, 0 for a free one; None for no metrics.
+        trace: whether to export traces; see `open_traces`.
 
     Raises:
-        InputError: a file cannot be written, or the port not be opened.
+        InputError: a file cannot be written, the port not be opened, or traces not be exported.
     """
     version = package_versions().get("securevfl", "0")
-    log = EventLog(LogFields(party, peers), agreement=agreement[:_DIGITS])
+    fields = LogFields(party, peers)
+    log = EventLog(fields, agreement=agreement[:_DIGITS])
     with ExitStack() as held:
         held.enter_context(logging_to(*files, screen=screen))
         metrics = None if port is None else TrainingMetrics(party, version)
         opened = 0 if metrics is None or port is None else held.enter_context(serve_metrics(metrics, port))
         if metrics is not None:
             log.write("listening", f"metrics are at http://127.0.0.1:{opened}/metrics", port=opened)
-        more = () if metrics is None else (metrics,)
+        more: list[RunEvents | Observer] = [] if metrics is None else [metrics]
+        if trace:
+            more.append(held.enter_context(open_traces(fields, agreement[:_DIGITS], version)))
         yield OperatorOutputs(log, (LogNews(log), LogObserver(log), *more), opened)
 
 

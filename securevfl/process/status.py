@@ -14,7 +14,7 @@ from securevfl_net.link_state import LinkState
 
 from securevfl.errors import InputError
 from securevfl.party_context import Observer
-from securevfl.run.events import RunEvents
+from securevfl.run.events import BoundsLeft, RunEvents
 from securevfl.transport import Scalar
 
 __all__ = ["Status", "read_status"]
@@ -50,12 +50,14 @@ class Status(RunEvents, Observer):
         self.waits: dict[str, str] = {}
         self.last: list[str] = []
         self.cause = ""
+        self.certificates: dict[str, float] = {}
+        self.phase_since = time.time()
         self.since = time.time()
 
     def report_event(self, what: str, words: str, **values: Scalar) -> None:
         self.last = [*self.last, f"{time.strftime('%H:%M:%S')} {words}"][-_LAST:]
         if what in ("parked", "finished", "done", "ended"):
-            self.stage = what
+            self.phase(what)
         if what == "attempt":
             self.attempt, self.waits = int(values["attempt"]), {}
             self.steps_done = self.steps_all = 0
@@ -64,8 +66,11 @@ class Status(RunEvents, Observer):
         if what == "ended":
             self.cause = words
 
+    def bounds_changed(self, left: BoundsLeft) -> None:
+        self.certificates = dict(left.certificates)
+
     def phase(self, name: str) -> None:
-        self.stage = name
+        self.stage, self.phase_since = name, time.time()
 
     def step(self, epoch: int, done: int, total: int) -> None:
         self.epoch_now, self.steps_done, self.steps_all = epoch, done, total
@@ -89,12 +94,14 @@ class Status(RunEvents, Observer):
             "agreement": self.agreement,
             "started": self.since,
             "phase": self.stage,
+            "phase since": self.phase_since,
             "attempt": self.attempt,
             "epoch": self.epoch_now,
             "step": self.steps_done,
             "steps": self.steps_all,
             "epsilon": self.epsilon,
             "waits": self.waits,
+            "certificates": self.certificates,
             "cause": self.cause,
             "last": self.last,
             "peers": {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
+from securevfl_net.identity.certificate import describe_end
 
 from securevfl.report.derived import human_bytes, human_seconds
 
@@ -22,7 +23,8 @@ def status_lines(found: Mapping[str, Any], now: float | None = None) -> list[str
         found: it.
         now: seconds since 1970; the clock's unless given.
     """
-    age = max((time.time() if now is None else now) - float(found["written"]), 0.0)
+    now = time.time() if now is None else now
+    age = max(now - float(found["written"]), 0.0)
     alive = f"process {found['pid']}"
     if found["phase"] == "done":
         alive = "done"
@@ -39,7 +41,24 @@ def status_lines(found: Mapping[str, Any], now: float | None = None) -> list[str
         lines.append(f"spent so far: {spent}")
     if found["waits"] and found["alive"]:
         lines.append("waits for " + ", ".join(f"{peer} ({what})" for peer, what in sorted(found["waits"].items())))
+    if found["phase"] not in ("done", "ended"):
+        lines += warn_certificates(found.get("certificates", {}), found["party"], now)
     return [*lines, *(f"  {line}" for line in found["last"])]
+
+
+def warn_certificates(ends: Mapping[str, float], party: str, now: float) -> Iterator[str]:
+    """A line for each certificate that ends soon, and what helps.
+
+    Args:
+        ends: party → when its certificate ends, seconds since 1970.
+        party: whose status it is.
+        now: seconds since 1970.
+    """
+    for name, end in sorted(ends.items()):
+        words = describe_end(end - now)
+        if words:
+            cure = f"run securevfl certs rotate {name}" if name == party else f"{name} has to rotate it"
+            yield f"WARNING: the certificate of {name} {words}: {cure}"
 
 
 def _format_phase(found: Mapping[str, Any]) -> str:

@@ -75,7 +75,7 @@ def build_context(
     ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=role)
     if channels:
         record_declarations(ledger, messages, role)
-    heard = observer.message_passed if observer.listening else None
+    heard = observer.message_passed if observer.listening else _count_for(observer)
     links = build_links(roster, name, channels, messages, ledger=ledger, policy=policy, clock=clock, heard=heard)
     return PartyContext(
         name=name,
@@ -103,6 +103,13 @@ def build_context(
         pool=job.pool,
         device=job.device,
     )
+
+
+def _count_for(observer: Observer) -> MessageObserver | None:
+    """Counts messages for an observer that wants no more of them."""
+    if not observer.counting:
+        return None
+    return lambda party, peer, way, message: observer.message_counted(peer, way, message.kind)
 
 
 def build_links(

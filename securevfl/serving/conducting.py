@@ -165,12 +165,15 @@ class Conductor(PartyServer):
                     if batch is None and live.site.ledger.length < LEDGER_LINES:
                         rounds.add(self._questions.take_waiting())
                         batch = rounds.next_batch()
-                    running.extend([] if batch is None else [batch])
+                    if batch is not None:
+                        batch.began = clock()
+                        running.append(batch)
                     return batch
 
                 def finish(batch: Batch) -> None:
                     running.remove(batch)
                     rounds.finish(batch)
+                    self.news.batch_served(clock() - batch.began)
 
                 if (batch := take_next()) is not None:
                     await live.joint.score_batches(batch, take_next, finish)

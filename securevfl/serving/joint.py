@@ -61,12 +61,14 @@ class Batch:
         whole: whether all of them are scored or none.
         found: row → its outcome, as far as it is known.
         started: whether all parties were told to score it.
+        began: when it was taken, on the event loop's clock.
     """
 
     rows: np.ndarray = field(repr=False)
     whole: bool = False
     found: dict[int, Outcome] = field(default_factory=dict, repr=False)
     started: bool = False
+    began: float = 0.0
 
     def __post_init__(self) -> None:
         self.asked = self.rows.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from functools import partial
 
@@ -103,13 +104,14 @@ class ServePassive(PartyServer):
         """Count the batch, durably, and take part in scoring it."""
         if self.serving is None or not isinstance(self.serving.program, PassiveProgram):
             raise ProtocolError("no model is used")
-        program = self.serving.program
+        program, began = self.serving.program, time.perf_counter()
         fresh = program.role.releases.counts_as_release(rows)
         self.counts.write_batch(_names_of_rows(index, rows), fresh.tolist())
         with program.role.count_answers_ahead(rows, synced=False):
             # Both files at once, and in other threads: a disk takes milliseconds.
             await asyncio.gather(asyncio.to_thread(self.counts.sync), asyncio.to_thread(program.role.opened.sync))
             await program.answer_all(rows)
+        self.news.batch_served(time.perf_counter() - began)
 
     async def _prepare_part(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
         """Check this party's part of a run and report its digest; nothing changes yet."""

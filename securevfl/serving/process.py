@@ -19,6 +19,7 @@ from securevfl.errors import Expired, InputError, Parked, PolicyError
 from securevfl.jobfile.job_file import read_job
 from securevfl.party import Job
 from securevfl.party.reports import Report
+from securevfl.process.bounds_reader import BoundsReader
 from securevfl.process.certificate_renewal import renew_certificates
 from securevfl.process.launch import Start
 from securevfl.process.state_folder import StateFolder
@@ -80,12 +81,14 @@ class ServingProcess:
         file: its serving file.
         agreement: SHA-256 of the proposal, hexadecimal.
         renew: takes up newer certificates of the party until cancelled; reports to what it is given.
+        bounds: reads what is left of the party's bounds.
     """
 
     server: ServeActive | ServePassive | ServeHelper
     file: ServingFile
     agreement: str
     renew: Callable[[RunEvents], Coroutine[None, None, None]]
+    bounds: BoundsReader
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -180,7 +183,11 @@ async def run_server(
         server.approval, server.admits = admission.approval, admission
         server.seen = lambda peer, incarnation: state.store_incarnation(peer, str(incarnation))
         found = ServingProcess(
-            server=server, file=file, agreement=whole.digest, renew=partial(renew_certificates, certificates, mesh)
+            server=server,
+            file=file,
+            agreement=whole.digest,
+            renew=partial(renew_certificates, certificates, mesh),
+            bounds=BoundsReader(whole, own, certificates, state, place.book),
         )
         if not once:
             yield found

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import numpy as np
 
 from securevfl.agreement import Address
 from securevfl.errors import InputError, PolicyError, RowsSpent
 from securevfl.party import Alone, answer_price
+from securevfl.process.bounds_reader import BoundsReader, tell_bounds
 from securevfl.process.metrics import serve_metrics
 from securevfl.serving.active import ServeActive
 from securevfl.serving.helper import ServeHelper
@@ -22,7 +23,10 @@ from securevfl.serving.policy import SPENT, Refusal, ScoringRefused
 from securevfl.serving.questions import BrokenOff, Outcome
 from securevfl.serving.settings import ServingFile
 
-__all__ = ["Scored", "predict_all", "serve_http"]
+if TYPE_CHECKING:
+    from securevfl.serving.metrics import ServingMetrics
+
+__all__ = ["Scored", "predict_all", "serve_http", "show_metrics"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +68,15 @@ _NO_EXTRA = "answering HTTP needs more packages: pip install 'securevfl[serve]'"
 
 
 @asynccontextmanager
-async def serve_http(server: ServeActive, file: ServingFile) -> AsyncIterator[tuple[str, str]]:
+async def serve_http(
+    server: ServeActive, file: ServingFile, bounds: BoundsReader | None = None
+) -> AsyncIterator[tuple[str, str]]:
     """Answer HTTP and show metrics as long as the block lasts; yields both addresses, the second empty without one.
+
+    Args:
+        server: whose model answers.
+        file: its serving file.
+        bounds: for metrics of what is left.
 
     Raises:
         InputError: the extra packages are not there, or a file or an address cannot be used.
@@ -91,8 +102,44 @@ async def serve_http(server: ServeActive, file: ServingFile) -> AsyncIterator[tu
             place = Address.parse(http.metrics)
             port = held.enter_context(serve_metrics(metrics.registry, place.port, host=place.host))
             figures = f"http://{Address(place.host, port)}/metrics"
-        async with serve_application(front, file) as address:
+        async with _telling(bounds, metrics), serve_application(front, file) as address:
             yield f"{'http' if http.certificate is None else 'https'}://{address}", figures
+
+
+@asynccontextmanager
+async def show_metrics(
+    server: ServeActive | ServePassive | ServeHelper, port: int, bounds: BoundsReader | None = None
+) -> AsyncIterator[str]:
+    """Show the metrics of a party that answers no HTTP, as long as the block lasts; yields their address.
+
+    Args:
+        server: the party's.
+        port: on the loopback address; 0 for one that is free.
+        bounds: for metrics of what is left.
+
+    Raises:
+        InputError: the extra packages are not there, or the port cannot be opened.
+    """
+    try:
+        from securevfl.serving.metrics import ServingMetrics
+    except ImportError as error:
+        raise InputError(f"metrics need more packages: pip install 'securevfl[serve]' ({error.name})") from None
+    metrics = ServingMetrics(server)
+    with serve_metrics(metrics.registry, port) as opened:
+        async with _telling(bounds, metrics):
+            yield f"http://127.0.0.1:{opened}/metrics"
+
+
+@asynccontextmanager
+async def _telling(bounds: BoundsReader | None, metrics: ServingMetrics) -> AsyncIterator[None]:
+    if bounds is None:
+        yield
+        return
+    telling = asyncio.ensure_future(tell_bounds(bounds, metrics.bounds_changed))
+    try:
+        yield
+    finally:
+        telling.cancel()
 
 
 async def predict_all(

@@ -116,7 +116,7 @@ def test_three_parties_serve_over_tls(tmp_path: Path, parts: Parts) -> None:
                 again = await client.post(f"{url}/v1/score", json=question, headers=key)
                 assert (again.status_code, again.json()["party"]) == (429, "shop2")
                 text = (await client.get(metrics)).text
-                assert 'securevfl_peer_connected{peer="shop1"} 1.0' in text
+                assert 'securevfl_connected{peer="shop1"} 1.0' in text
 
     asyncio.run(main())
     for name in NAMES:

@@ -294,6 +294,30 @@ class PeerBook:
             whose == party and known in self._retired for known, whose in self._pinned.items() if known != newest
         )
 
+    def certificate_ends(self) -> dict[str, datetime]:
+        """Peer → when the certificate ends by which it is accepted: the newest endorsed one, or the pinned one that
+        lasts longest. Where an authority issues a peer's certificates, when the authority's own ends.
+        """
+        found = {}
+        for party, rule in self.peers.items():
+            if isinstance(rule, Authority):
+                found[party] = rule.certificate.not_after
+                continue
+            newest = self._newest.get(party, (0, b"", ""))[2]
+            pinned = [known for known, whose in self._pinned.items() if whose == party and known not in self._retired]
+            known = [newest] if newest else pinned
+            if known:
+                found[party] = max(self._certificates[one].not_after for one in known)
+        return found
+
+    def list_ends(self) -> dict[str, datetime]:
+        """Peer → until when the revocation list of its authority is valid, its grace included."""
+        return {
+            party: self._lists[rule.crl].due + self.grace
+            for party, rule in self.peers.items()
+            if isinstance(rule, Authority)
+        }
+
     def reload(self) -> None:
         """Read the revocation lists again. Afterwards, call `identify_peer` again for every live connection.
 

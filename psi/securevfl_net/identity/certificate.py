@@ -17,13 +17,26 @@ from securevfl_net.errors import InputError
 from securevfl_net.fields.names import explain_bad_name
 from securevfl_net.identity.files import read_bounded
 
-__all__ = ["TOLERANCE", "URI", "Certificate", "format_time", "key_kind", "read_certificates", "utc_now"]
+__all__ = [
+    "SOON",
+    "TOLERANCE",
+    "URI",
+    "Certificate",
+    "describe_end",
+    "format_time",
+    "key_kind",
+    "read_certificates",
+    "utc_now",
+]
 
 URI = "securevfl:party/"
 """Prefix of the party's name in its certificate's subjectAltName of type URI (RFC 5280, section 4.2.1.6)."""
 
 TOLERANCE = timedelta(minutes=5)
 """Tolerated difference of two clocks: a certificate is accepted this long before and after its validity."""
+
+SOON = timedelta(days=30)
+"""Before a certificate's end: `securevfl status` and `securevfl certs show` warn from then on."""
 
 _MOST = 64 << 10
 """Maximum bytes of a certificate file; one certificate has about 700."""
@@ -41,6 +54,13 @@ def utc_now() -> datetime:
 def format_time(when: datetime) -> str:
     """Format a time for people, UTC, to the minute."""
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def describe_end(seconds: float) -> str:
+    """A warning about a certificate that has these seconds left; empty if that is more than `SOON`."""
+    if seconds < 0:
+        return f"ended {-seconds / 86_400:.0f} days ago"
+    return f"ends in {seconds / 86_400:.0f} days" if seconds <= SOON.total_seconds() else ""
 
 
 def key_kind(key: object) -> str:

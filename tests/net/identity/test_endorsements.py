@@ -208,3 +208,21 @@ def test_a_context_follows_the_book_and_the_files(pair: Pair, world: World) -> N
     world.own("shop")  # writes the same files anew
     with pytest.raises(InputError, match="has changed since it was read"):
         make_tls_context(pair.shop, pair.shops, server=False)
+
+
+def test_a_book_knows_when_its_peers_certificates_end(tmp_path: Path, world: World) -> None:
+    """An endorsed successor counts as soon as it is accepted, also after a restart."""
+    pair = Pair(world, tmp_path / "endorsements.json")
+    old = pair.bank.certificate.not_after
+    assert pair.shops.certificate_ends() == {"bank": old}
+    made = world.own("bank", file="bank.1", days=200)
+    payload = Endorsement("bank", 1, JOB, made.certificate).to_signed_bytes(pair.signing["bank"])
+    pair.shops.accept_endorsement(payload)
+    assert made.certificate.not_after > old
+    assert pair.shops.certificate_ends() == pair.book().certificate_ends() == {"bank": made.certificate.not_after}
+    assert pair.shops.list_ends() == {}
+    authority = world.authority()
+    authority.publish(days=30)
+    book = PeerBook("shop", {"bank": by(authority)}, now=lambda: NOW)
+    assert book.certificate_ends() == {"bank": by(authority).certificate.not_after}
+    assert book.list_ends() == {"bank": NOW + 31 * DAY}
