@@ -303,9 +303,8 @@ class Course:
         legitimate = [self.parties[name] for name in self.names]
         down = [party for party in legitimate if party.final and not party.pid and self.told.codes[party.name][-1]]
         refused = bool(down) and self.fault in FAULTS and not FAULTS[self.fault].goes_on  # so nobody is answered
-        if down and (
-            refused or not self._asker
-        ):  # somebody ended for good: its peers may wait for it, and are stopped after a time
+        # Somebody ended for good: its peers may wait for it, and are stopped after a time.
+        if down and (refused or not self._asker):
             self._after_end()
         self.told.ended = not self._asker and all(party.final and not party.pid for party in self.parties.values())
 
