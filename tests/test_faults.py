@@ -150,3 +150,30 @@ def test_a_half_closed_link_goes_one_way() -> None:
         near.sendall(b"lost")
         far.sendall(b"back")
         assert near.recv(4) == b"back"
+
+
+def test_a_noisy_row_that_left_for_an_answer_and_was_not_counted_is_found(tmp_path: Path) -> None:
+    told = _told({"bank": [75], "shop1": [-9, 75], "shop2": [75]})
+    (tmp_path / "answers.json").write_text('{"answers": {}, "failed": []}')
+    made = tmp_path / "shop1.made.jsonl"
+    counts = tmp_path / "shop1.state" / "serving" / "counts" / "counts-2026-01-01.jsonl"
+    counts.parent.mkdir(parents=True)
+    made.write_text('["answers", [3, 4]]\n["answers", [3]]\n')
+    for counted, broken in (("a b a", False), ("a b", True), ("a b c", True), ("", True)):
+        lines = [f'{{"time": 1, "scored": [], "released": ["{who}"]}}\n' for who in counted.split()]
+        counts.write_text("".join(lines))
+        assert ("counts" in _judge(told, tmp_path)) is broken
+    assert "counts" not in _judge(told, tmp_path, "folder restored")  # its counts are those of the older folder
+
+
+def test_a_revoked_party_must_be_refused_by_that_name(tmp_path: Path) -> None:
+    (tmp_path / "answers.json").write_text('{"answers": {}, "failed": []}')
+    codes = {"bank": [75], "shop1": [3], "shop2": [75]}
+    told = _told(codes, shop1="PeerRefused: no connection with 'bank': it is on the list (revoked)")
+    told.left = ["bank", "shop2"]
+    found = _judge(told, tmp_path, "certificate revoked")
+    assert not {"cause", "accepted", "exit class"} & set(found)
+    told.texts["shop1"] = "PeerRefused: no connection with 'bank': the peer hung up"
+    assert "cause" in _judge(told, tmp_path, "certificate revoked")
+    told.codes["shop1"] = [75]
+    assert "accepted" in _judge(told, tmp_path, "certificate revoked")

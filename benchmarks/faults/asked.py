@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ import securevfl as sv
 from benchmarks.faults.asking import QUESTIONS, read_answers, read_failures
 from benchmarks.faults.course import Told
 from benchmarks.faults.expected import FAULTS, starts_again
+from benchmarks.faults.party import ANSWERS
 from securevfl.errors import SecureVFLError
 from securevfl.ledger.key_files import read_private_key
 from securevfl.privacy import ResultBook
@@ -73,6 +75,8 @@ def judge(folder: Path, phase: str, fault: str, victim: str, peer: str, told: To
             f"({'again' if starts_again(code or 0) else 'not again'}): {_last_words(told.texts[name])}"
             for name, code in wrong.items()
         ]
+    elif victim not in wrong and phase in expects.may_end:
+        pass
     elif victim not in wrong:
         broken.append(f"accepted: {victim} must be refused, and reached its end")
     elif starts_again(final[victim] or 0):
@@ -88,7 +92,9 @@ def judge(folder: Path, phase: str, fault: str, victim: str, peer: str, told: To
     broken += _judge_names(expects.harms, victim, peer, told, wrong, reference.names)
     if not wrong:
         broken += _judge_model(folder, phase, reference)
-    broken += _judge_counts(folder, reference.names, with_report=not wrong and phase not in ("prediction", "serving"))
+    answers = phase in ("prediction", "serving")
+    counted = [name for name in reference.names if fault != "folder restored" or name != victim]  # whose counts are old
+    broken += _judge_counts(folder, counted, with_report=not wrong and not answers, answers=answers)
     if fault != "folder restored":  # the older folder's ledger lacks lines, and an audit has to say so
         broken += _judge_audit(folder, reference.names)
     return broken
@@ -187,7 +193,7 @@ def _metrics_off(one: Path, other: Path, *, drawn: bool) -> float:
     return max((abs(found[name] - wanted[name]) for name in judged), default=0.0)
 
 
-def _judge_counts(folder: Path, names: Sequence[str], *, with_report: bool) -> list[str]:
+def _judge_counts(folder: Path, names: Sequence[str], *, with_report: bool, answers: bool) -> list[str]:
     """Whether what left was counted: releases in ε, numbers and sets of metrics in the result books."""
     broken = []
     for name in names:
@@ -208,12 +214,16 @@ def _judge_counts(folder: Path, names: Sequence[str], *, with_report: bool) -> l
                 broken.append(f"counts: {name}'s book cannot be read: {error}")
         if with_report:
             broken += _judge_releases(folder, name)
+        if answers:
+            broken += _judge_answered(folder, name)
     return broken
 
 
 def _judge_releases(folder: Path, name: str) -> list[str]:
     counts: dict[str, Counter[int]] = {}
     for key, rows in _read_lines(folder / f"{name}.made.jsonl"):
+        if key == ANSWERS:
+            continue
         counts.setdefault(key, Counter()).update(rows)
     broken = []
     for key, rows_of in counts.items():
@@ -226,7 +236,26 @@ def _judge_releases(folder: Path, name: str) -> list[str]:
     return broken
 
 
-def _read_lines(path: Path) -> list[list[object]]:
+def _judge_answered(folder: Path, name: str) -> list[str]:
+    """Whether each noisy row that left for an answer is among the releases that the party counted on its disk."""
+    made: Counter[int] = Counter()
+    for key, rows in _read_lines(folder / f"{name}.made.jsonl"):
+        if key == ANSWERS:
+            made.update(rows)
+    told: Counter[str] = Counter()
+    for file in (folder / f"{name}.state").rglob("counts/counts-*.jsonl"):
+        for line in _read_lines(file):
+            told.update(line["released"])
+    broken = []
+    if told.total() < made.total():
+        broken.append(f"counts: {name} released {made.total()} noisy rows for answers, it counted {told.total()}")
+    most = [max(found.values(), default=0) for found in (made, told)]
+    if most[1] < most[0]:
+        broken.append(f"counts: {name} released a row {most[0]} times for answers, ε counts {most[1]}")
+    return broken
+
+
+def _read_lines(path: Path) -> list[Any]:
     found = []
     for line in path.read_text().splitlines() if path.exists() else []:
         with suppress(ValueError):  # the last line, which a kill cut off

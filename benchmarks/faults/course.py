@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.faults.asking import ask_questions
-from benchmarks.faults.expected import FAULTS, HOLD, SILENCE, WAIT, starts_again
+from benchmarks.faults.expected import FAULTS, HOLD, REVOKED, SILENCE, WAIT, starts_again
 from benchmarks.faults.links import Link, Links
 from benchmarks.faults.party import Moment, Orders, run_party
 from benchmarks.faults.spawning import open_files, run_copy
@@ -137,7 +137,7 @@ class Course:
             more = ["--serving", "serving.toml"] if name == "bank" else []
             return ["serve", "start", "agreement.toml", "--as", name, "--file", file, *more]
         more = ["--silence", str(SILENCE)] if self.fault == "program asleep" else []
-        more += ["--wait", str(WAIT)] if self.fault.startswith("folder") else []
+        more += ["--wait", str(WAIT)] if self.fault.startswith("folder") or self.fault == "certificate revoked" else []
         return ["party", "agreement.toml", "--as", name, "--file", file, *more]
 
     def _start(self, party: _Party) -> None:
@@ -227,6 +227,11 @@ class Course:
             pid = run_copy(partial(_run_command, self.folder, [*words, "--agreement", "agreement.toml"]), self._kept)
             self._others.append(pid)
             self._when_ended(pid, answer)
+        elif what == "certificate revoked":
+            words = ["certs", "revoke", f"certs/{party.name}.crt", "--ca", "ca"]
+            pid = run_copy(partial(_run_command, self.folder, words), self._kept)
+            self._others.append(pid)
+            self._when_ended(pid, partial(self._after, REVOKED, answer))
         else:
             raise ValueError(f"unknown fault {what!r}")
 
@@ -297,7 +302,9 @@ class Course:
                         os.kill(party.pid, signal.SIGTERM)
         legitimate = [self.parties[name] for name in self.names]
         down = [party for party in legitimate if party.final and not party.pid and self.told.codes[party.name][-1]]
-        if down and not self._asker:  # somebody ended for good: its peers may wait for it, and are stopped after a time
+        refused = bool(down) and self.fault in FAULTS and not FAULTS[self.fault].goes_on  # so nobody is answered
+        # Somebody ended for good: its peers may wait for it, and are stopped after a time.
+        if down and (refused or not self._asker):
             self._after_end()
         self.told.ended = not self._asker and all(party.final and not party.pid for party in self.parties.values())
 
@@ -310,6 +317,8 @@ class Course:
 
     def _stop_rest(self) -> None:
         """Stop who still waits for a party that ended for good, as its operator would."""
+        if self._asker:
+            os.kill(self._asker, signal.SIGKILL)
         for name, party in self.parties.items():
             party.final = True
             if party.pid:

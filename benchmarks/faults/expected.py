@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 from securevfl_net.exit_codes import should_restart
 
-__all__ = ["FAULTS", "HOLD", "PHASES", "SILENCE", "WAIT", "Fault", "starts_again"]
+__all__ = ["FAULTS", "HOLD", "PHASES", "REVOKED", "SILENCE", "WAIT", "Fault", "starts_again"]
 
 PHASES = ("consent", "alignment", "training", "checkpoint", "finish", "prediction", "serving")
 HOLD = 0.7
 """Seconds that a process is stopped, a link delayed or closed, or a disk full."""
 SILENCE = 2.0
 """Seconds of `securevfl party --silence` for a program that sleeps longer than its peers wait."""
+
+REVOKED = 3.0
+"""Seconds in which all gates read the list of revoked certificates again: here every half second, not each minute."""
 
 WAIT = 6.0
 """Seconds of `securevfl party --wait` where somebody is refused, and so awaited in vain."""
@@ -27,6 +30,7 @@ class Fault:
         goes_on: whether everybody must reach its result; otherwise somebody refuses.
         harms: ``"party"`` or ``"link"``: whom messages may name, the party or both ends.
         words: one of them must be in the last message of the party that is refused.
+        may_end: phases in which who is refused may have its result already, and needs nobody.
         clock: seconds by which its clock is off.
         promise: what the documentation promises.
     """
@@ -34,6 +38,7 @@ class Fault:
     goes_on: bool = True
     harms: str = "party"
     words: tuple[str, ...] = ()
+    may_end: tuple[str, ...] = ()
     clock: float = 0.0
     promise: str
 
@@ -62,6 +67,12 @@ FAULTS: Mapping[str, Fault] = {
         promise="The job goes on for one of the two; the other one is refused by name.",
     ),
     "certificate rotated": Fault(promise="Peers take the endorsed certificate; the run goes on."),
+    "certificate revoked": Fault(
+        goes_on=False,
+        words=("revoked",),
+        may_end=("finish", "prediction"),
+        promise="The party is refused by name within the minute in which lists are read again; others wait for it.",
+    ),
     "certificate deleted": Fault(promise="A process that runs has loaded it, and goes on."),
 }
 

@@ -40,16 +40,18 @@ class JobKind:
 
     Attributes:
         algorithm, protection: their names.
+        issued: whether an authority issues the parties' certificates; otherwise the agreement pins them.
     """
 
     algorithm: str
     protection: str
     job: sv.Job = field(compare=False, repr=False)
+    issued: bool = False
 
     @property
     def name(self) -> str:
         """The job in a few words."""
-        return f"{self.algorithm} {self.protection}"
+        return f"{self.algorithm} {self.protection}{' issued' * self.issued}"
 
     @property
     def is_exact(self) -> bool:
@@ -116,6 +118,7 @@ def create_parties(kind: JobKind, folder: Path) -> Company:
         kind.job,
         policies=dict.fromkeys(people, policy),
         serving=ServingTerms(asks=("bank",)),
+        authority=kind.issued,
         attempts=1000,
         reconnect=20,
         gather=86_400,

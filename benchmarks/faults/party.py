@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,10 @@ from securevfl.process.state_folder import StateFolder
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.transport import network_mesh
 
-__all__ = ["Moment", "Orders", "run_party"]
+__all__ = ["ANSWERS", "Moment", "Orders", "run_party"]
+
+ANSWERS = "answers"
+"""The key of releases that predictions and servers make, where a process writes down what it did."""
 
 _KEPT: set[int] = set()
 """File descriptors of libraries, in a party's process: for its gate."""
@@ -295,8 +298,9 @@ def _count_releases(path: Path) -> None:
         fresh = rows[self.counts_as_release(rows)] if self.once else rows
         sent = call(self, values, rows, **more)
         reserve: Any = self.counts._reserve
-        if reserve is not None:  # in training: a journal counts, by the party's name and the release's
-            _append(path, [f"{reserve.func.__self__.party} {reserve.args[0]}", fresh.tolist()])
+        # In training a journal counts, by the party's name and the release's; predictions and servers count people.
+        key = ANSWERS if reserve is None else f"{reserve.func.__self__.party} {reserve.args[0]}"
+        _append(path, [key, fresh.tolist()])
         return sent
 
     RowRelease.__call__ = released  # type: ignore[method-assign]
@@ -343,6 +347,8 @@ def _work(orders: Orders, control: socket.socket) -> int:
     _count_answers(orders.files / f"{orders.name}.answered.jsonl")
     watcher = _Watcher(orders, control)
     _install(watcher)
+    if orders.fault == "certificate revoked":
+        network_mesh.Timing = partial(network_mesh.Timing, reload=0.5)  # type: ignore[misc,assignment]
     if orders.fault == "clock off from the start":
         _shift_clock(orders.clock)
     code: Any = 0

@@ -108,6 +108,7 @@ class PartyRunner(Generic[T]):
         self._work: asyncio.Task[T] | None = None
         self._result: T | None = None
         self._needed: set[str] = set()
+        self._stays = ""
         self._repeated = self._quiet = self._finished = self._seen = time.monotonic()
         self._over = False
         self._away: dict[str, float] = {}
@@ -249,7 +250,7 @@ class PartyRunner(Generic[T]):
             words = f"{event.peer or 'a connection'} was refused: {event.words} ({event.code})"
             self._news.report_event("refused", words, peer=event.peer, code=event.code)
             if event.peer:
-                self._refused[event.peer] = PeerRefused(event.code, event.words)
+                self._refused[event.peer] = PeerRefused(event.code, f"no connection with {event.peer!r}: {event.words}")
             if not self._end.is_complete:
                 self._superseded.take_refusal(event)
         elif isinstance(event, JobAborted):
@@ -354,12 +355,14 @@ class PartyRunner(Generic[T]):
             await self._mesh.send_note(peer, _FINISHED + self._end.note)
 
     def _report_stay(self) -> None:
-        """Say that this party has its result, and for whom it stays."""
+        """Say that this party has its result, and for whom it stays; once while that is the same."""
         waits = self.awaited_peers
         words = "the result is stored"
         if waits:
             words = f"finished; staying {self._patience.stay:.0f} s for: {', '.join(waits)}"
-        self._news.report_event("finished", words)
+        if words != self._stays:
+            self._stays = words
+            self._news.report_event("finished", words)
 
     async def _handle_abort(self, event: JobAborted) -> None:
         self._was_aborted = True

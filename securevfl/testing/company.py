@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from securevfl_net.durable import make_folder, write_atomic
-from securevfl_net.identity.making import Key, self_signed
+from securevfl_net.identity.folder import issue_to, new_authority
+from securevfl_net.identity.making import Key, make_request, self_signed
 
 from securevfl.agreement import (
     AgreedLimits,
@@ -211,6 +212,7 @@ def create_company(
     *,
     policies: Mapping[str, Policy] | None = None,
     serving: ServingTerms | None = None,
+    authority: bool = False,
     **limits: object,
 ) -> Company:
     """Create everything that parties need to train a job over loopback, as they would themselves.
@@ -221,17 +223,26 @@ def create_company(
         job: what they train.
         policies: party → its policy; one that bounds no numbers of its rows unless given.
         serving: the agreement's terms for scores; None for training only.
+        authority: whether an authority in the folder ``ca`` issues the certificates; otherwise the agreement pins them.
         limits: of the agreement.
     """
     helper = coordinator_of(job, people, linking=True)
     names = tuple(sorted([*people, *([helper] if helper else [])]))
     folder.mkdir(parents=True, exist_ok=True)
     ports = {name: _free_port() for name in names}
+    if authority:
+        new_authority("authority", folder / "ca")
     for name in names:
         key = Key.generate()
         make_folder(folder / "certs", private=True)
         write_atomic(folder / "certs" / f"{name}.key", key.pem, private=True)
-        write_atomic(folder / "certs" / f"{name}.crt", self_signed(name, key, datetime.now(UTC)).pem)
+        certificate = folder / "certs" / f"{name}.crt"
+        if authority:
+            request = folder / "certs" / f"{name}.csr"
+            write_atomic(request, make_request(name, key))
+            issue_to(name, request, folder / "ca", certificate)
+        else:
+            write_atomic(certificate, self_signed(name, key, datetime.now(UTC)).pem)
         make_key(name, folder / "keys")
         lines = [f'party = "{name}"', f'state = "{name}.state"', f'filters = "{name}.filters"']
         lines += [f'listen = "127.0.0.1:{ports[name]}"']
@@ -240,10 +251,11 @@ def create_company(
             lines += ["[policy]", *_policy_lines((policies or {}).get(name, Policy(max_results="unlimited")))]
         lines += ["[keys]", f'signing = "keys/{name}.key"']
         lines += [f'certificate = "certs/{name}.crt"', f'key = "certs/{name}.key"']
+        lines += ['authority = "ca/ca.crt"'] if authority else []
         for peer in names:
             if peer != name:
                 how = f'dial = "127.0.0.1:{ports[peer]}"' if peer < name else "listen = true"
-                lines += [f"[peer.{peer}]", how]
+                lines += [f"[peer.{peer}]", how, *(['crl = "ca/ca.crl"'] if authority else [])]
         (folder / f"{name}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     files = {name: read_party_file(folder / f"{name}.toml") for name in names}
     proposal = Proposal(

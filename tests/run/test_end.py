@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from securevfl.errors import Parked
+from securevfl.errors import Parked, PeerRefused
 from securevfl.party.attempts import Attempts
 from securevfl.party.reports import View
 from securevfl.run import runner as module
 from securevfl.run.events import RunEvents
 from securevfl.run.runner import PartyRunner
 from securevfl.run.timeouts import Timeouts
-from securevfl.transport import Channel, MemoryHub, Scalar
+from securevfl.transport import Channel, ConnectionRefused, MemoryHub, Scalar
 
 NAMES = ("bank", "shop", "web")
 LIMIT = 120.0
@@ -271,5 +271,32 @@ def test_who_is_stopped_while_it_stays_is_done_once_all_have_finished() -> None:
             await world.tasks["shop"]
         world.runners["bank"].stop()
         assert await world.tasks["bank"] == "bank's result"
+
+    run(main)
+
+
+def test_a_party_says_once_for_whom_it_stays() -> None:
+    async def main() -> None:
+        world = World()
+        world.start(*NAMES)
+        await world.results()
+        for heard in world.heard.values():
+            stays = [words for words in heard.words if "staying" in words]
+            assert len(stays) == len(set(stays)) > 0
+
+    run(main)
+
+
+def test_a_refusal_that_ends_a_party_names_the_peer() -> None:
+    async def main() -> None:
+        world = World(("bank", "shop"))
+        world.patience = Timeouts(gather=0.3)
+        world.start("bank")
+        await asyncio.sleep(0.05)
+        world.hub["bank"].put_event(ConnectionRefused("shop", "revoked", "its certificate is on the list"))
+        found = (await world.results())["bank"]
+        assert isinstance(found, PeerRefused)
+        assert "'shop'" in str(found)
+        assert found.exit_code == 3
 
     run(main)
