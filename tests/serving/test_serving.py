@@ -73,8 +73,8 @@ def test_sealed_scores_are_those_of_a_prediction(tmp_path: Path, protection: Pro
 
 @pytest.mark.parametrize("protection", [sv.Plain(), sv.Shares()], ids=["plain", "shares"])
 def test_a_report_a_prediction_and_a_server_give_the_same_numbers(protection: Protection, tmp_path: Path) -> None:
-    """In plain to seven digits: sums of a row depend on how many rows a processor takes at once. On shares opened numbers
-    are rounded at random between two neighbours: one grain of a logit apart.
+    """In plain to seven digits: sums of a row depend on how many rows a processor takes at once. On shares opened
+    numbers are rounded at random between two neighbours: one grain of a logit apart.
     """
     job, people = JOB.replace(protection=protection, epochs=3), make_parties(rows=200)
     result = sv.simulate(job, people)
