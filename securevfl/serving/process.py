@@ -15,7 +15,7 @@ from securevfl_net.incarnation import Incarnation
 from securevfl.agreement import Agreement, PartyFile, check_versions, read_agreement, read_party_file, row_of
 from securevfl.agreement.party_file import PartyDataSection
 from securevfl.data import PartyTable
-from securevfl.errors import Expired, InputError, Parked, PolicyError
+from securevfl.errors import Expired, InputError, MachineFault, Parked, PolicyError
 from securevfl.jobfile.job_file import read_job
 from securevfl.party import Job
 from securevfl.party.reports import Report
@@ -195,7 +195,7 @@ async def run_server(
         mark = server.end_mark = EndMark(folder)
         try:
             yield found
-        except Parked:  # it is started again, as after a kill
+        except (Parked, MachineFault):  # it is started again, as after a kill
             raise
         except BaseException:
             mark.clear()

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from securevfl_net.incarnation import Incarnation
 
-from securevfl.errors import Parked, PeerEnded, ProtocolError, RangeError
+from securevfl.errors import MachineFault, Parked, PeerEnded, ProtocolError, RangeError
 from securevfl.party.rendezvous import Action, Began, Go, Park, Rendezvous, Say
 from securevfl.party.reports import Report, View
 from securevfl.party.superseded import SupersededWatch
@@ -208,6 +208,8 @@ class SessionServer(ABC):
         if session.cancelled() or isinstance(error, Parked | PeerEnded):
             self.failure = why
             self.news.report_event("parked", f"no scores for now: {why}")
+        elif isinstance(error, MachineFault) and self.end_mark is not None:
+            raise error  # a prediction ends, and is started again; a server stays until there is room
         elif isinstance(error, ProtocolError | RangeError | TimeoutError | OSError):
             self.failure = str(error) or type(error).__name__
             self.news.report_event("parked", f"no scores for now: {self.failure}", error=type(error).__name__)

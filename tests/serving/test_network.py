@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import shutil
 from collections.abc import Mapping
@@ -25,13 +26,14 @@ import securevfl as sv
 from securevfl.agreement import ServingTerms
 from securevfl.cli import main
 from securevfl.data import Parties
-from securevfl.errors import Parked, PolicyError, SecureVFLError
+from securevfl.errors import DiskFull, Parked, PolicyError, SecureVFLError
 from securevfl.ledger import read_private_key
 from securevfl.party.attempts import Superseded
+from securevfl.party_context import PartyContext
 from securevfl.process import certificate_renewal
 from securevfl.run.events import RunEvents
 from securevfl.run.model_parts import ModelPart
-from securevfl.serving import ServeActive, make_token, serving_sessions
+from securevfl.serving import ServeActive, make_token, serving_sessions, session
 from securevfl.serving.end_mark import EndMark
 from securevfl.serving.policy import Refusal
 from securevfl.serving.process import ServingProcess, run_server
@@ -316,6 +318,30 @@ def test_who_is_killed_at_the_end_of_a_prediction_waits_for_nobody(
     asyncio.run(predict())  # whose peers are there is met
     assert len(delivered) == 3
     assert marked[:2] == [False, False]
+
+
+def test_a_prediction_ends_where_the_disk_is_full(
+    tmp_path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = companies(tmp_path, parts, ServingTerms(asks=("bank",)))
+
+    async def find_no_room(site: PartyContext) -> None:
+        raise DiskFull(errno.ENOSPC, "No space left on device", "shop1.jsonl")
+
+    monkeypatch.setattr(session, "exchange_ledger_heads", find_no_room)
+
+    async def predict() -> None:
+        async with AsyncExitStack() as held:
+            processes = await start(where, held, once=True)
+            tasks = {name: await held.enter_async_context(process.running()) for name, process in processes.items()}
+            await asyncio.gather(
+                *(asyncio.wait_for(predict_all(processes[name].server, tasks[name]), 60) for name in NAMES)
+            )
+
+    with pytest.raises(DiskFull) as raised:
+        asyncio.run(predict())
+    assert raised.value.exit_code == 75
+    assert EndMark(tmp_path / "bank" / "state" / "serving").is_there  # its scores are written
 
 
 def test_a_number_is_predicted_over_tls(tmp_path: Path) -> None:

@@ -159,5 +159,6 @@ def _base_name(path: Path) -> str:
 
 
 def rotation_number(path: Path) -> int:
+    """How often a certificate was rotated, from the name of its file: 0 for ``bank.crt``, 3 for ``bank.3.crt``."""
     found = _RENEWED.fullmatch(path.name)
     return int(found[2] or 0) if found else 0
