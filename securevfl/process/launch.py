@@ -48,10 +48,12 @@ class Start:
     Attributes:
         agreement: with the approvals found beside it.
         own: the party's file.
+        door: descriptor through which a node hands over callers, in place of listening; None without a node.
     """
 
     agreement: Agreement
     own: PartyFile
+    door: int | None = None
 
     @property
     def peers(self) -> list[str]:
@@ -167,7 +169,7 @@ class Start:
             known: see `NetworkMesh.start`.
             limits: see `NetworkMesh.start`.
         """
-        listen = self.own.listen
+        listen = self.own.listen if self.door is None else None
         return await NetworkMesh.start(
             identity,
             peer_book(self.agreement, self.own, store=folder / "endorsements.json"),
@@ -178,6 +180,7 @@ class Start:
             routes=self.peer_routes(),
             known=known,
             limits=limits,
+            door=self.door,
         )
 
     def _session_limits(self) -> SessionLimits:

@@ -104,6 +104,7 @@ async def run_server(
     data: Path | None = None,
     once: bool = False,
     run: str = "",
+    door: int | None = None,
 ) -> AsyncIterator[ServingProcess]:
     """Run a party's server over the network; the block locks its state folder and runs its gate.
 
@@ -115,6 +116,7 @@ async def run_server(
         data: table in the place of the one that the party file names.
         once: whether it is for one prediction, and not to stay.
         run: the model to begin with; the one of the state folder unless given.
+        door: see `Start.door`.
 
     Raises:
         InputError: files that cannot be used.
@@ -149,7 +151,7 @@ async def run_server(
             coordinator=proposal.coordinator_name,
             software=software_version(),
         )
-        mesh = await Start(agreement=whole, own=own).start_mesh(
+        mesh = await Start(agreement=whole, own=own, door=door).start_mesh(
             row_of(whole, own, note=own.state / "certificate").shown,
             Incarnation(*state.count_start()),
             folder=own.state,
