@@ -1,5 +1,5 @@
 """The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | runs | audit | keys |
-certs | relay | card | propose | approve | agreement | readmit | serve | engine | psi`.
+certs | relay | card | propose | approve | agreement | readmit | serve | node | engine | psi`.
 
 Exit codes are those of `securevfl_net.exit_codes`: 0 done; 75, 130 and 143 start again; any other: a person must act.
 
@@ -23,6 +23,7 @@ from securevfl.cli import (
     certificates,
     engines,
     experiments,
+    nodes,
     parties,
     policies,
     readmissions,
@@ -43,6 +44,7 @@ __all__ = [
     "engines",
     "experiments",
     "main",
+    "nodes",
     "parties",
     "policies",
     "readmissions",

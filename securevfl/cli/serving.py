@@ -56,15 +56,19 @@ def start_command(
     file: Annotated[Path, typer.Option(help=_FILE)],
     serving: Annotated[Path | None, typer.Option(help="The party's serving file, TOML: policy, HTTP, limits.")] = None,
     run: Annotated[str, typer.Option(help="The run of the first model to serve; default: the agreement's.")] = "",
+    door: Annotated[int | None, typer.Option(hidden=True, help="Of the node that started it.")] = None,
 ) -> None:
     """Stay connected and take part in scoring; the active party answers HTTP. Ends with Ctrl-C or SIGTERM."""
-    signals = asyncio.run(_start(agreement, party, file, serving, run))
+    signals = asyncio.run(_start(agreement, party, file, serving, run, door))
     if signals:
         raise typer.Exit(Parked.exit_code)
 
 
-async def _start(agreement: Path, party: str, file: Path, serving: Path | None, run: str) -> list[Any]:
+async def _start(
+    agreement: Path, party: str, file: Path, serving: Path | None, run: str, door: int | None
+) -> list[Any]:
     from securevfl.agreement import read_agreement, read_party_file
+    from securevfl.process.door import follow_node
     from securevfl.process.operations import keep_to_quota, open_outputs, stop_on_signals
     from securevfl.run.events import RunEvents, SeveralReceivers
     from securevfl.serving.process import run_server
@@ -78,7 +82,7 @@ async def _start(agreement: Path, party: str, file: Path, serving: Path | None, 
         open_outputs(party, peers, whole.digest, files=[state / "serving.jsonl"], screen="text") as told,
         stop_on_signals(end.set, told.log) as came,
     ):
-        async with run_server(agreement, party, file, serving=serving, run=run) as process:
+        async with run_server(agreement, party, file, serving=serving, run=run, door=follow_node(door)) as process:
             process.server.news = SeveralReceivers([one for one in told.hearers if isinstance(one, RunEvents)])
             await _serve_until_signal(process, end)
     return came

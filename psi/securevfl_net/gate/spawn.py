@@ -31,7 +31,10 @@ def spawn_gate(door: int | None = None) -> tuple[subprocess.Popen[bytes], socket
     environment = os.environ | _MALLOC | {"PYTHONPATH": paths}
     try:
         gate = subprocess.Popen(  # noqa: S603  # this interpreter, and a number
-            command, pass_fds=(theirs.fileno(), *(() if door is None else (door,))), stdin=subprocess.DEVNULL, env=environment
+            command,
+            pass_fds=(theirs.fileno(), *(() if door is None else (door,))),
+            stdin=subprocess.DEVNULL,
+            env=environment,
         )
     finally:
         theirs.close()
