@@ -40,9 +40,7 @@ def _say(line: str) -> None:
 def init_command(
     folder: _Folder,
     organisation: Annotated[str, typer.Option(help="Whose node it is, for people; default: the folder's name.")] = "",
-    listen: Annotated[
-        str, typer.Option(help="Address at which all peers call, host:port.")
-    ] = "0.0.0.0:7443",  # the operator's choice, shown in the file
+    listen: Annotated[str, typer.Option(help="Address at which all peers call.")] = "0.0.0.0:7443",
 ) -> None:
     """Make a node's folder with its node.toml."""
     from securevfl.node.node_file import init_node

@@ -97,10 +97,11 @@ async def start_child(folder: Path, entry: Entry, party: str, *, serves: bool) -
     else:
         words += ["--log", "json"]
     ours, theirs = socket.socketpair()
+    ours.setblocking(False)
     log = folder / f"{entry.name}.log"
     try:
-        ours.setblocking(False)
-        with theirs, open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as output:
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "securevfl", *words, "--door", str(theirs.fileno())),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -109,7 +110,11 @@ async def start_child(folder: Path, entry: Entry, party: str, *, serves: bool) -
                 pass_fds=(theirs.fileno(),),
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             )
+        finally:
+            os.close(output)
     except BaseException:
         ours.close()
         raise
+    finally:
+        theirs.close()
     return Child(process=process, door=ours, log=log, serves=serves)

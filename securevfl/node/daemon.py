@@ -158,9 +158,7 @@ class Node:
     def _require_own_state(self, name: str, state: Path) -> None:
         for other, hosted in self._hosted.items():
             if other != name and hosted.state.absolute() == state.absolute():
-                raise InputError(
-                    f"{state} is the state folder of {other!r} as well: give each agreement its own, state"
-                )
+                raise InputError(f"{state} is the state folder of {other!r} as well: give each agreement its own")
 
     def _drop(self, name: str) -> None:
         """Forget an entry that is gone, once its process has ended."""

@@ -22,7 +22,7 @@ _TOPICS = {one.number: one.topic for one in CODES}
 
 
 def read_listing(folder: Path) -> dict[str, Any]:
-    """The latest status of a node, with ``"alive"``: whether its daemon runs. An entry that no daemon has seen is *new*.
+    """The latest status of a node, with ``"alive"``: whether its daemon runs. An entry that no daemon saw is *new*.
 
     Raises:
         InputError: there is no node, or its status cannot be read.

@@ -48,5 +48,5 @@ class NodeMetrics:
         handed.add_metric(["handed_over"], calls["handed over"])
         handed.add_metric(["refused"], sum(calls["refused"].values()))
         yield from (stage, starts, code, away, handed)
-        for one in self.more:
-            yield from one(found)
+        for collect in self.more:
+            yield from collect(found)

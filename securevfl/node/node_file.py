@@ -41,8 +41,8 @@ TEMPLATE = """\
 organisation = {organisation}
 
 # The one address at which all peers of all agreements call; their party files dial it. The node holds no key: it reads
-# which agreement a caller names, and hands the connection over to the party's own process. Certificates, keys, tables and
-# policies are those of the party files.
+# which agreement a caller names, and hands the connection over to the party's own process. Certificates, keys, tables
+# and policies are those of the party files.
 listen = {listen}
 
 # Metrics for Prometheus, on loopback; leave it out for none.
@@ -193,7 +193,7 @@ def read_entry(path: Path) -> Entry:
         InputError: it cannot be used.
     """
     content = read_toml(path, "node's entry", _PAGE)
-    sections, broken, found = read_sections(_EntrySections, content, [])
+    sections, _, found = read_sections(_EntrySections, content, [])
     found += [f"{name} is missing: name a file" for name in ("agreement", "file") if name not in content]
     if rule := explain_bad_name(path.stem):
         found.append(f"the file's name: {rule}")

@@ -70,8 +70,8 @@ def read_records(folder: Path) -> dict[str, Record]:
         return {}
     except (OSError, msgspec.MsgspecError) as error:
         raise InputError(
-            f"{path} cannot be read ({error}): remove it; the node then starts every agreement anew, and those that are "
-            "done end at once"
+            f"{path} cannot be read ({error}): remove it; the node then starts every agreement anew, and those that "
+            "are done end at once"
         ) from None
     if found.format != FORMAT:
         raise InputError(f"{path} has format {found.format}; {FORMAT} was expected: run the securevfl that wrote it")

@@ -86,7 +86,9 @@ def _until(holds: Callable[[], bool], *daemons: Daemon) -> None:
 
 def _company(folder: Path, port: int, *, epochs: int = 2) -> Company:
     """An agreement of the bank and a shop, whose file dials the bank's node."""
-    job = sv.Job(algorithm=sv.SplitNN(hidden=4, bottom=[3]), protection=sv.Plain(), epochs=epochs, batch_size=16, seed=3)
+    job = sv.Job(
+        algorithm=sv.SplitNN(hidden=4, bottom=[3]), protection=sv.Plain(), epochs=epochs, batch_size=16, seed=3
+    )
     terms = ServingTerms(asks=("bank",))
     company = create_company(folder, make_parties(passive=1, rows=120), job, serving=terms)
     for name in company.names:
@@ -108,7 +110,17 @@ def _nodes(folder: Path, **options: float) -> Iterator[dict[str, Daemon]]:
 
 def _add(daemon: Daemon, company: Company, name: str, *more: object) -> None:
     party = next(one for one in company.names if one.startswith(daemon.folder.name.removeprefix("node-")))
-    _typed("node", "add", daemon.folder, company.agreement_file, "--file", company.folder / f"{party}.toml", "--name", name, *more)
+    _typed(
+        "node",
+        "add",
+        daemon.folder,
+        company.agreement_file,
+        "--file",
+        company.folder / f"{party}.toml",
+        "--name",
+        name,
+        *more,
+    )
 
 
 @contextmanager
@@ -120,7 +132,9 @@ def _junk(port: int) -> Iterator[list[int]]:
         while not over.is_set():
             try:
                 with socket.create_connection(("127.0.0.1", port), timeout=1, source_address=("127.0.0.2", 0)) as sock:
-                    sock.send(rng.choice((b"D", b"S", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n")) + rng.randbytes(30))
+                    sock.send(
+                        rng.choice((b"D", b"S", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n")) + rng.randbytes(30)
+                    )
                     calls[0] += 1
             except OSError:  # the node is between two lives
                 time.sleep(0.05)
@@ -155,7 +169,9 @@ def test_three_agreements_over_one_port_survive_killed_parties_and_a_killed_node
         os.kill(bank.rows()["one"]["process"], signal.SIGKILL)
         _until(lambda: bank.rows()["one"]["starts"] == 2, bank, shop)
         assert bank.end(signal.SIGKILL) == -signal.SIGKILL
-        _until(lambda: not any(is_held(one.state_folder("bank")) for one in companies.values()), bank)  # they ended with it
+        _until(
+            lambda: not any(is_held(one.state_folder("bank")) for one in companies.values()), bank
+        )  # they ended with it
         bank.start()
 
         def finished() -> bool:
@@ -208,7 +224,9 @@ def test_a_training_without_its_peer_gives_its_place_to_the_next(tmp_path: Path)
                 _add(daemon, company, company.folder.name)
                 daemon.start() if daemon.process is None else None
                 _until(lambda name=company.folder.name, at=daemon: name in [w for _, w in at.events()], daemon)  # type: ignore[misc]
-        _until(lambda: all(row["stage"] == "finished" for one in (bank, shop) for row in one.rows().values()), bank, shop)
+        _until(
+            lambda: all(row["stage"] == "finished" for one in (bank, shop) for row in one.rows().values()), bank, shop
+        )
         assert {"yields"} <= {event for event, _ in [*bank.events(), *shop.events()]}
 
 
@@ -218,11 +236,15 @@ def test_pause_remove_and_mistakes(tmp_path: Path) -> None:
         company = _company(tmp_path / "one", bank.port)
         assert "no agreement 'one'" in _typed("node", "pause", bank.folder, "one", code=2)
         (company.folder / "agreement.toml.bank.approval").rename(tmp_path / "kept")
-        said = _typed("node", "add", bank.folder, company.agreement_file, "--file", company.folder / "bank.toml", code=2)
+        said = _typed(
+            "node", "add", bank.folder, company.agreement_file, "--file", company.folder / "bank.toml", code=2
+        )
         assert "has not approved" in said
         (tmp_path / "kept").rename(company.folder / "agreement.toml.bank.approval")
         _add(bank, company, "one")
-        said = _typed("node", "add", bank.folder, company.agreement_file, "--file", company.folder / "bank.toml", code=2)
+        said = _typed(
+            "node", "add", bank.folder, company.agreement_file, "--file", company.folder / "bank.toml", code=2
+        )
         assert "is the state folder of 'one'" in said
         assert bank.rows()["one"]["stage"] == "new"
         (bank.folder / "agreements" / "dropped.toml").write_text('agreement = "nowhere.toml"\n')

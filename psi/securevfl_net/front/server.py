@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from securevfl_net.dialers import Address
-from securevfl_net.entrance import LONGEST, NOT_HERE, read_call
+from securevfl_net.entrance import LONGEST, NOT_HERE, Call, read_call
 from securevfl_net.gate.connection import Phase
 from securevfl_net.gate.doors import Listener
 from securevfl_net.gate.handshakes import Handshakes, find_network
@@ -159,6 +159,10 @@ class Front:
             pause = min(2 * pause, _MOST)
         if call.skip:
             await loop.sock_recv(sock, call.skip)
+        return self._hand_over(caller, call)
+
+    def _hand_over(self, caller: _Caller, call: Call) -> str:
+        """See `_pass_on`."""
         name = call.name or (next(iter(self.doors)) if len(self.doors) == 1 else "")
         if not name:
             return "it does not say which agreement it calls, and several are here" if self.doors else "none is here"
@@ -169,7 +173,7 @@ class Front:
             self._called(name)
             return "the agreement that it calls takes no calls now"
         try:
-            socket.send_fds(door, [b"\1"], [sock.fileno()])
+            socket.send_fds(door, [b"\1"], [caller.sock.fileno()])
         except OSError:
             return "the party that it calls does not take calls fast enough, or has just ended"
         self.handed += 1

@@ -30,11 +30,9 @@ def spawn_gate(door: int | None = None) -> tuple[subprocess.Popen[bytes], socket
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = os.environ | _MALLOC | {"PYTHONPATH": paths}
     try:
+        passed = (theirs.fileno(),) if door is None else (theirs.fileno(), door)
         gate = subprocess.Popen(  # noqa: S603  # this interpreter, and a number
-            command,
-            pass_fds=(theirs.fileno(), *(() if door is None else (door,))),
-            stdin=subprocess.DEVNULL,
-            env=environment,
+            command, pass_fds=passed, stdin=subprocess.DEVNULL, env=environment
         )
     finally:
         theirs.close()

@@ -133,8 +133,8 @@ def from_tls(error: OSError, party: str = "") -> Refusal:
 def refuse_absent(party: str = "") -> Refusal:
     """What a node says where the party called takes no calls."""
     words = (
-        "a node is at this address, and no agreement of this name takes calls there now: it is not added yet, waits for "
-        "its turn, or is done"
+        "a node is at this address, and no agreement of this name takes calls there now: it is not added yet, waits "
+        "for its turn, or is done"
     )
     return Refusal(RefusalCode.NOT_HERE, words, by="peer", party=party)
 
