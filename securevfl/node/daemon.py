@@ -144,7 +144,7 @@ class Node:
             agreement, own = entry.read_files()
             self._require_own_state(name, own.state)
         except (SecureVFLError, OSError) as error:
-            self._fail(name, record, exit_code_of(error), f"{type(error).__name__}: {error}")
+            self._fail(name, record, exit_code_of(error), str(error))
             return
         entrance = name_entrance(bytes.fromhex(agreement.digest), own.party)
         hosted = _Hosted(entry=entry, party=own.party, digest=agreement.digest, state=own.state, entrance=entrance)

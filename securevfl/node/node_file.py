@@ -95,8 +95,8 @@ class NodeFile:
 
 
 class _EntrySections(Config):
-    agreement: Word = ""
-    file: Word = ""
+    agreement: Annotated[str, Meta(max_length=4096)] = ""
+    file: Annotated[str, Meta(max_length=4096)] = ""
     serve: bool = False
     serving: Word | None = None
     memory: Annotated[float, Meta(ge=0)] = 0.0
@@ -212,15 +212,22 @@ def read_entry(path: Path) -> Entry:
 
 
 def read_entries(folder: Path) -> dict[str, Entry | InputError]:
-    """Name → entry of a node's folder, or why it cannot be used; sorted by name."""
+    """Name → entry of a node's folder, or why it cannot be used; those that were written first come first."""
     found: dict[str, Entry | InputError] = {}
-    for path in sorted((folder / "agreements").glob("*.toml")):
+    for path in sorted((folder / "agreements").glob("*.toml"), key=_written):
         try:
             found[path.stem] = read_entry(path)
         except InputError as error:
             if path.exists():  # it may just have been removed
                 found[path.stem] = error
     return found
+
+
+def _written(path: Path) -> tuple[int, str]:
+    try:
+        return path.stat().st_mtime_ns, path.name
+    except OSError:  # it has just been removed
+        return 0, path.name
 
 
 def write_entry(folder: Path, entry: Entry) -> Path:
