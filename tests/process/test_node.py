@@ -170,7 +170,7 @@ def test_three_agreements_over_one_port_survive_killed_parties_and_a_killed_node
         _until(lambda: bank.rows()["one"]["starts"] == 2, bank, shop)
         assert bank.end(signal.SIGKILL) == -signal.SIGKILL
         _until(
-            lambda: not any(is_held(one.state_folder("bank")) for one in companies.values()), bank
+            lambda: not any(is_held(companies[name].state_folder("bank")) for name in ("one", "two")), bank
         )  # they ended with it
         bank.start()
 
@@ -184,7 +184,7 @@ def test_three_agreements_over_one_port_survive_killed_parties_and_a_killed_node
         assert set(started[:2]) == {"one", "two"}, "first come, first served"
         assert junk[0] > 100
         assert [one.end() for one in (shop, bank)] == [75, 75]
-        assert not any(map(is_held, running))
+        assert not any(is_held(one.state_folder("bank")) for one in companies.values())
         for name in ("one", "two"):
             _typed("audit", companies[name].state_folder("bank"))
 
