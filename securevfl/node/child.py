@@ -36,6 +36,7 @@ class Child:
         log: what it says.
         serves: whether it serves.
         began: on the monotonic clock.
+        yields: whether it was stopped so that another agreement has its turn.
         stopping: when it was asked to stop; 0 before.
     """
 
@@ -45,6 +46,7 @@ class Child:
     serves: bool
     began: float = field(default_factory=time.monotonic)
     stopping: float = 0.0
+    yields: bool = False
 
     @property
     def code(self) -> int | None:

@@ -35,6 +35,8 @@ _LOOK = 0.5
 """Seconds between two looks at the folder and the children."""
 _FIRST, _MOST = 1.0, 60.0
 """Seconds until a process that ended early starts again: the first time, and at most."""
+_KEEPS = 3
+"""Starts in a row that may end early before others have an agreement's place while it waits for the next."""
 _LONG = 120.0
 """Seconds after which a process that ends early counts as one that had begun well."""
 _CALLED = 60.0
@@ -205,13 +207,14 @@ class Node:
             record.trained, record.failures, record.reason = True, 0, ""
             self._say("finished", f"{name} is trained")
         elif code == 0 or should_restart(code):
-            record.failures = 0 if time.monotonic() - child.began > _LONG else record.failures + 1
-            pause = 0.0 if child.stopping else min(_FIRST * 2 ** min(record.failures - 1, 10), _MOST)
+            well = child.stopping or time.monotonic() - child.began > _LONG
+            record.failures = 0 if well else record.failures + 1
+            pause = 0.0 if child.stopping else min(_FIRST * 2 ** min(max(record.failures - 1, 0), 10), _MOST)
             hosted.again = time.monotonic() + pause * random.uniform(0.75, 1.0)  # noqa: S311  # no secret
             self._say("ended", f"{name} ended with {code} and starts again: {record.reason}")
         else:
             self._fail(name, record, code, record.reason)
-        if not record.trained:
+        if child.yields or record.failures > _KEEPS:
             record.place = self._last_place() + 1  # behind those that wait
 
     async def _start(self, name: str, hosted: _Hosted) -> None:
@@ -246,10 +249,11 @@ class Node:
         now, found = time.monotonic(), []
         for name, hosted in self._hosted.items():
             record = self.records[name]
-            running = hosted.child is not None
-            if not running and self._stage(name) not in (Stage.QUEUED, Stage.AGAIN):
+            soon = now < hosted.again and record.failures <= _KEEPS
+            running = hosted.child is not None or is_used(hosted.state) or soon  # it keeps its place while it ends
+            if hosted.child is None and self._stage(name) not in (Stage.QUEUED, Stage.AGAIN):
                 continue
-            if not running and (now < hosted.again or is_used(hosted.state)):
+            if not running and now < hosted.again:
                 continue
             found.append(
                 Job(
@@ -270,6 +274,7 @@ class Node:
             child = self._hosted[name].child
             if child is not None:
                 self._say("yields", f"{name} waits for its peers; another agreement has its turn")
+                child.yields = True
                 child.stop()
 
     def _seconds_late(self, hosted: _Hosted, now: float) -> float:
