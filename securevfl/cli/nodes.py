@@ -62,7 +62,7 @@ def run_command(folder: _Folder) -> None:
 
 async def _run(file: NodeFile) -> None:
     from securevfl.node.daemon import Node
-    from securevfl.node.metrics import NodeMetrics
+    from securevfl.node.listing import NodeMetrics
     from securevfl.process.metrics import serve_metrics
     from securevfl.process.operations import stop_on_signals
 

@@ -3,5 +3,5 @@
 - `node_file`: what the organisation writes, and an entry for each agreement. `record`: what the daemon knows of an
   entry, kept over its restarts. `queue`: which agreement starts next. `child`: a process of ``securevfl party`` or
   ``serve``.
-- `daemon`: all of it together. `listing`, `metrics`: what the operator sees.
+- `daemon`: all of it together. `listing`: what the operator sees.
 """

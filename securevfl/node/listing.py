@@ -1,9 +1,9 @@
-"""What the operator sees of a node: the status that its daemon writes, or what was stored before it ended."""
+"""What the operator sees of a node, metrics too: the status that its daemon writes, or what was stored before it ended."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from securevfl_net.exit_codes import CODES
 
 from securevfl.errors import InputError
 from securevfl.node.node_file import read_entries, read_node
+from securevfl.node.record import Stage
 
-__all__ = ["listing_table", "read_listing"]
+__all__ = ["NodeMetrics", "listing_table", "read_listing"]
 
 _TOPICS = {one.number: one.topic for one in CODES}
 
@@ -61,3 +62,45 @@ def _describe(row: Mapping[str, Any]) -> str:
     if row["stage"] == "a person must act":
         return f"exit code {row['code']} ({row['topic']}): {row['reason']}"
     return str(row["reason"])
+
+
+class NodeMetrics:
+    """What `prometheus_client` collects from.
+
+    Args:
+        status: the node's latest, see `Node.status`.
+
+    Attributes:
+        more: further collectors, called with the status: each yields families.
+    """
+
+    def __init__(self, status: Callable[[], Mapping[str, Any]]) -> None:
+        self._status = status
+        self.more: list[Callable[[Mapping[str, Any]], Iterable[Any]]] = []
+
+    def collect(self) -> Iterable[Any]:
+        """The families."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        found = self._status()
+        rows: Mapping[str, Any] = found.get("agreements", {})
+        stage = GaugeMetricFamily(
+            "securevfl_node_agreement", "1 for the stage of each agreement.", labels=["name", "stage"]
+        )
+        starts = CounterMetricFamily("securevfl_node_starts", "Processes started.", labels=["name"])
+        code = GaugeMetricFamily("securevfl_node_exit_code", "Of the last process that ended.", labels=["name"])
+        away = GaugeMetricFamily("securevfl_node_peers_away", "Peers not connected.", labels=["name"])
+        for name, row in rows.items():
+            for one in Stage:
+                stage.add_metric([name, one.name.lower()], float(row["stage"] == one))
+            starts.add_metric([name], row["starts"])
+            if row["code"] is not None:
+                code.add_metric([name], row["code"])
+            away.add_metric([name], len(row["waits"]))
+        calls = found.get("calls", {"handed over": 0, "refused": {}})
+        handed = CounterMetricFamily("securevfl_node_calls", "Calls by what became of them.", labels=["result"])
+        handed.add_metric(["handed_over"], calls["handed over"])
+        handed.add_metric(["refused"], sum(calls["refused"].values()))
+        yield from (stage, starts, code, away, handed)
+        for collect in self.more:
+            yield from collect(found)
