@@ -1,4 +1,4 @@
-"""What the operator sees of a node, metrics too: the status that its daemon writes, or what was stored before it ended."""
+"""What the operator sees of a node, and metrics: the status that its daemon writes, or what it stored before it ended."""
 
 from __future__ import annotations
 
