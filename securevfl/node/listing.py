@@ -1,4 +1,4 @@
-"""What the operator sees of a node, and metrics: the status that its daemon writes, or what it stored before it ended."""
+"""What the operator sees of a node, and its metrics: the status of its daemon, or what it stored before it ended."""
 
 from __future__ import annotations
 

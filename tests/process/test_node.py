@@ -252,7 +252,7 @@ def test_pause_remove_and_mistakes(tmp_path: Path) -> None:
         _until(lambda: bank.rows()["one"]["stage"] == "running", bank)
         _until(lambda: bank.rows()["dropped"]["stage"] == "a person must act", bank)
         assert "file is missing" in bank.rows()["dropped"]["reason"]
-        said = _typed("node", "run", bank.folder, code=2)
+        said = _typed("node", "run", bank.folder, code=75)
         assert "another node runs there" in said
         _until(lambda: bank.rows()["one"]["waits"] == ["shop1"], bank)
         _typed("node", "pause", bank.folder, "one")
