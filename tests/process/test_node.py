@@ -190,7 +190,7 @@ def test_three_agreements_over_one_port_survive_killed_parties_and_a_killed_node
 
 
 def test_what_needs_a_person_is_named_and_the_others_go_on(tmp_path: Path) -> None:
-    with _nodes(tmp_path, jobs=1) as nodes:
+    with _nodes(tmp_path, jobs=1, turn=4.0) as nodes:
         bank, shop = nodes["bank"], nodes["shop"]
         good, bad = (_company(tmp_path / name, bank.port) for name in ("good", "bad"))
         for daemon in (bank, shop):
