@@ -1,5 +1,5 @@
 """The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | runs | audit | keys |
-certs | relay | card | propose | approve | agreement | readmit | leave | serve | engine | psi`.
+certs | relay | card | propose | approve | agreement | readmit | leave | serve | node | engine | psi`.
 
 Exit codes are those of `securevfl_net.exit_codes`: 0 done; 75, 130 and 143 start again; any other: a person must act.
 
@@ -24,6 +24,7 @@ from securevfl.cli import (
     engines,
     experiments,
     leaving,
+    nodes,
     parties,
     policies,
     readmissions,
@@ -45,6 +46,7 @@ __all__ = [
     "experiments",
     "leaving",
     "main",
+    "nodes",
     "parties",
     "policies",
     "readmissions",

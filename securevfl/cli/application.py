@@ -29,6 +29,7 @@ _ORDER = (
     "readmit",
     "party",
     "status",
+    "node",
     "keys",
     "certs",
     "relay",

@@ -50,17 +50,21 @@ def party_command(
     trace: Annotated[
         bool, typer.Option("--trace", help="Export OpenTelemetry traces without values, as the OTEL_… variables say.")
     ] = False,
+    door: Annotated[int | None, typer.Option(hidden=True, help="Of the node that started it.")] = None,
 ) -> None:
     """Take part in an agreement: connect, agree, align, train. Start it again to resume.
 
     Exit code 0 when this party has its result, 75 when it stopped early and can be started again, and others when a
     person must act.
     """
+    from dataclasses import replace
+
+    from securevfl.process.door import follow_node
     from securevfl.process.launch import read_start
     from securevfl.process.operations import keep_to_quota, open_outputs
 
     keep_to_quota()
-    start = read_start(agreement, name, file)
+    start = replace(read_start(agreement, name, file), door=follow_node(door))
     style = log or (None if terminal.err.is_terminal else "text")
     state = start.own.state
     with (

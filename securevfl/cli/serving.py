@@ -64,17 +64,27 @@ def start_command(
     trace: Annotated[
         bool, typer.Option("--trace", help="Export OpenTelemetry traces without values, as the OTEL_… variables say.")
     ] = False,
+    door: Annotated[int | None, typer.Option(hidden=True, help="Of the node that started it.")] = None,
 ) -> None:
     """Stay connected and take part in scoring; the active party answers HTTP. Ends with Ctrl-C or SIGTERM."""
-    signals = asyncio.run(_start(agreement, party, file, serving, run, metrics, trace))
+    signals = asyncio.run(_start(agreement, party, file, serving, run, metrics, door, trace=trace))
     if signals:
         raise typer.Exit(Parked.exit_code)
 
 
 async def _start(
-    agreement: Path, party: str, file: Path, serving: Path | None, run: str, metrics: int | None, trace: bool
+    agreement: Path,
+    party: str,
+    file: Path,
+    serving: Path | None,
+    run: str,
+    metrics: int | None,
+    door: int | None,
+    *,
+    trace: bool,
 ) -> list[Any]:
     from securevfl.agreement import read_agreement, read_party_file
+    from securevfl.process.door import follow_node
     from securevfl.process.operations import keep_to_quota, open_outputs, settle_collector, stop_on_signals
     from securevfl.run.events import RunEvents, SeveralReceivers
     from securevfl.serving.process import run_server
@@ -88,7 +98,7 @@ async def _start(
         open_outputs(party, peers, whole.digest, files=[state / "serving.jsonl"], screen="text", trace=trace) as told,
         stop_on_signals(end.set, told.log) as came,
     ):
-        async with run_server(agreement, party, file, serving=serving, run=run) as process:
+        async with run_server(agreement, party, file, serving=serving, run=run, door=follow_node(door)) as process:
             process.server.news = SeveralReceivers([one for one in told.hearers if isinstance(one, RunEvents)])
             process.server.settled = settle_collector
             await _serve_until_signal(process, end, metrics)

@@ -49,10 +49,12 @@ class Start:
     Attributes:
         agreement: with the approvals found beside it.
         own: the party's file.
+        door: descriptor through which a node hands over callers, in place of listening; None without a node.
     """
 
     agreement: Agreement
     own: PartyFile
+    door: int | None = None
 
     @property
     def peers(self) -> list[str]:
@@ -180,7 +182,7 @@ class Start:
             limits: see `NetworkMesh.start`.
             without: parties that left for good: nobody connects to them.
         """
-        listen = self.own.listen
+        listen = self.own.listen if self.door is None else None
         return await NetworkMesh.start(
             identity,
             peer_book(self.agreement, self.own, store=folder / "endorsements.json", without=without),
@@ -191,6 +193,7 @@ class Start:
             routes={peer: route for peer, route in self.peer_routes().items() if peer not in set(without)},
             known=known,
             limits=limits,
+            door=self.door,
         )
 
     def _session_limits(self) -> SessionLimits:

@@ -114,6 +114,7 @@ async def run_server(
     data: Path | None = None,
     once: bool = False,
     run: str = "",
+    door: int | None = None,
 ) -> AsyncIterator[ServingProcess]:
     """Run a party's server over the network; the block locks its state folder and runs its gate.
 
@@ -125,6 +126,7 @@ async def run_server(
         data: table in the place of the one that the party file names.
         once: whether it is for one prediction, and not to stay.
         run: the model to begin with; the one of the state folder unless given.
+        door: see `Start.door`.
 
     Raises:
         InputError: files that cannot be used.
@@ -164,7 +166,7 @@ async def run_server(
             software=software_version(),
         )
         certificates = row_of(whole, own, note=own.state / "certificate")
-        mesh = await Start(agreement=whole, own=own).start_mesh(
+        mesh = await Start(agreement=whole, own=own, door=door).start_mesh(
             certificates.shown,
             Incarnation(*state.count_start()),
             folder=own.state,

@@ -106,6 +106,7 @@ class NetworkMesh:
         known: Mapping[str, Incarnation] | None = None,
         limits: SessionLimits = DEFAULT_SESSION_LIMITS,
         timing: Timing | None = None,
+        door: int | None = None,
     ) -> NetworkMesh:
         """Start a gate and wait until it listens; connections come later, as events.
 
@@ -121,6 +122,7 @@ class NetworkMesh:
             known: newest incarnation that was seen of each peer.
             limits: of the sessions; parts are of one size at all parties.
             timing: seconds of the gate.
+            door: descriptor through which a node hands over callers.
 
         Raises:
             InputError: a certificate, a revocation list or an address that cannot be used.
@@ -143,8 +145,9 @@ class NetworkMesh:
             routes=dict(routes or {}),
             limits=asdict(limits),
             timing=timing or Timing(),
+            door=door,
         )
-        mesh = cls(*spawn_gate(), settings, book)
+        mesh = cls(*spawn_gate(door), settings, book)
         mesh.outbox.put_frame(Frames.SETTINGS, msgspec.msgpack.encode(settings))
         mesh.wake_writer()
         try:

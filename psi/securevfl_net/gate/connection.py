@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from securevfl_net.entrance import HELLO, NOT_HERE, REVERSED
 from securevfl_net.identity import Accepted, Handshake, PeerBook, Refusal, Want
-from securevfl_net.identity.refusal import RefusalCode, from_tls
+from securevfl_net.identity.handshake import SILENT
+from securevfl_net.identity.refusal import RefusalCode, from_tls, refuse_absent
 
 if TYPE_CHECKING:
     from securevfl_net.session import Line
@@ -21,10 +23,6 @@ __all__ = ["Connection", "Contexts", "Phase", "Turn"]
 _TURN = 1 << 20
 """Bytes that one connection may move before others have their turn."""
 _PULL = 256 << 10
-_HELLO = 0x16
-"""First byte of a TLS client's hello (RFC 8446, section 5.1)."""
-_REVERSED = b"S"
-"""Sent by a caller that is the TLS server: the called side begins. Parties' roles in TLS follow from their names."""
 _UNSENT = 512 << 10
 """Most bytes that wait in the kernel unsent, so that pings and aborts do not queue behind bulk there."""
 _LINGER = 2.0
@@ -79,11 +77,14 @@ class Connection:
         live: party → fingerprint of established connections.
         expected: the peer that was called.
         server: this party's role in TLS, where it called.
-        reversed_: whether to announce that the called side begins.
+        direct: whether the called side has yet to learn that it begins, where it does.
+        called: name of the party called, where this party called it directly; see `securevfl_net.entrance`.
+        knock: sent before everything else, where this party called.
     """
 
     __slots__ = (
         "_book",
+        "_called",
         "_contexts",
         "_live",
         "_mask",
@@ -119,6 +120,8 @@ class Connection:
         expected: str = "",
         server: bool | None = None,
         direct: bool = True,
+        called: str = "",
+        knock: bytes = b"",
     ) -> None:
         self.sock = sock
         self.number = sock.fileno()
@@ -127,6 +130,7 @@ class Connection:
         self._out: deque[memoryview] = deque()
         self._mask = 0
         self.expected, self.dialled, self.server = expected, server is not None, server
+        self._called = called
         self.phase = Phase.PEEK
         self.since = self.heard = time.monotonic()
         self.until = self.since + seconds
@@ -143,8 +147,10 @@ class Connection:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
         if server is not None:
             if server and direct:
-                sock.send(_REVERSED)  # the first byte of a connection always fits
-            self._begin_tls(server)
+                sock.send(knock + REVERSED)  # the first bytes of a connection always fit
+                self._mask = selectors.EVENT_READ  # what comes is a hello, or that nobody of this name is there
+            else:
+                self._begin_tls(server)
 
     def wanted_events(self) -> int:
         """Socket events to wait for."""
@@ -175,10 +181,16 @@ class Connection:
             first = self.sock.recv(1, socket.MSG_PEEK)
         except _WAITS:
             return
-        if first == _REVERSED:
+        if self.dialled:
+            if first == NOT_HERE[:1]:
+                self.refusal = refuse_absent(self.expected)
+                self.end(self.refusal.words)
+            else:
+                self._begin_tls(True)
+        elif first == REVERSED:
             self.sock.recv(1)
             self._begin_tls(False)
-        elif first and first[0] == _HELLO:
+        elif first and first[0] == HELLO:
             self._begin_tls(True)
         else:
             words = "the bytes received are not TLS: is the caller a party?" if first else "somebody called and hung up"
@@ -188,7 +200,11 @@ class Connection:
     def _begin_tls(self, server: bool) -> None:
         self.server = server
         self.sock = tls = self._contexts(server).wrap_socket(
-            self.sock, server_side=server, do_handshake_on_connect=False, suppress_ragged_eofs=True
+            self.sock,
+            server_side=server,
+            do_handshake_on_connect=False,
+            suppress_ragged_eofs=True,
+            server_hostname=None if server else self._called or None,
         )
         self._shake = Handshake(tls, self._book, expected=self.expected, live=self._live)
         self.phase = Phase.SHAKE
@@ -333,7 +349,8 @@ class Connection:
             outcome = self._shake.outcome
             self.refusal = outcome if isinstance(outcome, Refusal) else None
         elif self.phase == Phase.PEEK:
-            self.refusal = Refusal(RefusalCode.NO_ANSWER, "a caller connected and sent nothing")
+            words = SILENT if self.dialled else "a caller connected and sent nothing"
+            self.refusal = Refusal(RefusalCode.NO_ANSWER, words, party=self.expected)
         self.end(self.why or (self.refusal.words if self.refusal is not None else "its time is up"))
 
     def end(self, why: str) -> None:

@@ -17,7 +17,7 @@ from securevfl_net.dialers import Address, Dialer
 from securevfl_net.errors import InputError, PeerRefused
 from securevfl_net.identity import Refusal, RefusalCode
 
-__all__ = ["Callers", "Listener"]
+__all__ = ["Callers", "Door", "Listener"]
 
 _BACKLOG = 128
 _TURN = 16
@@ -72,6 +72,46 @@ class Listener:
                     return
                 continue
             self._arrived(sock)
+
+
+class Door:
+    """A socket through which another process hands over connections that it accepted: see `securevfl_net.front`.
+
+    Args:
+        number: its descriptor, of a stream between processes.
+        arrived: is called with each connection.
+
+    Raises:
+        InputError: it is no such socket.
+    """
+
+    def __init__(self, number: int, arrived: Callable[[socket.socket], None]) -> None:
+        try:
+            self.sock = socket.socket(fileno=number)
+        except OSError as error:
+            raise InputError(f"descriptor {number} is no socket ({error.strerror}): only a node gives one") from None
+        self.sock.setblocking(False)
+        self._arrived = arrived
+        self._over = False
+
+    def is_pausing(self, now: float) -> bool:
+        """Whether nobody hands over anything any more."""
+        return self._over
+
+    def accept(self) -> None:
+        """Take what was handed over."""
+        for _ in range(_TURN):
+            try:
+                data, numbers, _, _ = socket.recv_fds(self.sock, 1, 1)
+            except BlockingIOError:
+                return
+            except OSError:
+                data, numbers = b"", []
+            if not data:
+                self._over = True
+                return
+            for number in numbers:  # none, if this process has no descriptors left
+                self._arrived(socket.socket(fileno=number))
 
 
 class Callers:

@@ -8,19 +8,21 @@ import socket
 import ssl
 import time
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
+from securevfl_net.entrance import knock_for, name_entrance
 from securevfl_net.errors import InputError, MachineFault, PeerRefused, ProtocolError, SecureVFLError
 from securevfl_net.exit_codes import find_machine_fault
 from securevfl_net.gate.connection import Connection, Phase, Turn
-from securevfl_net.gate.doors import Callers, Listener
+from securevfl_net.gate.doors import Callers, Door, Listener
 from securevfl_net.gate.frames import FrameIn, Frames, GateLost, Inbox, Outbox
 from securevfl_net.gate.handshakes import Handshakes, find_network
 from securevfl_net.gate.peer import NOTED, REFUSAL, GatePeer
 from securevfl_net.gate.program import ProgramWatch
 from securevfl_net.gate.settings import GateSettings
-from securevfl_net.identity import Refusal, make_tls_context
+from securevfl_net.identity import Refusal, RefusalCode, make_tls_context
 from securevfl_net.session import Incarnation, SessionEnd, SessionLimits
 
 __all__ = ["Gate", "serve"]
@@ -58,7 +60,7 @@ class Gate:
         self._watch = ProgramWatch(os.getppid())
         self._selector = selectors.DefaultSelector()
         self._masks: dict[int, int] = {}
-        self._strangers = Handshakes(settings.timing.strangers)
+        self._strangers: Handshakes[Connection] = Handshakes(settings.timing.strangers)
         self._again: dict[Connection, None] = {}
         self._peers = [self._make_peer(index, name) for index, name in enumerate(settings.peers)]
         self._by_name = {peer.name: peer for peer in self._peers}
@@ -72,11 +74,15 @@ class Gate:
         self._done = False
         self._current_tls(True)
         self._listeners = [Listener(address, self._accept_caller) for address in settings.listen]
+        self._entrances: list[Listener | Door] = [*self._listeners, *self._open_door()]
         program.setblocking(False)
         self._selector.register(program, selectors.EVENT_READ, None)
-        for listener in self._listeners:
-            self._selector.register(listener.sock, selectors.EVENT_READ, listener)
+        for entrance in self._entrances:
+            self._selector.register(entrance.sock, selectors.EVENT_READ, entrance)
         self._out.put_frame(Frames.LISTENING, REFUSAL.encode([listener.address for listener in self._listeners]))
+
+    def _open_door(self) -> list[Door]:
+        return [] if self._settings.door is None else [Door(self._settings.door, self._accept_caller)]
 
     def _make_peer(self, index: int, name: str) -> GatePeer:
         settings = self._settings
@@ -109,7 +115,7 @@ class Gate:
                     continue
                 if isinstance(key.data, Connection):
                     self._again[key.data] = None
-                elif isinstance(key.data, Listener):
+                elif isinstance(key.data, Listener | Door):
                     key.data.accept()
                 else:
                     key.data(0)
@@ -249,13 +255,21 @@ class Gate:
                     seconds=self._timing.handshake,
                     expected=peer.name,
                     server=self._settings.me < peer.name,
-                    direct=not self._settings.routes[peer.name].rendezvous,
+                    **self._name_call(peer),
                 )
             except OSError as error:
                 peer.dialling = False
                 peer.handle_failure(str(error))
             else:
                 self._add_stranger(connection)
+
+    def _name_call(self, peer: GatePeer) -> dict[str, Any]:
+        """How a call says whom it calls; nothing to a relay, which pairs callers and need not know."""
+        if self._settings.routes[peer.name].rendezvous:
+            return {"direct": False}
+        agreement = self._settings.agreement
+        knock = knock_for(agreement, peer.name) if peer.knocks else b""
+        return {"called": name_entrance(agreement, peer.name), "knock": knock}
 
     def _add_stranger(self, connection: Connection, network: str = "") -> None:
         self._strangers.add(connection, network)
@@ -285,6 +299,12 @@ class Gate:
         if connection.dialled and peer is not None:
             peer.dialling = False
             peer.handle_failure(connection.why)
+            absent = refusal is not None and refusal.code is RefusalCode.NOT_HERE
+            if absent and connection.server and not peer.knocks:
+                peer.next_call = 0.0
+            peer.knocks = absent
+            if absent:
+                return
         if refusal is None:
             return
         if peer is not None:
@@ -329,8 +349,8 @@ class Gate:
                 meets = bool(self._settings.routes[peer.name].rendezvous)
                 seconds = self._timing.meeting if meets else self._timing.handshake
                 self._callers.call(peer.index, self._dialers[peer.name], seconds)
-        for listener in self._listeners:
-            self._wait_listener(listener, now)
+        for entrance in self._entrances:
+            self._wait_listener(entrance, now)
         if self._renewing:
             self._renew_certificate(now)
         calls = [peer.next_call for peer in self._peers if peer.calls and not peer.connections and not peer.dialling]
@@ -349,7 +369,7 @@ class Gate:
             self._next_reload = now + self._timing.reload
             self._reload_revocations()
 
-    def _wait_listener(self, listener: Listener, now: float) -> None:
+    def _wait_listener(self, listener: Listener | Door, now: float) -> None:
         listens = listener.sock in self._selector.get_map()
         if listener.is_pausing(now) and listens:
             self._selector.unregister(listener.sock)

@@ -72,6 +72,9 @@ class GatePeer:
         outbox: to the program.
         timing: seconds.
         calls: whether this party calls it.
+
+    Attributes:
+        knocks: whether to say whom it calls before everything else: a node is there, and could not tell.
     """
 
     def __init__(self, index: int, session: SessionEnd, outbox: Outbox, timing: Timing, *, calls: bool) -> None:
@@ -84,6 +87,7 @@ class GatePeer:
         self.left = False
         self.aborted = False
         self.dialling = False
+        self.knocks = False
         self.next_call = 0.0
         self.pause = 0.0
         self.generation = 0

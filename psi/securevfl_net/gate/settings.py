@@ -164,6 +164,7 @@ class GateSettings(msgspec.Struct, frozen=True):
         routes: peer → how it is called; without one, it calls.
         limits: `SessionLimits`, by name.
         timing: see there.
+        door: descriptor through which a node hands over callers; see `Door`.
     """
 
     me: str
@@ -179,6 +180,7 @@ class GateSettings(msgspec.Struct, frozen=True):
     routes: dict[str, Route]
     limits: dict[str, int]
     timing: Timing
+    door: int | None = None
 
     def load_identity(self) -> Identity:
         """The party's own certificate.

@@ -17,8 +17,12 @@ page: a third of a gate's time at 800 MB/s.
 """
 
 
-def spawn_gate() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a gate; the process, and this end of the sockets, which does not block."""
+def spawn_gate(door: int | None = None) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a gate; the process, and this end of the sockets, which does not block.
+
+    Args:
+        door: descriptor that it inherits, see `Door`.
+    """
     ours, theirs = socket.socketpair()
     for sock in (ours, theirs):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
@@ -26,8 +30,9 @@ def spawn_gate() -> tuple[subprocess.Popen[bytes], socket.socket]:
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = os.environ | _MALLOC | {"PYTHONPATH": paths}
     try:
+        passed = (theirs.fileno(),) if door is None else (theirs.fileno(), door)
         gate = subprocess.Popen(  # noqa: S603  # this interpreter, and a number
-            command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, env=environment
+            command, pass_fds=passed, stdin=subprocess.DEVNULL, env=environment
         )
     finally:
         theirs.close()

@@ -35,7 +35,7 @@ from securevfl_net.identity.certificate import TOLERANCE, Certificate
 from securevfl_net.identity.refusal import WORDS, Refusal, RefusalCode, from_tls
 from securevfl_net.identity.tls import ALPN
 
-__all__ = ["Accepted", "Handshake", "Want", "run_handshake"]
+__all__ = ["SILENT", "Accepted", "Handshake", "Want", "run_handshake"]
 
 _READY, _REFUSED = 1, 2
 _HEAD = struct.Struct(">BQ")  # verdict; the sender's clock, milliseconds since 1970
@@ -44,6 +44,8 @@ _DRAINED = 64 << 10
 _LINGER = 2.0
 """Seconds for a refused peer to read its refusal, in `run_handshake`."""
 
+SILENT = "the peer did not finish the handshake in time: is a party at this address?"
+"""Words about a peer that takes too long."""
 _T = TypeVar("_T")
 
 
@@ -104,8 +106,7 @@ class Handshake:
     def time_is_up(self) -> None:
         """Stop the handshake because the caller's time limit has passed."""
         if self.outcome is None:
-            words = "the peer did not finish the handshake in time: is a party at this address?"
-            self.outcome = Refusal(RefusalCode.NO_ANSWER, words, party=self._expected)
+            self.outcome = Refusal(RefusalCode.NO_ANSWER, SILENT, party=self._expected)
         self._steps.close()
 
     def _run_steps(self) -> Generator[Want, None, None]:

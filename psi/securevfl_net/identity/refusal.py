@@ -8,7 +8,7 @@ from typing import Literal
 
 from securevfl_net.errors import PeerRefused
 
-__all__ = ["Refusal", "RefusalCode", "from_tls"]
+__all__ = ["Refusal", "RefusalCode", "from_tls", "refuse_absent"]
 
 WORDS = 200
 """Maximum bytes of a refusal's text on the network (UTF-8)."""
@@ -38,6 +38,7 @@ class RefusalCode(StrEnum):
     NO_ANSWER = "no-answer"
     PROXY = "proxy"
     RELAY = "relay"
+    NOT_HERE = "not-here"
 
 
 class Refusal(PeerRefused):
@@ -108,6 +109,8 @@ def from_tls(error: OSError, party: str = "") -> Refusal:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _explain_verification(error, party)
     reason = (getattr(error, "reason", None) or "") if isinstance(error, ssl.SSLError) else ""
+    if reason.endswith("UNRECOGNIZED_NAME"):
+        return refuse_absent(party)
     if "_ALERT_" in reason:
         name = reason.rsplit("_ALERT_", 1)[1]
         code, words = _ALERTS.get(
@@ -125,6 +128,15 @@ def from_tls(error: OSError, party: str = "") -> Refusal:
         )
     why = "it gave no reason" if isinstance(error, ssl.SSLError) else error.strerror or error
     return Refusal(RefusalCode.HUNG_UP, f"the peer hung up during the handshake: {why}", party=party)
+
+
+def refuse_absent(party: str = "") -> Refusal:
+    """What a node says where the party called takes no calls."""
+    words = (
+        "a node is at this address, and no agreement of this name takes calls there now: it is not added yet, waits "
+        "for its turn, or is done"
+    )
+    return Refusal(RefusalCode.NOT_HERE, words, by="peer", party=party)
 
 
 def _explain_verification(error: ssl.SSLCertVerificationError, party: str) -> Refusal:

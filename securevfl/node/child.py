@@ -1,0 +1,122 @@
+"""A process that takes part in one agreement: ``securevfl party`` or ``securevfl serve``, which know nothing of a node
+but the door through which callers come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from securevfl.node.node_file import Entry
+
+__all__ = ["Child", "start_child"]
+
+_LOG = 8 << 20
+"""Bytes of a child's log; then it becomes the older of two."""
+_TAIL = 4 << 10
+_KILL = 60.0
+"""Seconds from SIGTERM to SIGKILL, as in the systemd unit of a party."""
+
+
+@dataclass(eq=False)
+class Child:
+    """A running process.
+
+    Attributes:
+        process: it.
+        door: this end of the socket through which its gate takes callers.
+        log: what it says.
+        serves: whether it serves.
+        began: on the monotonic clock.
+        yields: whether it was stopped so that another agreement has its turn.
+        stopping: when it was asked to stop; 0 before.
+    """
+
+    process: asyncio.subprocess.Process
+    door: socket.socket
+    log: Path
+    serves: bool
+    began: float = field(default_factory=time.monotonic)
+    stopping: float = 0.0
+    yields: bool = False
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self.process.returncode
+
+    def stop(self) -> None:
+        """Ask it to stop in good order; one that does not is killed later."""
+        now = time.monotonic()
+        with suppress(ProcessLookupError):
+            if not self.stopping:
+                self.stopping = now
+                self.process.send_signal(signal.SIGTERM)
+            elif now - self.stopping > _KILL:
+                self.process.kill()
+
+    def limit_log(self) -> None:
+        """Begin the log anew where it is long; the process appends, and does not notice."""
+        with suppress(OSError):
+            if self.log.stat().st_size > _LOG:
+                shutil.copyfile(self.log, self.log.with_suffix(".log.1"))
+                os.truncate(self.log, 0)
+
+    def last_words(self) -> str:
+        """The last error that it printed; empty if it printed none."""
+        with suppress(OSError), self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - _TAIL))
+            lines = file.read().decode(errors="replace").splitlines()
+            found = [line for line in lines if line.partition(":")[0].isidentifier() and ": " in line]
+            return found[-1] if found else ""
+        return ""
+
+
+async def start_child(folder: Path, entry: Entry, party: str, *, serves: bool) -> Child:
+    """Start a process.
+
+    Args:
+        folder: of logs.
+        entry: the agreement.
+        party: this one's name in it.
+        serves: whether it serves the model, or trains it.
+
+    Raises:
+        OSError: the machine has no room for one more.
+    """
+    words = ["serve", "start"] if serves else ["party"]
+    words += [str(entry.agreement), "--as", party, "--file", str(entry.file)]
+    if serves:
+        words += [] if entry.serving is None else ["--serving", str(entry.serving)]
+    else:
+        words += ["--log", "json"]
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    log = folder / f"{entry.name}.log"
+    try:
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "securevfl", *words, "--door", str(theirs.fileno())),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(theirs.fileno(),),
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            )
+        finally:
+            os.close(output)
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return Child(process=process, door=ours, log=log, serves=serves)

@@ -1,0 +1,88 @@
+"""What a node knows of its agreements, kept over restarts: a file that is written whole and synced, when it changes."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+from securevfl_net.durable import write_atomic
+
+from securevfl.errors import InputError
+
+__all__ = ["Record", "Stage", "read_records", "write_records"]
+
+FORMAT = 1
+
+
+class Stage(StrEnum):
+    """Where an agreement is."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SERVING = "serving"
+    AGAIN = "starts again"
+    FINISHED = "finished"
+    PERSON = "a person must act"
+    PAUSED = "paused"
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """One agreement.
+
+    Attributes:
+        place: in the queue: the smallest starts first.
+        trained: whether the party's training is done.
+        code: exit code of the last process that ended; None before.
+        reason: why it waits or needs a person.
+        failed: whether it needs a person.
+        failures: starts in a row that ended early.
+        starts: of processes.
+        resumed: see `Entry.resumed`, when it was last looked at.
+    """
+
+    place: int = 0
+    trained: bool = False
+    code: int | None = None
+    reason: str = ""
+    failed: bool = False
+    failures: int = 0
+    starts: int = 0
+    resumed: int = 0
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    format: int
+    agreements: dict[str, Record]
+
+
+def read_records(folder: Path) -> dict[str, Record]:
+    """Name → what the node knew when it was last written; empty for a new node.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    path = folder / "state.json"
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_File)
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InputError(
+            f"{path} cannot be read ({error}): remove it; the node then starts every agreement anew, and those that "
+            "are done end at once"
+        ) from None
+    if found.format != FORMAT:
+        raise InputError(f"{path} has format {found.format}; {FORMAT} was expected: run the securevfl that wrote it")
+    return found.agreements
+
+
+def write_records(folder: Path, records: dict[str, Record]) -> None:
+    """Write them; returns when they are on the disk.
+
+    Raises:
+        DiskFull: no room; the file is as before.
+    """
+    content = json.loads(msgspec.json.encode(_File(FORMAT, records)))
+    write_atomic(folder / "state.json", json.dumps(content, indent=1).encode() + b"\n", private=True)
