@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from securevfl.ledger import LEFT, Flaw, NoteLine
+from securevfl.ledger import AGREEMENT, LEFT, Flaw, NoteLine
 from securevfl.party.leaving import Departures, LeavingWord, decode_words, verify_word
 from securevfl.privacy import LedgerChain
 from securevfl.transport import ACTIVE
@@ -15,20 +15,27 @@ __all__ = ["find_departures", "find_wrong_departures"]
 
 
 def find_departures(chains: Sequence[LedgerChain]) -> dict[str, int]:
-    """Party that left → the epoch after which the others went on. Counts only what all others signed."""
+    """Party that left → the epoch after which the others went on.
+
+    Counts only what all others signed and each of them that is here wrote down: a peer may have kept words that were
+    withdrawn.
+    """
     found: dict[str, int] = {}
+    noted: dict[str, set[str]] = {chain.party: set() for chain in chains}
     keys = _find_keys(chains)
     owners = {chain.party for chain in chains if chain.opening.role == ACTIVE}
     for chain in chains:
         for note in _notes_of(chain):
             try:
-                words = _read_words(note, keys)
+                words = _read_words(note, keys, chain)
             except ValueError:
                 continue
             known = Departures(chain.party, set(keys) - {chain.party}, owners, known=words)
             for name in known.gone:
                 found[name] = min(known.epoch, found.get(name, known.epoch))
-    return found
+                noted[chain.party].add(name)
+    remaining = [names for party, names in noted.items() if party not in found]
+    return {name: epoch for name, epoch in found.items() if all(name in names for names in remaining)}
 
 
 def find_wrong_departures(chains: Sequence[LedgerChain]) -> Iterator[Flaw]:
@@ -37,7 +44,7 @@ def find_wrong_departures(chains: Sequence[LedgerChain]) -> Iterator[Flaw]:
     for chain in chains:
         for note in _notes_of(chain):
             try:
-                words = _read_words(note, keys)
+                words = _read_words(note, keys, chain)
                 if missing := {*chain.peers, chain.party} - {one.party for one in words}:
                     raise ValueError(f"the word of {', '.join(sorted(missing))} is missing")
             except ValueError as error:
@@ -55,8 +62,11 @@ def _find_keys(chains: Sequence[LedgerChain]) -> dict[str, str]:
     return met | {chain.party: chain.opening.key for chain in chains}
 
 
-def _read_words(note: NoteLine, keys: Mapping[str, str]) -> list[LeavingWord]:
+def _read_words(note: NoteLine, keys: Mapping[str, str], chain: LedgerChain) -> list[LeavingWord]:
     words = [one for text in note.values.values() for one in decode_words(bytes.fromhex(str(text)))]
+    agreements = {str(other.values.get("agreement")) for other in chain.notes if other.note == AGREEMENT}
     for one in words:
         verify_word(one, keys)
+        if one.agreement not in agreements:
+            raise ValueError(f"the word of {one.party!r} is of another agreement")
     return words

@@ -27,8 +27,8 @@ _Hex = Annotated[str, Meta(max_length=128, pattern="^[0-9a-f]*$")]
 _Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
 LEAVING = "leaving"
 """The type of content under which a party signs a word."""
-_MOST = 128
-"""Words of one note: one of each party about others, and one about itself."""
+_MOST = 64 * 65
+"""Words of one note or file: those of each party name more and more others, and one names itself."""
 LEAVES_FEWEST = 1
 """Passive parties that have to remain."""
 
@@ -49,6 +49,7 @@ class LeavingWord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         gone: without whom the signer goes on, sorted; the signer alone where it leaves itself.
         alignment: mark of the signer's stored alignment, hexadecimal; empty where the signer leaves.
         epoch: of the signer's newest checkpoint; 0 without one.
+        attempt: the newest one to which the signer had agreed. Once a later one begins, the word is void.
         signature: with the signer's key, over all other fields.
     """
 
@@ -57,6 +58,7 @@ class LeavingWord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     gone: Annotated[tuple[_Name, ...], Meta(min_length=1, max_length=64)]
     alignment: _Hex = ""
     epoch: _Count = 0
+    attempt: _Count = 0
     signature: Annotated[str, Meta(max_length=256)] = ""
 
     @property
@@ -120,6 +122,7 @@ class Departures:
         owners: parties with labels, or a coordinator: without them the job does not go on.
         check: raises an error if a word is of another agreement or not signed by its party.
         known: words that were stored.
+        begun: the newest attempt that this party began.
     """
 
     def __init__(
@@ -130,12 +133,15 @@ class Departures:
         *,
         check: Callable[[LeavingWord], None] = lambda one: None,
         known: Iterable[LeavingWord] = (),
+        begun: int = 0,
     ) -> None:
         self.me = me
         self.parties = tuple(sorted((me, *peers)))
         self._owners = frozenset(owners)
         self._check = check
         self._words: dict[tuple[str, tuple[str, ...]], LeavingWord] = {(one.party, one.gone): one for one in known}
+        self._begun = 0
+        self.forget_undecided(begun)
 
     @property
     def words(self) -> tuple[LeavingWord, ...]:
@@ -150,7 +156,8 @@ class Departures:
         return encode_words([*decision.values(), *(one for one in self.words if one.is_farewell)])
 
     def take_note(self, peer: str, payload: bytes) -> bool:
-        """Take a peer's note.
+        """Take a peer's note. Words from before an attempt that began are passed over: a peer may have kept them. What
+        is decided stays as it is.
 
         Returns:
             Whether it told anything new.
@@ -165,18 +172,34 @@ class Departures:
                 if strangers := {one.party, *one.gone} - set(self.parties):
                     raise ValueError(f"{', '.join(sorted(strangers))[:200]} is not a party of this job")
                 self._check(one)
+            decided = {(one.party, one.gone) for one in self.decision}
+            new = {key: one for key, one in new.items() if self._is_valid(one) and key not in decided}
         except ValueError as error:
             raise ProtocolError(f"{peer!r} sent no valid word on who left: {error}", party=peer) from None
-        self._words |= new
+        for one in new.values():
+            self._drop_contrary(one)
+            self._words[one.party, one.gone] = one
         return bool(new)
+
+    def _is_valid(self, word: LeavingWord) -> bool:
+        return word.is_farewell or word.attempt >= self._begun
+
+    def _drop_contrary(self, word: LeavingWord) -> None:
+        """Drop words of the same party whose names are neither among these nor around them: it withdrew those."""
+        decided, named = self.decision, set(word.gone)
+        for key, one in list(self._words.items()):
+            nested = named <= set(one.gone) or named >= set(one.gone)
+            if one.party == word.party and not (nested or one.is_farewell or word.is_farewell or one in decided):
+                del self._words[key]
 
     def add_own(self, word: LeavingWord) -> None:
         """Add this party's own word, which is signed and about to be stored."""
         self._words[word.party, word.gone] = word
 
-    def forget_undecided(self) -> None:
-        """Withdraw words about peers that are back: all parties that are needed begin an attempt together."""
-        kept = (*self.decision, *(one for one in self.words if one.is_farewell))
+    def forget_undecided(self, attempt: int) -> None:
+        """Withdraw words about peers that are back: all parties that are needed begin this attempt together."""
+        self._begun = max(self._begun, attempt)
+        kept = (*self.decision, *(one for one in self.words if self._is_valid(one)))
         self._words = {(one.party, one.gone): one for one in kept}
 
     def find_due(self, away: Collection[str]) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ class StoredAttempts(Attempts):
             proposal = self.agreement.proposal
             needed = {*proposal.owner_names, *filter(None, [proposal.coordinator_name])}
             known = self._state.leaving_words
-            self.departures = Departures(me, peers, needed, check=self._check_word, known=known)
+            self.departures = Departures(me, peers, needed, check=self._check_word, known=known, begun=self.begun)
             self._tell_attempts(self.departures)
         return self.departures
 
@@ -133,7 +133,7 @@ class StoredAttempts(Attempts):
         if alignment is None or not alignment.digest:
             return None
         epoch = max((at for at, _ in self._keeper.find_intact()), default=0)
-        word = LeavingWord(me, self.agreement.digest, gone, alignment.digest, epoch)
+        word = LeavingWord(me, self.agreement.digest, gone, alignment.digest, epoch, self.agreed)
         return msgspec.structs.replace(word, signature=self._chains.sign(LEAVING, word.signed_content))
 
     def store_departures(self, departures: Departures) -> None:

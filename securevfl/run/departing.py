@@ -40,9 +40,9 @@ class Departing:
         """Whether this party leaves itself: it only tells the others."""
         return self._known.has_farewell
 
-    def begin_together(self) -> None:
-        """All parties that are needed begin an attempt: what was signed of peers that are back is void."""
-        self._known.forget_undecided()
+    def begin_together(self, attempt: int) -> None:
+        """All parties that are needed begin this attempt: what was signed of peers that are back is void."""
+        self._known.forget_undecided(attempt)
         self._attempts.store_departures(self._known)
 
     async def send_words(self, peers: Iterable[str]) -> None:

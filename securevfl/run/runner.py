@@ -403,7 +403,7 @@ class PartyRunner(Generic[T]):
         self._end.withdraw()
         self._attempts.store_finish(self._end)
         self._needed.clear()
-        self._departing.begin_together()
+        self._departing.begin_together(view.attempt)
         self._looked = time.monotonic()
         self._mesh.open_view()
         where = "" if view.start is None else f", from epoch {view.start[0]}"

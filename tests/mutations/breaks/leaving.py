@@ -26,8 +26,29 @@ BREAKS = (
     Break(
         name="a decision is withdrawn",
         file=_WORDS,
-        old="kept = (*self.decision, *(one for one in self.words if one.is_farewell))",
-        new="kept = [one for one in self.words if one.is_farewell]",
+        old="kept = (*self.decision, *(one for one in self.words if self._is_valid(one)))",
+        new="kept = [one for one in self.words if self._is_valid(one)]",
+        tests=_PARTY,
+    ),
+    Break(
+        name="a word that was withdrawn counts when a peer sends it again",
+        file=_WORDS,
+        old="return word.is_farewell or word.attempt >= self._begun",
+        new="return True",
+        tests=_PARTY,
+    ),
+    Break(
+        name="a party takes back a decision by another word",
+        file=_WORDS,
+        old=" and key not in decided}",
+        new="}",
+        tests=_PARTY,
+    ),
+    Break(
+        name="a party fills the file of words with sets that it withdrew",
+        file=_WORDS,
+        old="            self._drop_contrary(one)\n",
+        new="",
         tests=_PARTY,
     ),
     Break(
