@@ -17,7 +17,7 @@ from securevfl.cli.application import app
 from securevfl.errors import InputError, Parked
 
 if TYPE_CHECKING:
-    from securevfl.node.node_file import Entry, NodeFile
+    from securevfl.node.node_file import NodeEntry, NodeFile
 
 __all__: list[str] = []
 
@@ -93,11 +93,11 @@ def add_command(
 ) -> None:
     """Check an agreement as `approve` does, and put it into the node's queue; the daemon need not run."""
     from securevfl.agreement import check_proposal, check_versions, require_peers
-    from securevfl.node.node_file import Entry, read_entries, read_node, write_entry
+    from securevfl.node.node_file import NodeEntry, read_entries, read_node, write_entry
 
     read_node(folder)
     entries = read_entries(folder)
-    entry = Entry(
+    entry = NodeEntry(
         name=name or agreement.stem,
         agreement=agreement.absolute(),
         file=file.absolute(),
@@ -118,7 +118,7 @@ def add_command(
         if not serve:
             raise InputError("--serving goes with --serve")
     for other in entries.values():
-        if isinstance(other, Entry) and other.read_files()[1].state.absolute() == own.state.absolute():
+        if isinstance(other, NodeEntry) and other.read_files()[1].state.absolute() == own.state.absolute():
             raise InputError(f"{own.state} is the state folder of {other.name!r}: give each agreement its own, `state`")
     write_entry(folder, entry)
     waits = [one for one in found.proposal.party_names if one not in found.approvals]
@@ -167,7 +167,7 @@ def remove_command(folder: _Folder, name: _Name) -> None:
     _say(f"{name} is removed; its state folder and files are where they were")
 
 
-def _find(folder: Path, name: str, *, paused: bool) -> Entry:
+def _find(folder: Path, name: str, *, paused: bool) -> NodeEntry:
     from dataclasses import replace
 
     from securevfl.node.node_file import read_entries, read_node

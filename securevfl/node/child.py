@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from securevfl.node.node_file import Entry
+from securevfl.node.node_file import NodeEntry
 
 __all__ = ["Child", "start_child"]
 
@@ -80,7 +80,7 @@ class Child:
         return ""
 
 
-async def start_child(folder: Path, entry: Entry, party: str, *, serves: bool) -> Child:
+async def start_child(folder: Path, entry: NodeEntry, party: str, *, serves: bool) -> Child:
     """Start a process.
 
     Args:

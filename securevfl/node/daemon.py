@@ -23,9 +23,9 @@ from securevfl_net.front import Front
 
 from securevfl.errors import DiskFull, InputError, SecureVFLError
 from securevfl.node.child import Child, start_child
-from securevfl.node.node_file import Entry, NodeFile, read_entries
-from securevfl.node.queue import Job, choose_starts, choose_yields
-from securevfl.node.record import Record, Stage, read_records, write_records
+from securevfl.node.node_file import NodeEntry, NodeFile, read_entries
+from securevfl.node.queue import QueuedJob, choose_starts, choose_yields
+from securevfl.node.record import HostedRecord, Stage, read_records, write_records
 from securevfl.process.state_folder import show_status
 from securevfl.process.status import read_status
 
@@ -47,7 +47,7 @@ _CALLED = 60.0
 class _Hosted:
     """An agreement of which the files could be read."""
 
-    entry: Entry
+    entry: NodeEntry
     party: str
     digest: str
     state: Path
@@ -121,27 +121,27 @@ class Node:
 
     # --- entries
 
-    def _take_entries(self, entries: dict[str, Entry | InputError]) -> None:
+    def _take_entries(self, entries: dict[str, NodeEntry | InputError]) -> None:
         for name in {**self._hosted, **self.records}:
             if name not in entries:
                 self._drop(name)
         for name, entry in entries.items():
             record = self.records.get(name)
             if record is None:
-                record = self.records[name] = Record(place=self._last_place() + 1)
+                record = self.records[name] = HostedRecord(place=self._last_place() + 1)
                 self._say("added", f"{name} is in the queue")
-            if isinstance(entry, Entry) and entry.resumed != record.resumed:
+            if isinstance(entry, NodeEntry) and entry.resumed != record.resumed:
                 record.resumed, record.failed, record.failures, record.reason = entry.resumed, False, 0, ""
                 self._seen.pop(name, None)
-            if self._seen.get(name) == (seen := entry if isinstance(entry, Entry) else str(entry)):
+            if self._seen.get(name) == (seen := entry if isinstance(entry, NodeEntry) else str(entry)):
                 continue
             self._seen[name] = seen
             self._take_entry(name, entry, record)
 
-    def _take_entry(self, name: str, entry: Entry | InputError, record: Record) -> None:
+    def _take_entry(self, name: str, entry: NodeEntry | InputError, record: HostedRecord) -> None:
         before = self._hosted.get(name)
         try:
-            if not isinstance(entry, Entry):
+            if not isinstance(entry, NodeEntry):
                 raise entry
             agreement, own = entry.read_files()
             self._require_own_state(name, own.state)
@@ -180,7 +180,7 @@ class Node:
     def _last_place(self) -> int:
         return max((record.place for record in self.records.values()), default=0)
 
-    def _fail(self, name: str, record: Record, code: int, reason: str) -> None:
+    def _fail(self, name: str, record: HostedRecord, code: int, reason: str) -> None:
         record.failed, record.code, record.reason = True, code, reason
         self._say("person", f"{name} needs a person (exit code {code}): {reason}")
 
@@ -200,7 +200,7 @@ class Node:
         self.front.doors[hosted.entrance] = None
         self._take_end(name, hosted, record, child)
 
-    def _take_end(self, name: str, hosted: _Hosted, record: Record, child: Child) -> None:
+    def _take_end(self, name: str, hosted: _Hosted, record: HostedRecord, child: Child) -> None:
         code = child.code or 0
         record.code, record.reason = code, child.last_words()
         if code == 0 and not child.serves:
@@ -245,7 +245,7 @@ class Node:
 
     # --- the queue
 
-    def _list_jobs(self) -> list[Job]:
+    def _list_jobs(self) -> list[QueuedJob]:
         now, found = time.monotonic(), []
         for name, hosted in self._hosted.items():
             record = self.records[name]
@@ -256,7 +256,7 @@ class Node:
             if not running and now < hosted.again:
                 continue
             found.append(
-                Job(
+                QueuedJob(
                     name=name,
                     place=record.place,
                     serves=record.trained,
@@ -268,7 +268,7 @@ class Node:
             )
         return found
 
-    def _yield_places(self, jobs: list[Job]) -> None:
+    def _yield_places(self, jobs: list[QueuedJob]) -> None:
         """Let trainings go whose peers do not come, so that others have their turn."""
         for name in choose_yields(jobs, places=self.file.limits.jobs):
             child = self._hosted[name].child

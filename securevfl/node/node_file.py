@@ -28,7 +28,7 @@ from securevfl.config import Config
 from securevfl.errors import InputError
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 
-__all__ = ["Entry", "NodeFile", "NodeLimits", "init_node", "lock_node", "read_entries", "read_node", "write_entry"]
+__all__ = ["NodeEntry", "NodeFile", "NodeLimits", "init_node", "lock_node", "read_entries", "read_node", "write_entry"]
 
 Word = Annotated[str, Meta(min_length=1, max_length=4096)]
 _PAGE = 'the page "Run one daemon for all agreements"'
@@ -105,7 +105,7 @@ class _EntrySections(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class NodeEntry:
     """An agreement in a node's folder.
 
     Attributes:
@@ -186,7 +186,7 @@ def read_node(folder: Path) -> NodeFile:
     )
 
 
-def read_entry(path: Path) -> Entry:
+def read_entry(path: Path) -> NodeEntry:
     """Read an entry; relative paths in it are relative to its folder.
 
     Raises:
@@ -199,7 +199,7 @@ def read_entry(path: Path) -> Entry:
         found.append(f"the file's name: {rule}")
     raise_all(path, found)
     where = path.parent.absolute()
-    return Entry(
+    return NodeEntry(
         name=path.stem,
         agreement=where / sections.agreement,
         file=where / sections.file,
@@ -211,9 +211,9 @@ def read_entry(path: Path) -> Entry:
     )
 
 
-def read_entries(folder: Path) -> dict[str, Entry | InputError]:
+def read_entries(folder: Path) -> dict[str, NodeEntry | InputError]:
     """Name → entry of a node's folder, or why it cannot be used; those that were written first come first."""
-    found: dict[str, Entry | InputError] = {}
+    found: dict[str, NodeEntry | InputError] = {}
     for path in sorted((folder / "agreements").glob("*.toml"), key=_written):
         try:
             found[path.stem] = read_entry(path)
@@ -230,7 +230,7 @@ def _written(path: Path) -> tuple[int, str]:
         return 0, path.name
 
 
-def write_entry(folder: Path, entry: Entry) -> Path:
+def write_entry(folder: Path, entry: NodeEntry) -> Path:
     """Write an entry, whole; returns its file.
 
     Raises:

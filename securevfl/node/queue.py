@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Job", "choose_starts", "choose_yields"]
+__all__ = ["QueuedJob", "choose_starts", "choose_yields"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class QueuedJob:
     """An agreement as the queue sees it.
 
     Attributes:
@@ -31,7 +31,7 @@ class Job:
     late: float = 0.0
 
 
-def choose_starts(jobs: Sequence[Job], *, places: int, memory: float | None) -> list[str]:
+def choose_starts(jobs: Sequence[QueuedJob], *, places: int, memory: float | None) -> list[str]:
     """The agreements to start now, in order.
 
     A training whose memory is not free yet keeps its turn: no later one overtakes it, so that large ones start at last.
@@ -56,7 +56,7 @@ def choose_starts(jobs: Sequence[Job], *, places: int, memory: float | None) -> 
     return found
 
 
-def choose_yields(jobs: Sequence[Job], *, places: int) -> list[str]:
+def choose_yields(jobs: Sequence[QueuedJob], *, places: int) -> list[str]:
     """Trainings whose peers have not come in their turn, while others wait for a place: as many as wait."""
     running = [job for job in jobs if job.running and not job.serves]
     waiting = [job for job in jobs if not job.running and not job.serves]
@@ -64,5 +64,5 @@ def choose_yields(jobs: Sequence[Job], *, places: int) -> list[str]:
     return [job.name for job in late[: len(waiting)]] if len(running) >= places else []
 
 
-def _in_turn(jobs: Sequence[Job]) -> list[Job]:
+def _in_turn(jobs: Sequence[QueuedJob]) -> list[QueuedJob]:
     return sorted((job for job in jobs if not job.running), key=lambda job: (not job.serves, not job.called, job.place))

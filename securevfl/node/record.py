@@ -11,7 +11,7 @@ from securevfl_net.durable import write_atomic
 
 from securevfl.errors import InputError
 
-__all__ = ["Record", "Stage", "read_records", "write_records"]
+__all__ = ["HostedRecord", "Stage", "read_records", "write_records"]
 
 FORMAT = 1
 
@@ -28,7 +28,7 @@ class Stage(StrEnum):
     PAUSED = "paused"
 
 
-class Record(msgspec.Struct, kw_only=True):
+class HostedRecord(msgspec.Struct, kw_only=True):
     """One agreement.
 
     Attributes:
@@ -39,7 +39,7 @@ class Record(msgspec.Struct, kw_only=True):
         failed: whether it needs a person.
         failures: starts in a row that ended early.
         starts: of processes.
-        resumed: see `Entry.resumed`, when it was last looked at.
+        resumed: see `NodeEntry.resumed`, when it was last looked at.
     """
 
     place: int = 0
@@ -54,10 +54,10 @@ class Record(msgspec.Struct, kw_only=True):
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     format: int
-    agreements: dict[str, Record]
+    agreements: dict[str, HostedRecord]
 
 
-def read_records(folder: Path) -> dict[str, Record]:
+def read_records(folder: Path) -> dict[str, HostedRecord]:
     """Name → what the node knew when it was last written; empty for a new node.
 
     Raises:
@@ -78,7 +78,7 @@ def read_records(folder: Path) -> dict[str, Record]:
     return found.agreements
 
 
-def write_records(folder: Path, records: dict[str, Record]) -> None:
+def write_records(folder: Path, records: dict[str, HostedRecord]) -> None:
     """Write them; returns when they are on the disk.
 
     Raises:

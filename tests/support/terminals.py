@@ -24,7 +24,7 @@ __all__ = ["Terminals"]
 _BLOCK = re.compile(r'^```(python|toml|console)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 _TOGETHER = ("party", "predict")
 """Commands that all type at the same time, and wait for."""
-_PATIENCE = 400
+_PATIENCE = 120
 
 
 class Terminals:
@@ -94,6 +94,8 @@ class Terminals:
             self.said[line] = _type(folder, words)
             if words[1:3] == ["serve", "add"]:
                 self._run = self.said[line].split()[-1]
+            if words[1:3] == ["certs", "rotate"] and where in self._serving:
+                self._await_line(where, "is now in use")
 
     def _read_said(self, name: str) -> str:
         return (self.root / name / "said.txt").read_text(encoding="utf-8")
@@ -105,6 +107,12 @@ class Terminals:
             alive = all(process.poll() is None for process in self._serving.values())
             assert alive, [self._read_said(name) for name in self._serving]
             assert time.monotonic() < end, [self._read_said(name) for name in self._serving]
+            time.sleep(0.1)
+
+    def _await_line(self, name: str, words: str) -> None:
+        end = time.monotonic() + _PATIENCE
+        while words not in self._read_said(name):
+            assert time.monotonic() < end, self._read_said(name)
             time.sleep(0.1)
 
     def _await_ends(self, command: str) -> None:
