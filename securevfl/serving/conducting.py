@@ -95,7 +95,7 @@ class Conductor(PartyServer):
             if refreshing is not None and not refreshing.done():
                 refreshing.set_result(str(len(index.alignment.rows)))
             self.peers_changed()
-            while site.ledger.length < LEDGER_LINES and await self._execute_next(live):
+            while not self.over and site.ledger.length < LEDGER_LINES and await self._execute_next(live):
                 pass
             await send_command_to_all(site, "end", meta={"over": self.over})
         finally:

@@ -73,6 +73,7 @@ class SessionServer(ABC):
         self.over = False
         self.end_mark: EndMark | None = None
         self.was_over = False
+        self._here = 0.0
         self.seen: Callable[[str, Incarnation], None] = lambda peer, incarnation: None
         self._superseded = SupersededWatch(mesh.me)
         self.settled: Callable[[], None] = _do_nothing
@@ -113,11 +114,13 @@ class SessionServer(ABC):
                 if marked and not self.sessions and time.monotonic() - began > _GONE:
                     self.was_over = True
                     return
+                if self.over and self._session is None and self._are_gone():
+                    return
                 actions = await self._perform_actions(gathering, actions)
                 if actions:
                     continue
                 waiting = {hearing} if self._session is None else {hearing, self._session}
-                look = _LOOK if self._superseded.is_waiting or marked else None
+                look = _LOOK if self._superseded.is_waiting or marked or self.over else None
                 await asyncio.wait(waiting, timeout=look, return_when=asyncio.FIRST_COMPLETED)
                 self._superseded.check()
                 if self._session is not None and self._session.done():
@@ -138,9 +141,15 @@ class SessionServer(ABC):
             if parks:
                 self.mesh.park_view("it stops serving")
 
+    def _are_gone(self) -> bool:
+        """Whether all peers have been away for half a minute: they have ended, as this party has all that it needs."""
+        now = time.monotonic()
+        self._here = now if len(self.away) < len(self.mesh.peers) else self._here
+        return now - self._here > _GONE
+
     def note_over(self) -> None:
         """Nothing is left to do in this prediction but to say so."""
-        self.over = True
+        self.over, self._here = True, time.monotonic()
         if self.end_mark is not None:
             self.end_mark.write()
 

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
+from securevfl_net.gate.settings import Timing
 from securevfl_net.identity import Endorsement
 from securevfl_net.identity.files import write_new
 from securevfl_net.identity.making import Key, self_signed
@@ -39,6 +41,7 @@ from securevfl.serving.policy import Refusal
 from securevfl.serving.process import ServingProcess, run_server
 from securevfl.serving.process_tasks import Scored, predict_all, serve_http
 from securevfl.testing.parties import make_parties
+from securevfl.transport import network_mesh
 
 NAMES = ("bank", "shop1", "shop2")
 Parts = Mapping[str, ModelPart]
@@ -77,6 +80,12 @@ def companies(
     where = Companies(folder, people or make_parties(), job, serving)
     where.write_models({name: part.tree for name, part in parts.items()})
     return where
+
+
+@pytest.fixture(autouse=True)
+def _short_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A party that is done waits a second, and not ten, for peers that are gone."""
+    monkeypatch.setattr(network_mesh, "Timing", partial(Timing, farewell=1.0))
 
 
 @pytest.fixture(scope="module")
@@ -318,6 +327,37 @@ def test_who_is_killed_at_the_end_of_a_prediction_waits_for_nobody(
     asyncio.run(predict())  # whose peers are there is met
     assert len(delivered) == 3
     assert marked[:2] == [False, False]
+
+
+def test_who_has_the_scores_does_not_wait_for_partners_that_ended(
+    tmp_path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection breaks before the bank has the shops' last messages, and the shops are gone."""
+    monkeypatch.setattr(serving_sessions, "_GONE", 0.5)
+    monkeypatch.setattr(serving_sessions, "_LOOK", 0.1)
+    where = companies(tmp_path, parts, ServingTerms(asks=("bank",)))
+    exchange = session.exchange_ledger_heads
+
+    async def break_off(site: PartyContext) -> None:
+        await exchange(site)
+        if site.name == "bank":
+            raise Parked("the link was cut")
+
+    monkeypatch.setattr(session, "exchange_ledger_heads", break_off)
+
+    async def predict() -> None:
+        async with AsyncExitStack() as held:
+            processes = await start(where, held, once=True)
+            tasks = {name: await held.enter_async_context(process.running()) for name, process in processes.items()}
+            asking = asyncio.ensure_future(predict_all(processes["bank"].server, tasks["bank"]))
+            await asyncio.gather(tasks["shop1"], tasks["shop2"])
+            for name in ("shop1", "shop2"):
+                processes[name].server.mesh.kill_gate()  # type: ignore[attr-defined]
+            scored = await asyncio.wait_for(asking, 60)
+            assert scored is not None
+            assert scored.ids
+
+    asyncio.run(predict())
 
 
 def test_a_prediction_ends_where_the_disk_is_full(
