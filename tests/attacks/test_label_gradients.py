@@ -143,7 +143,7 @@ def test_a_real_job_without_protection_gives_every_label() -> None:
 def test_noise_at_epsilon_8_holds_one_look_and_not_their_sum() -> None:
     """An attack that scores single looks says 0.64, where the noise that was added allows 0.87.
 
-    The noise comes from the operating system: 14 single runs gave 0.82 to 0.87, and one of many finds another direction.
+    The noise comes from the operating system: 14 single runs gave 0.82 to 0.87, one of many less.
     """
     protection = sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8.0)))
     found = [_aucs(_credit(protection, rows=2500)) for _ in range(3)]
