@@ -31,6 +31,7 @@ from benchmarks.faults.spawning import keep_own_files
 from securevfl import cli
 from securevfl.ledger import chain as ledger_chain
 from securevfl.ledger.lines import Entry
+from securevfl.party import superseded
 from securevfl.privacy import ResultBook
 from securevfl.privacy.rows import RowRelease
 from securevfl.process import party_process
@@ -118,7 +119,7 @@ class _Gate:
     terminate = kill
 
 
-def _fork_gate() -> tuple[_Gate, socket.socket]:
+def _fork_gate(door: int | None = None) -> tuple[_Gate, socket.socket]:
     ours, theirs = socket.socketpair()
     for sock in (ours, theirs):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
@@ -129,7 +130,7 @@ def _fork_gate() -> tuple[_Gate, socket.socket]:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            keep_own_files([*_KEPT, theirs.fileno()])
+            keep_own_files([*_KEPT, theirs.fileno(), *([] if door is None else [door])])
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             code = gate_loop.serve(theirs)
         except BaseException:  # a copy may not go on as the program: the code tells, standard error says why
@@ -349,6 +350,7 @@ def _work(orders: Orders, control: socket.socket) -> int:
     _install(watcher)
     if orders.fault == "certificate revoked":
         network_mesh.Timing = partial(network_mesh.Timing, reload=0.5)  # type: ignore[misc,assignment]
+        superseded._TWO_PROCESSES = 8.0
     if orders.fault == "clock off from the start":
         _shift_clock(orders.clock)
     code: Any = 0

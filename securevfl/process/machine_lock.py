@@ -40,20 +40,27 @@ def lock_party(agreement: str, party: str, folder: Path) -> Iterator[None]:
         yield
         return
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _take_lock(handle):
             other = os.pread(handle, 4096, 0).decode(errors="replace")
             raise InUse(
                 f"{party!r} runs already on this machine, on {other or 'another folder'}: {folder} is a copy, which "
                 "must not run beside it: delete it, or end the other process and move its newest state here"
-            ) from None
+            )
         with suppress(OSError):  # it only tells others which folder it is
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(folder.resolve()).encode(), 0)
         yield
     finally:
         os.close(handle)
+
+
+def _take_lock(handle: int) -> bool:
+    """Whether it is free. No error of the system leaves this function: what is chained to one counts as passing."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _open_lock(name: str) -> int | None:

@@ -22,6 +22,7 @@ from securevfl.party.reports import Report
 from securevfl.process.bounds_reader import BoundsReader
 from securevfl.process.certificate_renewal import renew_certificates
 from securevfl.process.launch import Start
+from securevfl.process.machine_lock import lock_party
 from securevfl.process.state_folder import StateFolder
 from securevfl.run.events import RunEvents
 from securevfl.run.machine import software_version
@@ -130,6 +131,7 @@ async def run_server(
 
     Raises:
         InputError: files that cannot be used.
+        InUse: another process of the party runs, on this state folder or on a copy of it.
         PolicyError: the agreement is about training alone, or does not let the active party ask.
         Expired: the agreement has ended.
     """
@@ -144,6 +146,7 @@ async def run_server(
     job = proposal.job_of(device=own.device, pool=own.pool, policies={party: own.policy})
     async with AsyncExitStack() as held:
         state = held.enter_context(StateFolder.lock(own.state, party=party, agreement=whole.digest))
+        held.enter_context(lock_party(whole.digest, party, own.state))
         folder = own.state / "serving"
         gone = state.find_gone(proposal.party_names, proposal.owner_names)
         if party in gone:

@@ -14,6 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
+from securevfl_net.errors import exit_code_of
 
 import securevfl as sv
 from securevfl.errors import SecureVFLError
@@ -58,7 +59,7 @@ def _take_part(company: Company, name: str, toml: str, elsewhere: bool, waits: S
         )
     except SecureVFLError as error:
         (company.folder / f"{toml}.error").write_text(f"{type(error).__name__}: {error}")
-        os._exit(error.exit_code)
+        os._exit(exit_code_of(error))
 
 
 class Processes:
