@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -196,3 +198,25 @@ def test_seal_reads_back_what_it_wrote_and_refuses_zeros() -> None:
             [own.transform_ciphertext(own.make_ciphertext(halves))],
             [own.make_plaintext(np.zeros(DEGREE, dtype=np.int64))],
         )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_processes_that_were_forked_share_no_file_with_seal() -> None:
+    """Through it pass secret keys; processes that shared it also wrote over each other's objects."""
+    context = seal_context(Chain((48, 40), 56))
+    read, write = os.pipe()
+    mine = context.new_secret_key()
+    child = os.fork()
+    if not child:
+        os.close(read)
+        try:
+            context.make_ciphertext(np.zeros((2, len(context.data.primes), DEGREE), np.uint64))
+            os.write(write, Path(context._file.path).stat().st_ino.to_bytes(8, "big"))
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        theirs = int.from_bytes(pipe.read(), "big")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert theirs not in (0, Path(context._file.path).stat().st_ino)
+    assert context.make_encryptor(mine)

@@ -17,9 +17,11 @@ global lock, so threads gain nothing.
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import tempfile
 import threading
+import weakref
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
@@ -44,15 +46,21 @@ _BLAKE2XB = 1
 
 
 class _MemoryFile:
-    """A file that SEAL can open by name."""
+    """A file that SEAL can open by name, and this process alone: after a fork the child has a file of its own."""
 
     def __init__(self) -> None:
+        self._open()
+        _FILES.add(self)
+
+    def _open(self) -> None:
+        self.lock = threading.RLock()
         if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
             self._fd = os.memfd_create("seal", os.MFD_CLOEXEC)
             self.path = f"/proc/self/fd/{self._fd}"
         else:
-            self._folder = tempfile.TemporaryDirectory(prefix="securevfl-")
-            self.path = str(Path(self._folder.name) / "object")
+            folder = tempfile.mkdtemp(prefix="securevfl-")
+            weakref.finalize(self, _remove_own, folder, os.getpid())
+            self.path = str(Path(folder) / "object")
             self._fd = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600)
 
     def write(self, parts: Sequence[bytes]) -> None:
@@ -64,6 +72,29 @@ class _MemoryFile:
 
     def clear(self) -> None:
         os.ftruncate(self._fd, 0)
+
+    def leave_to_parent(self) -> None:
+        """After a fork: open another file. Two processes would read each other's keys, or write over them."""
+        shared = self._fd
+        self._open()
+        os.close(shared)
+
+
+def _remove_own(folder: str, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_FILES: weakref.WeakSet[_MemoryFile] = weakref.WeakSet()
+
+
+def _open_own_files() -> None:
+    for file in list(_FILES):
+        file.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_open_own_files)
 
 
 class SealContext:
@@ -93,7 +124,7 @@ class SealContext:
         if not self.context.parameters_set():
             raise EngineError(f"SEAL refuses primes of {chain.sizes} bits: {self.context.parameters_error_message()}")
         self.chain = chain
-        self._file, self._lock = _MemoryFile(), threading.RLock()
+        self._file = _MemoryFile()
         self.evaluator = sealapi.Evaluator(self.context)
         self._first = self.context.first_parms_id()
         primes = tuple(m.value() for m in self.context.key_context_data().parms().coeff_modulus())
@@ -129,7 +160,7 @@ class SealContext:
         Raises:
             EngineError: SEAL wrote another format or size.
         """
-        with self._lock:
+        with self._file.lock:
             thing.save(self._file.path)
             raw = self._file.read()
         magic, header, major, minor, compression, _, total = _HEADER.unpack_from(raw)
@@ -153,7 +184,7 @@ class SealContext:
     def _load_object(self, thing: Any, body: Sequence[bytes]) -> Any:
         """Load an object from the parts that follow the header."""
         size = _HEADER.size + sum(len(part) for part in body)
-        with self._lock:
+        with self._file.lock:
             try:
                 self._file.write([self._header(size), *body])
                 thing.load(self.context, self._file.path)
@@ -224,7 +255,7 @@ class SealContext:
 
     def clear_exchange_file(self) -> None:
         """Empty the exchange file, after a secret went through it."""
-        with self._lock:
+        with self._file.lock:
             self._file.clear()
 
     # Arithmetic
