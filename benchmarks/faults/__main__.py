@@ -107,8 +107,9 @@ class Results:
         self._write()
 
     def merge(self) -> None:
-        """Put all parts into one file."""
-        self._cells = self._all
+        """Put all parts into one file; of a cell that ran twice, the result of the file that was written last."""
+        written = sorted(self._files, key=lambda file: file.stat().st_mtime)
+        self._cells = {name: one for file in written for name, one in _read_cells(file).items()}
         self._write()
         for file in self._files:
             if file != self._path:
