@@ -49,19 +49,20 @@ class _MemoryFile:
     """A file that SEAL can open by name, and this process alone: after a fork the child has a file of its own."""
 
     def __init__(self) -> None:
-        self._open()
+        self.lock = threading.RLock()
+        self._fd, self.path = self._open()
+        self._which = _identify_file(self._fd)
         _FILES.add(self)
 
-    def _open(self) -> None:
-        self.lock = threading.RLock()
+    def _open(self) -> tuple[int, str]:
+        """A new, empty file: its descriptor, and its name for SEAL."""
         if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
-            self._fd = os.memfd_create("seal", os.MFD_CLOEXEC)
-            self.path = f"/proc/self/fd/{self._fd}"
-        else:
-            folder = tempfile.mkdtemp(prefix="securevfl-")
-            weakref.finalize(self, _remove_own, folder, os.getpid())
-            self.path = str(Path(folder) / "object")
-            self._fd = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600)
+            handle = os.memfd_create("seal", os.MFD_CLOEXEC)
+            return handle, f"/proc/self/fd/{handle}"
+        folder = tempfile.mkdtemp(prefix="securevfl-")
+        weakref.finalize(self, _remove_own, folder, os.getpid())
+        path = str(Path(folder) / "object")
+        return os.open(path, os.O_CREAT | os.O_RDWR, 0o600), path
 
     def write(self, parts: Sequence[bytes]) -> None:
         if os.pwritev(self._fd, parts, 0) != sum(len(part) for part in parts):
@@ -74,10 +75,28 @@ class _MemoryFile:
         os.ftruncate(self._fd, 0)
 
     def leave_to_parent(self) -> None:
-        """After a fork: open another file. Two processes would read each other's keys, or write over them."""
-        shared = self._fd
-        self._open()
-        os.close(shared)
+        """After a fork: open another file. Two processes would read each other's keys, or write over them.
+
+        It takes the descriptor of the shared one, unless that was closed meanwhile and is now something else.
+        """
+        self.lock = threading.RLock()  # another thread of the parent may have held it
+        handle, path = self._open()
+        if _identify_file(self._fd) == self._which:
+            os.dup2(handle, self._fd, inheritable=False)
+            os.close(handle)
+            self.path = path.replace(f"/proc/self/fd/{handle}", f"/proc/self/fd/{self._fd}")
+        else:
+            self._fd, self.path = handle, path
+        self._which = _identify_file(self._fd)
+
+
+def _identify_file(handle: int) -> tuple[int, int] | None:
+    """Which file a descriptor is; None where it is closed."""
+    try:
+        found = os.fstat(handle)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _remove_own(folder: str, owner: int) -> None:
