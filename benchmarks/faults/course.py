@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.faults.asking import ask_questions
-from benchmarks.faults.expected import FAULTS, HOLD, REVOKED, SILENCE, WAIT, starts_again
+from benchmarks.faults.expected import FAULTS, HOLD, REVOKED, SILENCE, STAY, WAIT, starts_again
 from benchmarks.faults.links import Link, Links
 from benchmarks.faults.party import Moment, Orders, run_party
 from benchmarks.faults.spawning import open_files, run_copy
@@ -138,6 +138,7 @@ class Course:
             return ["serve", "start", "agreement.toml", "--as", name, "--file", file, *more]
         more = ["--silence", str(SILENCE)] if self.fault == "program asleep" else []
         more += ["--wait", str(WAIT)] if self.fault.startswith("folder") or self.fault == "certificate revoked" else []
+        more += ["--stay", str(STAY)] if self.fault == "certificate revoked" else []
         return ["party", "agreement.toml", "--as", name, "--file", file, *more]
 
     def _start(self, party: _Party) -> None:

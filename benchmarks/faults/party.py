@@ -27,6 +27,7 @@ import torch
 from securevfl_net import durable
 from securevfl_net.gate import loop as gate_loop
 
+from benchmarks.faults.expected import GONE
 from benchmarks.faults.spawning import keep_own_files
 from securevfl import cli
 from securevfl.ledger import chain as ledger_chain
@@ -37,7 +38,9 @@ from securevfl.privacy.rows import RowRelease
 from securevfl.process import party_process
 from securevfl.process.logs import LogNews, LogObserver
 from securevfl.process.state_folder import StateFolder
+from securevfl.run import runner
 from securevfl.run.checkpoint import FolderKeeper
+from securevfl.serving import serving_sessions
 from securevfl.transport import network_mesh
 
 __all__ = ["ANSWERS", "Moment", "Orders", "run_party"]
@@ -348,6 +351,7 @@ def _work(orders: Orders, control: socket.socket) -> int:
     _count_answers(orders.files / f"{orders.name}.answered.jsonl")
     watcher = _Watcher(orders, control)
     _install(watcher)
+    runner._GONE = serving_sessions._GONE = GONE
     if orders.fault == "certificate revoked":
         network_mesh.Timing = partial(network_mesh.Timing, reload=0.5)  # type: ignore[misc,assignment]
         superseded._TWO_PROCESSES = 8.0

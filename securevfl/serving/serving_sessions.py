@@ -114,7 +114,7 @@ class SessionServer(ABC):
                 if marked and not self.sessions and time.monotonic() - began > _GONE:
                     self.was_over = True
                     return
-                if self.over and self._session is None and self._are_gone():
+                if self.over and self._are_gone():
                     return
                 actions = await self._perform_actions(gathering, actions)
                 if actions:

@@ -329,10 +329,14 @@ def test_who_is_killed_at_the_end_of_a_prediction_waits_for_nobody(
     assert marked[:2] == [False, False]
 
 
+@pytest.mark.parametrize("waits", [False, True])
 def test_who_has_the_scores_does_not_wait_for_partners_that_ended(
-    tmp_path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
-    """The connection breaks before the bank has the shops' last messages, and the shops are gone."""
+    """The connection breaks before the bank has the shops' last messages, and the shops are gone.
+
+    Its session ends, or it waits for the connection to come back.
+    """
     monkeypatch.setattr(serving_sessions, "_GONE", 0.5)
     monkeypatch.setattr(serving_sessions, "_LOOK", 0.1)
     where = companies(tmp_path, parts, ServingTerms(asks=("bank",)))
@@ -340,7 +344,9 @@ def test_who_has_the_scores_does_not_wait_for_partners_that_ended(
 
     async def break_off(site: PartyContext) -> None:
         await exchange(site)
-        if site.name == "bank":
+        if site.name == "bank" and waits:
+            await asyncio.Event().wait()
+        elif site.name == "bank":
             raise Parked("the link was cut")
 
     monkeypatch.setattr(session, "exchange_ledger_heads", break_off)
