@@ -84,7 +84,7 @@ def test_predict_applies_what_the_active_party_fitted_and_no_message_is_more() -
         epochs=6,
         batch_size=32,
         keep="last",
-    valid=0.3,
+        valid=0.3,
     )
     aligned = join_parties(people, job)
     ran = run_parties(job, people, aligned, run="test")

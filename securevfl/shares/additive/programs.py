@@ -178,7 +178,7 @@ def _plan_sizes(role: Role, side: SummedSide, sharing: Sharing, classes: int) ->
 
 
 def number_words(targets: torch.Tensor, unit: int) -> np.ndarray:
-    """Numbers between −1 and 1, (n,), as residuals are made of them: whole units, uint64 (n, 1) with 16 fractional bits.
+    """Numbers between −1 and 1, (n,), in whole units, as residuals are: uint64 (n, 1) with 16 fractional bits.
 
     Args:
         targets: as `Regression` scales a range.

@@ -86,9 +86,7 @@ def test_every_sum_and_shape_is_that_of_the_plain_run(passive: int, monkeypatch:
 def test_validation_test_and_predictions_say_what_the_plain_run_says() -> None:
     people = _people(rows=700)
     low, high = wide = (500.0, 1500.0)  # beyond all targets: validation on shares clips them, and a plain one does not
-    plain, found = (
-        sv.simulate(_job(one, epochs=30, target_range=wide), people) for one in (sv.Plain(), sv.Shares())
-    )
+    plain, found = (sv.simulate(_job(one, epochs=30, target_range=wide), people) for one in (sv.Plain(), sv.Shares()))
     exact, told = plain.record.runs[-1], found.record.runs[-1]
     assert told.test["r2"] > 0.7
     assert told.test["rmse"] == pytest.approx(exact.test["rmse"], rel=0.01)
