@@ -128,8 +128,8 @@ BREAKS = (
     Break(
         name="bins are too small only once they are merged",
         file=_CARD + "course.py",
-        old="dealt=rows\n",
-        new="dealt=merged\n",
+        old="dealt=rows)",
+        new="dealt=merged)",
         tests=(_MERGED + "::test_a_bin_that_is_too_small_is_found_also_where_it_is_merged",),
     ),
 )
