@@ -128,12 +128,12 @@ def explain_wrong_targets(party: str, rule: TargetRule, *, counted: bool) -> Pol
     classes = rule.classes
     within = "the job's target_range" if rule.bound == 1 else f"{rule.bound:g} scales"
     kinds = f"numbers within {within}" if classes == 1 else "one class for each row"
-    rule, cure = "", ""
+    also, cure = "", ""
     if counted and classes > 1:
-        rule = f", with at least {FEWEST_OF_CLASS} validation rows of each of two classes"
+        also = f", with at least {FEWEST_OF_CLASS} validation rows of each of two classes"
         cure = "; a job with rarer classes needs few_rows = true in its protection and in each party's policy"
     return PolicyError(
-        f"{party!r} refuses to train on the targets that were dealt: they have to be {kinds}{rule}. Nothing was opened"
+        f"{party!r} refuses to train on the targets that were dealt: they have to be {kinds}{also}. Nothing was opened"
         f"{cure}",
         cause="targets",
     )
