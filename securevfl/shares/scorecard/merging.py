@@ -16,7 +16,7 @@ About forty rounds, whatever the number of rows, columns and bins; B³/3 compari
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -48,8 +48,8 @@ class _Places:
         there: 1 where a column has the bin, else 0, (m, B).
     """
 
-    cells: np.ndarray
-    there: np.ndarray
+    cells: np.ndarray = field(repr=False)
+    there: np.ndarray = field(repr=False)
 
     @classmethod
     def of(cls, layout: CardLayout) -> _Places:

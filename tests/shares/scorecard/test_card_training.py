@@ -331,9 +331,9 @@ def test_a_restart_goes_on_with_the_evidence_that_was_counted_first(
     counted = Counter[str]()
     compute = evidence.compute_evidence
 
-    async def noticed(*given: Any) -> Any:
+    async def noticed(*given: Any, **more: Any) -> Any:
         counted["times"] += 1
-        return await compute(*given)
+        return await compute(*given, **more)
 
     monkeypatch.setattr(course, "compute_evidence", noticed)
     found = sv.simulate(job, table, checkpoints=tmp_path)
