@@ -214,8 +214,8 @@ class Lies:
         if hasattr(programs, "encode_kept"):
             once = programs.encode_kept
 
-            def kept(dealt: np.ndarray, classes: int) -> np.ndarray:
-                found = once(dealt, classes).copy()
+            def kept(dealt: np.ndarray, rule: Any) -> np.ndarray:
+                found = once(dealt, rule).copy()
                 found[lies.trained, 0] = round(lies.size)
                 return found
 

@@ -314,10 +314,10 @@ class Job(JobOptions):
     @property
     def number_loss(self) -> LossOfNumber | None:
         """How a numeric target is trained; None for a classification. ``loss="auto"`` is the Huber loss if the
-        protection bounds errors, see `Protection.error_bound`.
+        protection bounds errors, see `Protection.error_bound`, and the algorithm does not do so itself.
         """
         found, bound = super().number_loss, self.protection.error_bound
-        if found is None or bound is None or self.loss != "auto":
+        if found is None or bound is None or self.loss != "auto" or self.algorithm.bounds_errors:
             return found
         return replace(found, name="huber", delta=bound)
 

@@ -15,6 +15,7 @@ from securevfl.errors import PolicyError, RangeError
 from securevfl.shares.answers import RowAnswer
 from securevfl.shares.kept_targets import (
     KeptTargets,
+    TargetRule,
     check_targets,
     decode_kept,
     explain_wrong_targets,
@@ -46,6 +47,7 @@ class SharedCourse(ABC):
 
     Attributes:
         step_name: what a step is called in reports.
+        loss_bits: by how many bits the opened loss of a number is finer than other metrics.
         range_cure: what left its range, and what helps.
         member: deals and computes for this party.
         widths: of the data parties' inputs, the active party's first.
@@ -63,6 +65,7 @@ class SharedCourse(ABC):
     """
 
     step_name: ClassVar[str] = "step"
+    loss_bits: ClassVar[int] = 0
     range_cure: ClassVar[str] = (
         "weights left the range within which products on shares do not wrap: lower lr in the protection"
     )
@@ -122,6 +125,11 @@ class SharedCourse(ABC):
         """
         self._reserve_opening("parts of the model", 0)
 
+    @property
+    def target_rule(self) -> TargetRule:
+        """What targets may be, and how they are dealt."""
+        return TargetRule.of(self.answer.classes)
+
     async def deal_targets(self, trained: int, valid: int, words: np.ndarray | None, *, counted: bool) -> None:
         """Deal the targets of the whole job, once, and check on shares that they are what they may be.
 
@@ -143,15 +151,15 @@ class SharedCourse(ABC):
             found += dealt.get(active, [])
         if self.network is None:
             return
-        engine, classes = self.network.engine, self.network.shape.classes
+        engine, rule = self.network.engine, self.target_rule
         if not found:  # mixtures are dealt with each batch, and no metrics are opened
             nothing = engine.constant(np.empty((0, self.outputs), np.uint64))
             self.kept = KeptTargets(nothing, nothing)
             return
         every = concatenate(found)
-        if not await check_targets(engine, every, trained, classes, counted=counted):
-            raise explain_wrong_targets(self.member.site.name, classes, counted=counted)
-        values = decode_kept(every, classes)
+        if not await check_targets(engine, every, trained, rule, counted=counted):
+            raise explain_wrong_targets(self.member.site.name, rule, counted=counted)
+        values = decode_kept(every, rule)
         self.kept = KeptTargets(values[:trained], values[trained:])
 
     async def validate(self, sizes: Sequence[int], words: Words | None) -> np.ndarray | None:
@@ -173,7 +181,7 @@ class SharedCourse(ABC):
         check_judged(self.member.site.name, sum(sizes))
         if self.network is None:
             self._count_metrics()  # a party that only deals takes no part in the opening
-        scores = None if self.network is None else SharedMetrics(self.network)
+        scores = None if self.network is None else SharedMetrics(self.network, self.loss_bits)
         async for inputs, targets in self.share_valid(sizes, words):
             if scores is not None:
                 await scores.add_rows(inputs, targets)

@@ -10,7 +10,7 @@ When they are dealt, the computing parties check, on shares, what they may be:
 - a class is 0 or 1 in each column, y (y − 1) = 0 modulo 2^64, which has no other solutions; more than two columns of a
   row add up to one;
 - a number is at most `TARGET_BOUND` of its scales from zero; errors beyond three scales count no more, see
-  `ERROR_BOUND`;
+  `ERROR_BOUND`. Where sums with a budget of ε are sized by its range, it lies within that to the last unit;
 - the validation rows have at least `FEWEST_OF_CLASS` rows of each of two classes, unless the job says `few_rows`.
 
 All three learn whether that holds, and nothing else of the targets; parties that only deal learn it as the job ends.
@@ -29,7 +29,15 @@ from securevfl.errors import PolicyError
 from securevfl.shares.engine import ONE, Engine, compute_products, find_outside
 from securevfl.shares.network_ranges import TARGET_BOUND
 
-__all__ = ["FEWEST_OF_CLASS", "KeptTargets", "check_targets", "decode_kept", "encode_kept", "explain_wrong_targets"]
+__all__ = [
+    "FEWEST_OF_CLASS",
+    "KeptTargets",
+    "TargetRule",
+    "check_targets",
+    "decode_kept",
+    "encode_kept",
+    "explain_wrong_targets",
+]
 
 FEWEST_OF_CLASS = 20
 """Fewest validation rows of each of two classes: metrics of fewer follow single rows."""
@@ -48,29 +56,52 @@ class KeptTargets:
     valid: Share = field(repr=False)
 
 
-def encode_kept(words: np.ndarray, classes: int) -> np.ndarray:
-    """Targets in fixed point, uint64 (n, outputs), as they are dealt: of classes whole numbers, 0 or 1."""
-    return words >> np.uint64(ONE.bit_length() - 1) if classes > 1 else words
+@dataclass(frozen=True, slots=True)
+class TargetRule:
+    """What targets may be, and how they are dealt.
+
+    Attributes:
+        classes: number of classes; 1 for a number.
+        unit: units of the last place, of 16 fractional bits, that a target of one stands for as it is dealt: whatever
+            is dealt, a target is a multiple of it.
+        bound: largest size of a number, in its scales.
+    """
+
+    classes: int
+    unit: int
+    bound: float = TARGET_BOUND
+
+    @classmethod
+    def of(cls, classes: int) -> TargetRule:
+        """The rule of classes, which are dealt as 0 or 1, and of numbers, with 16 fractional bits."""
+        return cls(classes, ONE if classes > 1 else 1)
 
 
-def decode_kept(dealt: Share, classes: int) -> Share:
+def encode_kept(words: np.ndarray, rule: TargetRule) -> np.ndarray:
+    """Targets in fixed point, uint64 (n, outputs), as they are dealt."""
+    found: np.ndarray = (words.view(np.int64) // rule.unit).view(np.uint64)
+    return found
+
+
+def decode_kept(dealt: Share, rule: TargetRule) -> Share:
     """Dealt targets with 16 fractional bits."""
-    return dealt * ONE if classes > 1 else dealt
+    return dealt if rule.unit == 1 else dealt * rule.unit
 
 
-async def check_targets(engine: Engine, dealt: Share, trained: int, classes: int, *, counted: bool) -> bool:
+async def check_targets(engine: Engine, dealt: Share, trained: int, rule: TargetRule, *, counted: bool) -> bool:
     """Learn, at all three, whether targets are what they may be.
 
     Args:
         engine: computes on shares.
         dealt: as `encode_kept`: the rows that train, then those that validate.
         trained: how many of them train.
-        classes: number of classes; 1 for a number.
+        rule: what they may be.
         counted: whether validation rows of each class have to be `FEWEST_OF_CLASS`.
     """
+    classes = rule.classes
     if classes == 1:
-        words = dealt.reshape(-1)
-        bounds = np.full(words.size, round(TARGET_BOUND * ONE), np.int64)
+        words = decode_kept(dealt, rule).reshape(-1)
+        bounds = np.full(words.size, round(rule.bound * ONE), np.int64)
         return await engine.is_zero("targets", await find_outside(engine, words, bounds))
     one = engine.constant(np.ones(dealt.shape, np.uint64))
     (found,) = await compute_products(engine, [Product(dealt, dealt - one, "times")])
@@ -92,15 +123,17 @@ async def _lacks_classes(engine: Engine, valid: Share, classes: int) -> Share:
     return engine.constant(np.ones(1, np.uint64)) - two.reshape(1)
 
 
-def explain_wrong_targets(party: str, classes: int, *, counted: bool) -> PolicyError:
+def explain_wrong_targets(party: str, rule: TargetRule, *, counted: bool) -> PolicyError:
     """The error of a party whose active peer dealt targets that it does not accept."""
-    kinds = f"numbers within {TARGET_BOUND:g} scales" if classes == 1 else "one class for each row"
-    rule, cure = "", ""
+    classes = rule.classes
+    within = "the job's target_range" if rule.bound == 1 else f"{rule.bound:g} scales"
+    kinds = f"numbers within {within}" if classes == 1 else "one class for each row"
+    also, cure = "", ""
     if counted and classes > 1:
-        rule = f", with at least {FEWEST_OF_CLASS} validation rows of each of two classes"
+        also = f", with at least {FEWEST_OF_CLASS} validation rows of each of two classes"
         cure = "; a job with rarer classes needs few_rows = true in its protection and in each party's policy"
     return PolicyError(
-        f"{party!r} refuses to train on the targets that were dealt: they have to be {kinds}{rule}. Nothing was opened"
+        f"{party!r} refuses to train on the targets that were dealt: they have to be {kinds}{also}. Nothing was opened"
         f"{cure}",
         cause="targets",
     )

@@ -49,10 +49,12 @@ class SharedMetrics:
 
     Args:
         network: whose logits are judged.
+        loss_bits: by how many bits the loss of a number is finer than other metrics; five at most.
     """
 
-    def __init__(self, network: Trainee) -> None:
+    def __init__(self, network: Trainee, loss_bits: int = 0) -> None:
         self._network = network
+        self._loss_bits = loss_bits
         self._engine: Engine = network.engine
         self._rows = 0
         self._sums: Share | None = None
@@ -102,13 +104,13 @@ class SharedMetrics:
 
     async def compute_rounded(self) -> Share:
         """The metrics with `METRIC_BITS` fractional bits: accuracy, log-loss and, of two classes, AUC; of a number
-        the mean Huber loss alone. The AUC of rows of one class is 0.
+        the mean Huber loss alone, 2^`loss_bits` times. The AUC of rows of one class is 0.
         """
         if self._sums is None:
             raise ValueError("metrics of no rows")
         engine, sums = self._engine, self._sums
         if self._network.shape.is_numeric:
-            return (await compute_products(engine, self._row_share_jobs([sums], [FRACTION])))[0]
+            return (await compute_products(engine, self._row_share_jobs([sums], [FRACTION - self._loss_bits])))[0]
         if self._network.shape.classes > 2:
             right = self._share_constant(self._rows) - sums[:1]
             return concatenate(await compute_products(engine, self._row_share_jobs([right, sums[1:]], [0, FRACTION])))

@@ -135,7 +135,7 @@ class SharesActive(ActiveProgram):
             await self.course.deal_targets(
                 len(words[0]),
                 len(valid),
-                encode_kept(np.concatenate(words), role.task.classes),
+                encode_kept(np.concatenate(words), self.course.target_rule),
                 counted=self.sharing.counts_classes,
             )
             self.model.kept = self.course.kept
@@ -207,10 +207,19 @@ class SharesActive(ActiveProgram):
         if found is None:
             raise ProtocolError(f"no metrics were opened to {role.site.name!r}")
         if isinstance(role.task, Regression):
-            return {"huber": float(found[0]) * role.task.scale**2}
+            return self.name_loss(float(found[0]), role.task)
         labels = role.labels(rows).cpu().numpy()
         positive = int((labels == 1).sum())
         return name_metrics(found, pairs=role.task.classes == 2 and 0 < positive < len(labels))
+
+    def name_loss(self, opened: float, task: Regression) -> dict[str, float]:
+        """The metric of validation rows whose target is a number, by its name, from the opened mean loss.
+
+        Args:
+            opened: in squares of the target's scale, 2^`SharedCourse.loss_bits` times.
+            task: with the scale.
+        """
+        return {"huber": opened * task.scale**2}
 
     def _words_to_score(self, parts: Sequence[np.ndarray]) -> Words:
         return lambda number: [self.fed.encode_rows(parts[number])]

@@ -40,6 +40,7 @@ class Abilities(Config):
         alone_on_shares: whether the active party's own part stays in the clear on shares, and scores rows alone.
         not_on_shares: a sentence that says why its training is not on shares, with a space after it.
         reveals: what the algorithm sends in the clear by design. If it is set, sealed protections are refused.
+        bounds_errors: whether it caps each row's error of a number itself, so that on shares the loss need not.
         fits: what the class can do beyond the least. A subclass that does not declare its own has `Fits()`.
     """
 
@@ -50,6 +51,7 @@ class Abilities(Config):
     alone_on_shares: ClassVar[bool] = False
     not_on_shares: ClassVar[str] = ""
     reveals: ClassVar[str] = ""
+    bounds_errors: ClassVar[bool] = False
     fits: ClassVar[Fits] = UNDECLARED
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -190,7 +192,7 @@ class Abilities(Config):
                 f"{self.title} learns classes, and task is 'regression': use an algorithm that learns a number "
                 f"({_that_learn('numbers')}), or make classes of the label" + self._explain_unlearned("numbers")
             )
-        if protection.on_shares:
+        if protection.on_shares and not self.bounds_errors:
             _check_number_on_shares(number)
         dp = protection.dp
         if dp is None:

@@ -7,10 +7,13 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-__all__ = ["BINS", "LAYOUT", "BinnedAlgorithm", "BinnedRole"]
+__all__ = ["BINS", "LAYOUT", "MOST_MERGED", "BinnedAlgorithm", "BinnedRole"]
 
 BINS, LAYOUT = "shares/bins", "shares/layout"
 """Steps that tell how many bins each column has: each passive party its own, the active party those of all."""
+
+MOST_MERGED = 32
+"""The most bins of a column that are merged on shares: comparisons grow with the third power."""
 
 
 @runtime_checkable
@@ -20,10 +23,12 @@ class BinnedAlgorithm(Protocol):
     Attributes:
         bins: the most bins of a column.
         least: the fewest training rows of a bin.
+        monotone: whether bins are merged until the share of the second class only rises or only falls.
     """
 
     bins: int
     least: int
+    monotone: bool
 
 
 @runtime_checkable

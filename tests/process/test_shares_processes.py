@@ -16,6 +16,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from securevfl_crypto.ring import decode_words
 
 import securevfl as sv
 from securevfl import cli
+from securevfl.data import Parties
 from securevfl.party_context import Observer, PartySecret
 from securevfl.process.launch import read_start
 from securevfl.report import Record
@@ -260,11 +262,17 @@ def test_boosted_trees_grow_between_processes_of_which_one_is_killed(tmp_path: P
         assert set(np.unique(sides)) <= {0, 1}
 
 
-def test_parties_that_sum_for_an_additive_model_go_on_to_the_same_shapes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [False, True])
+def test_parties_that_sum_for_an_additive_model_go_on_to_the_same_shapes(tmp_path: Path, number: bool) -> None:
     protection = sv.Shares(computing=("bank", "shop1", "notary"), few_rows=True, useful="off")
-    job = sv.Job(algorithm=sv.Additive(), protection=protection, epochs=2, keep="last", seed=3)
+    people, more = make_parties(passive=1, rows=120), dict[str, Any]()
+    if number:
+        amounts = 100 + 10 * np.asarray(people.active.columns["f0"])
+        people = Parties.of(replace(people.active, label=amounts, classes=()), *people.passive)
+        more = {"task": "regression", "target_range": (90.0, 120.0)}
+    job = sv.Job(algorithm=sv.Additive(), protection=protection, epochs=2, keep="last", seed=3, **more)
     policies = {"shop1": sv.Policy(few_rows=True, useful="off")}
-    company = create_company(tmp_path / "real", make_parties(passive=1, rows=120), job, policies=policies)
+    company = create_company(tmp_path / "real", people, job, policies=policies)
     secrets = {name: PartySecret.from_seed(7, name) for name in company.people}
     company.store_secrets(secrets)
 

@@ -30,7 +30,7 @@ from securevfl.run import runner as module
 from securevfl.run.events import RunEvents
 from securevfl.run.runner import PartyRunner
 from securevfl.run.timeouts import Timeouts
-from securevfl.shares.kept_targets import explain_wrong_targets
+from securevfl.shares.kept_targets import TargetRule, explain_wrong_targets
 from securevfl.transport import Channel, Kind, MemoryHub, Message, Scalar
 
 NAMES = ("bank", "shop", "web")
@@ -248,7 +248,10 @@ def test_an_error_ends_the_job_at_all_and_tells_no_values() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (explain_wrong_targets("shop", 2, counted=True), "checked the targets that were dealt, and refuse them"),
+        (
+            explain_wrong_targets("shop", TargetRule.of(2), counted=True),
+            "checked the targets that were dealt, and refuse them",
+        ),
         (PolicyError("p0042", cause="useless"), "does not predict better with the passive parties' columns"),
         (RangeError("p0042"), "a weight left the fixed-point range"),
         (PolicyError("p0042"), "its policy forbids continuing"),

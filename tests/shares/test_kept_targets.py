@@ -22,6 +22,7 @@ from securevfl.run import context_building
 from securevfl.shares import LEAST_TRAINING, LEAST_VALIDATION, SharedTraining, check_targets, coordinator
 from securevfl.shares.dealt_rows import DealtRows
 from securevfl.shares.engine import find_outside
+from securevfl.shares.kept_targets import TargetRule, decode_kept, encode_kept
 from securevfl.shares.least_rows import MOST_METRICS_EVER
 from securevfl.shares.network import Network
 from securevfl.shares.shared_model import SharedModel
@@ -48,9 +49,11 @@ def between_organisations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("securevfl.run.simulated_parties.build_context", built)
 
 
-def _accepts(words: np.ndarray, trained: int, classes: int, *, counted: bool = False) -> bool:
+def _accepts(words: np.ndarray, trained: int, rule: int | TargetRule, *, counted: bool = False) -> bool:
+    asked = TargetRule.of(rule) if isinstance(rule, int) else rule
+
     async def checked(engine: Clear) -> bool:
-        return await check_targets(engine, engine.constant(words), trained, classes, counted=counted)
+        return await check_targets(engine, engine.constant(words), trained, asked, counted=counted)
 
     with pytest.raises(StopIteration) as ended:
         checked(Clear(bytes(32), openings={"targets": 1})).send(None)
@@ -82,6 +85,18 @@ def test_numbers_are_bounded() -> None:
         assert not _accepts(encode_words(np.array([[0.0], [wrong]])), 1, 1), wrong
     for wrong in (1 << 63, (1 << 63) + 5, (1 << 63) - (3 << 16), 1 << 62, 3 << 62):
         assert not _accepts(_bits(0, wrong), 1, 1), wrong
+
+
+def test_a_number_of_a_range_is_within_it_to_the_last_unit() -> None:
+    rule = TargetRule(1, 32, bound=1.0)
+    words = encode_words(np.array([[-1.0], [-0.25], [0.0], [1.0]]))
+    dealt = encode_kept(words, rule)
+    assert dealt.view(np.int64).ravel().tolist() == [-2048, -512, 0, 2048]
+    engine = Clear(bytes(32))
+    np.testing.assert_array_equal(decode_kept(engine.constant(dealt), rule).mine, words)
+    assert _accepts(dealt, 2, rule)
+    for wrong in (2049, -2049, 2050, 1 << 16, 1 << 40, -(1 << 57)):
+        assert not _accepts(np.append(dealt, np.array([[wrong]]).view(np.uint64), axis=0), 2, rule), wrong
 
 
 def test_three_parties_find_every_word_outside_its_bounds() -> None:

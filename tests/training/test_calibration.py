@@ -80,10 +80,11 @@ def test_predict_applies_what_the_active_party_fitted_and_no_message_is_more() -
     people = make_parties(rows=600)
     job = sv.Job(
         protection=sv.Plain(),
-        algorithm=sv.ZeroImputation(hidden=16, bottom=(16,), lr=0.05),
+        algorithm=sv.ZeroImputation(hidden=32, bottom=(32,), lr=0.05),
         epochs=6,
         batch_size=32,
         keep="last",
+        valid=0.3,
     )
     aligned = join_parties(people, job)
     ran = run_parties(job, people, aligned, run="test")
@@ -91,7 +92,7 @@ def test_predict_applies_what_the_active_party_fitted_and_no_message_is_more() -
     assert set(trained.calibration) == {"whole", "alone"}
     assert all(one.rows == len(ran.split.valid) >= FEWEST_TO_CHOOSE for one in trained.calibration.values())
     assert {name for name, found in ran.trained.items() if "temperature" in found.model} == {"bank"}
-    few = job.replace(valid=0.05)
+    few = job.replace(valid=0.03)
     without = run_parties(few, people, aligned, run="test")
     assert without.trained["bank"].calibration == {}
     assert "temperature" not in without.trained["bank"].model

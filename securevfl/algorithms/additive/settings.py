@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -49,6 +49,7 @@ EdgesFrom = Literal["auto", "private", "declared", "common"]
 class AdditiveSettings(Algorithm):
     """The settings of an additive model as roles use them: see `Additive`."""
 
+    bounds_errors: ClassVar[bool] = True
     bins: Annotated[int, Meta(ge=2, le=255)] | Literal["auto"] = "auto"
     edges: EdgesFrom = "auto"
     cuts: Mapping[str, tuple[float, ...]] = {}
@@ -159,11 +160,6 @@ class AdditiveSettings(Algorithm):
 
     def check_number(self, number: LossOfNumber, protection: Protection) -> None:
         super().check_number(number, protection)
-        if protection.on_shares:
-            raise InputError(
-                f"{self.title} learns classes on shares, where a row's target is dealt as one class, and numbers under "
-                "protection 'plain': make classes of the label, or train another algorithm on shares"
-            )
         if number.name != "squared":
             raise InputError(
                 f"loss is {number.name!r}, and {self.title} learns a number by the squared loss alone, whose residual "

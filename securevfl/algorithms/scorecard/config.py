@@ -24,7 +24,7 @@ from securevfl.algorithms.scorecard.settings import ScorecardSettings
 from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
-from securevfl.training.binned import BINS, LAYOUT
+from securevfl.training.binned import BINS, LAYOUT, MOST_MERGED
 from securevfl.training.fits import Fits
 from securevfl.training.plan import Plan
 from securevfl.training.program import Program
@@ -71,8 +71,8 @@ class Scorecard(ScorecardSettings):
     Attributes:
         bins: the most bins of a column, by quantiles of the training rows.
         least: the fewest training rows of a bin; the active party sends no counts of smaller ones.
-        monotone: whether neighbouring bins are merged until the share of the second class only rises or only falls; not
-            on shares, where nobody sees it.
+        monotone: whether neighbouring bins are merged until the share of the second class only rises or only falls; on
+            shares nobody sees which, and merged bins keep their places, with the same points.
         base_points: the score at `base_odds`.
         base_odds: odds of the first class to the second that have `base_points`.
         pdo: points that double the odds.
@@ -92,7 +92,7 @@ class Scorecard(ScorecardSettings):
 
         Raises:
             InputError: the job asks for noise that exact counts by bin would undo, the key is shorter than the
-                protection's, or bins would be merged by what nobody sees on shares.
+                protection's, or more bins would be merged than can be on shares.
         """
         super().check_protection(protection)
         if protection.on_shares:
@@ -117,10 +117,10 @@ class Scorecard(ScorecardSettings):
             )
 
     def _check_on_shares(self, protection: Protection) -> None:
-        if self.monotone:
+        if self.monotone and self.bins > MOST_MERGED:
             raise InputError(
-                "scorecard.monotone merges bins by their shares of the second class, and on shares nobody sees them: "
-                "leave monotone out and take fewer bins or a larger least, or name a protection of the cut"
+                f"scorecard.bins is {self.bins}, and with monotone on shares it is at most {MOST_MERGED}, for all runs "
+                "of bins are compared there: take fewer bins, or name a protection of the cut"
             )
         if protection.dp is not None and protection.dp.model is not None:
             raise InputError(

@@ -84,7 +84,8 @@ class SharedSums:
         member: deals and computes for this party.
         plan: of the sums.
         noise: at a computing party of a job with a budget.
-        targets: y of the rows that train, at a computing party, (n, outputs) with 16 fractional bits.
+        scale: what a target of one stands for on shares.
+        targets: y of the rows that train, at a computing party, (n, outputs), from 0 to `scale`.
         reserve: is called with the epoch before its sums are opened.
         own_targets: y at the active party, int64 (n, outputs) in units of the last place.
         bounded: whether what is dealt is checked: in a job with a budget, whose ε depends on it.
@@ -97,6 +98,7 @@ class SharedSums:
     noise: SumNoise | None
     reserve: Callable[[int], None]
     bounded: bool
+    scale: int = ONE
     own_targets: np.ndarray | None = field(default=None, repr=False)
     targets: Share | None = field(default=None, repr=False)
     rounds: int = 0
@@ -141,7 +143,7 @@ class SharedSums:
                 )
             self.reserve(epoch)
             every = sum(self.plan.columns), self.plan.outputs
-            noise = None if self.noise is None else (self.noise.draw(every) * self._finer).view(np.uint64)
+            noise = None if self.noise is None else (self.noise.draw(every) * self.finer).view(np.uint64)
             found = await sum_contrasts(engine, dealt.rows, dealt.values, noise)
         sums = await self._open(found)
         if engine is not None:
@@ -202,9 +204,9 @@ class SharedSums:
         return float(plan.rows) * (plan.one + sum(plan.slacks)) * plan.contrast + _DEVIATIONS * _THREE * plan.sigma
 
     @property
-    def _finer(self) -> int:
-        """Units of shared residuals, whose targets have 16 fractional bits, in one unit of a part."""
-        return ONE // self.plan.one
+    def finer(self) -> int:
+        """Units of shared residuals in one unit of a part."""
+        return self.scale // self.plan.one
 
     @property
     def _tops(self) -> tuple[int, ...]:
@@ -226,7 +228,7 @@ class SharedSums:
                     whole = engine.constant(np.full(len(joined), cap, np.uint64))
                     found.zeros.append(joined.sum(axis=1) - whole)
             moved = joined - engine.constant(np.full(joined.shape, slack, np.uint64))
-            residual = residual - moved * self._finer
+            residual = residual - moved * self.finer
         if found.values is None:
             values = [one[2] for one in dealt]
             if self.bounded:
@@ -258,7 +260,7 @@ class SharedSums:
             words = opened.get(_opening_name(mine))
         if mine < 0:
             return None
-        return np.zeros(size, np.int64) if words is None else words.view(np.int64).reshape(size) // self._finer
+        return np.zeros(size, np.int64) if words is None else words.view(np.int64).reshape(size) // self.finer
 
 
 def _opening_name(party: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 from securevfl_crypto.replicated import Share
@@ -14,7 +14,9 @@ from securevfl.errors import InputError
 from securevfl.shares.additive.channel import SharedSums, sum_openings
 from securevfl.shares.additive.noise import PartyNoise
 from securevfl.shares.additive.scores import ScoreSum
+from securevfl.shares.engine import ONE
 from securevfl.shares.epochs import SharedTraining, Words
+from securevfl.shares.kept_targets import TargetRule
 from securevfl.shares.network_ranges import NetworkShape
 from securevfl.shares.sharing import SharedPlan, Sharing
 from securevfl.training.state import as_int
@@ -33,6 +35,7 @@ class AdditiveTraining(SharedTraining):
         loss: of the last epoch: not a number, since none is opened.
     """
 
+    loss_bits: ClassVar[int] = 5
     network: ScoreSum | None  # type: ignore[assignment]
     sums: SharedSums | None = None
     loss: float = math.nan
@@ -66,11 +69,24 @@ class AdditiveTraining(SharedTraining):
     async def _sum_rows(self, epoch: int, contrasts: np.ndarray | None, part: np.ndarray | None) -> np.ndarray | None:
         if self.sums is None:
             raise InputError("an epoch of an additive model without training rows")
-        self.sums.targets = None if self.kept is None else self.kept.train
+        self.sums.targets = None if self.kept is None else self._scale_targets(self.kept.train)
         found = await self.sums.exchange(epoch, contrasts, part)
         self.rounds, self.sent = self.sums.rounds, self.sums.sent
         self.steps += 1
         return found
+
+    @property
+    def target_rule(self) -> TargetRule:
+        """See `SharedCourse`: a number lies within its range, from −1 to 1, to the unit that residuals are made of."""
+        if self.answer.classes > 1 or self.sums is None:
+            return super().target_rule
+        return TargetRule(1, self.sums.finer, bound=1.0)
+
+    def _scale_targets(self, kept: Share) -> Share:
+        """Targets from 0 to `SharedSums.scale`."""
+        if self.answer.classes > 1 or self.network is None:
+            return kept
+        return kept + self.network.engine.constant(np.full(kept.shape, ONE, np.uint64))
 
     def reserve_sums(self, epoch: int) -> None:
         """Write down in the journal that this epoch's sums are opened.
@@ -123,7 +139,9 @@ async def begin_course(sharing: Sharing, sizes: SharedPlan, targets: np.ndarray 
     )
     if plan is not None:
         bounded = plan.own_sigma > 0
-        course.sums = SharedSums(member, plan, noise, course.reserve_sums, bounded, own_targets=targets)
+        # A number is kept from −1 to 1, a class as 0 or 1.
+        scale = 2 * ONE if sizes.classes == 1 else ONE
+        course.sums = SharedSums(member, plan, noise, course.reserve_sums, bounded, scale=scale, own_targets=targets)
     return course
 
 

@@ -16,6 +16,7 @@ from securevfl.shares.additive.course import AdditiveTraining, begin_course
 from securevfl.shares.additive.uses import plan_uses
 from securevfl.shares.coordinator import SharesCoordinator
 from securevfl.shares.dealt_rows import count_rows, target_words
+from securevfl.shares.engine import ONE
 from securevfl.shares.epochs import Words
 from securevfl.shares.exchanges import PLAN
 from securevfl.shares.programs import SharesActive, SharesPassive
@@ -26,12 +27,13 @@ from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.passive_role import PassiveRole
+from securevfl.training.regression import Regression
 from securevfl.training.role import Role
 from securevfl.training.split import split_chunks
 from securevfl.training.sum_plan import SummedActive, SummedSide
 from securevfl.transport import Kind
 
-__all__ = ["AdditiveSharesActive", "AdditiveSharesCoordinator", "AdditiveSharesPassive"]
+__all__ = ["AdditiveSharesActive", "AdditiveSharesCoordinator", "AdditiveSharesPassive", "number_words"]
 
 _LARGEST_PART = 64.0
 """Parts of a score count as this at most: noise alone could make a shape larger, and answers are clipped anyway."""
@@ -80,7 +82,21 @@ class AdditiveSharesActive(SharesActive):
         return math.nan
 
     def _encode_targets(self, role: ActiveRole, rows: np.ndarray) -> np.ndarray:
-        return target_words(role.task.make_targets(role.labels(rows)), role.task.classes)
+        targets = role.task.make_targets(role.labels(rows))
+        if role.task.is_numeric:
+            return number_words(targets, self.course.target_rule.unit)
+        return target_words(targets, role.task.classes)
+
+    def _valid_targets(self, rows: np.ndarray) -> np.ndarray:
+        role = self.role
+        if role.task.is_numeric:
+            return number_words(role.task.make_targets(role.labels(rows)).nan_to_num(), self.course.target_rule.unit)
+        return super()._valid_targets(rows)
+
+    def name_loss(self, opened: float, task: Regression) -> dict[str, float]:
+        """The root of the mean squared error. Targets and what shapes are trained towards lie within the range, so
+        that an error of 1.5 times the range, from where the opened loss is linear, does not occur."""
+        return {"rmse": math.sqrt(2 * opened / 2**self.course.loss_bits) * task.scale}
 
     def _words_to_score(self, parts: Sequence[np.ndarray]) -> Words:
         return lambda number: [_score_words(self.role, self.side, parts[number])]
@@ -159,6 +175,19 @@ def _plan_sizes(role: Role, side: SummedSide, sharing: Sharing, classes: int) ->
         learned=len(split.train),
         valid=len(split.valid) if sharing.judges else 0,
     )
+
+
+def number_words(targets: torch.Tensor, unit: int) -> np.ndarray:
+    """Numbers between −1 and 1, (n,), in whole units, as residuals are: uint64 (n, 1) with 16 fractional bits.
+
+    Args:
+        targets: as `Regression` scales a range.
+        unit: units of the last place in one of these; divides 2^17.
+    """
+    most = 2 * ONE // unit
+    # The very steps by which a plain run rounds its targets, so that both train on the same integers.
+    whole = np.rint(np.clip((targets.detach().cpu().double().numpy() + 1) / 2, 0, 1) * most).astype(np.int64)
+    return (whole * unit - ONE).view(np.uint64)[:, None]
 
 
 def _score_words(role: Role, side: SummedSide, rows: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from securevfl_crypto.replicated import SLOPE_BITS, Curve, Share, Task, concatenate
 
 from securevfl.shares.additive.noise import PartyNoise
-from securevfl.shares.engine import Engine, compute_products, scaling_job
+from securevfl.shares.engine import ONE, Engine, compute_products, scaling_job
 from securevfl.shares.network_ranges import NetworkShape
 from securevfl.training.state import State
 
@@ -62,18 +62,20 @@ class ScoreSum:
         self.noise = noise
 
     async def forward(self, inputs: Sequence[Share]) -> Share:
-        """Logits (n, outputs) with 16 fractional bits; of a number, the sum of the parts.
+        """Logits (n, outputs) with 16 fractional bits; of a number between −1 and 1, as its range is
+        scaled.
 
         Log-odds below 0.005 and above 0.995 go on with a slope of one.
 
         Args:
-            inputs: each data party's part of the rows' probabilities, (n, outputs) with 16 fractional bits.
+            inputs: each data party's part of the rows' probabilities, or of a number between 0 and 1, (n, outputs) with
+                16 fractional bits.
         """
         total = inputs[0]
         for part in inputs[1:]:
             total = total + part
         if self.shape.is_numeric:
-            return total
+            return total * 2 - self.engine.constant(np.full(total.shape, ONE, np.uint64))
         curve = _LOG_ODDS if self.shape.classes == 2 else _LOGARITHM
         ((bent,),) = await self.engine.run_masked([Task(self.engine.additive_summand(total), curve=curve)])
         wide = bent + total * (1 << SLOPE_BITS)

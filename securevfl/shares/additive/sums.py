@@ -7,8 +7,8 @@ knows its own draw; those of the other two add up to the noise that ε is stated
 else could read one row through the noise. So contrasts and probabilities are dealt as bits that cannot exceed their
 bounds (`ranged`), and the computing parties check on shares that they are bits: a random combination of b (b − 1) is
 zero, with coefficients that are drawn once the bits are dealt. Of a word that is off by 2^k it misses one in
-2^(64 − k), and a word beyond 2^47 pushes a residual of 13 bits out of the 64, which has four more behind it. With
-several classes, a row's parts also have to add up to the party's cap.
+2^(64 − k), and a word beyond 2^47 pushes a residual of 13 bits out of the 64, which has four more behind it (of a
+number, beyond 2^46, with five more). With several classes, a row's parts also have to add up to the party's cap.
 
 Each check concerns what one party deals, never a sum over parties: whether y − Σ w p is within its bound would tell a
 dealer, epoch by epoch, where another's part lies. All three learn whether everything holds, and nothing else.

@@ -15,6 +15,7 @@ from securevfl.shares.epochs import SharedTraining
 from securevfl.shares.scorecard.card_network import CardNetwork
 from securevfl.shares.scorecard.evidence import compute_evidence, count_positives
 from securevfl.shares.scorecard.layout import CardLayout
+from securevfl.shares.scorecard.merging import merge_bins
 
 __all__ = ["BINS_CHECK", "CardTraining"]
 
@@ -29,6 +30,7 @@ class CardTraining(SharedTraining):
     Attributes:
         layout: the columns' bins.
         least: the fewest training rows of a bin.
+        monotone: whether bins are merged until the share of the second class only rises or only falls.
         learned: how many rows train.
         counting: rounds and bytes that this party sent, of counting the rows.
     """
@@ -36,6 +38,7 @@ class CardTraining(SharedTraining):
     network: CardNetwork | None
     layout: CardLayout = field(default_factory=lambda: CardLayout(()))
     least: int = 1
+    monotone: bool = False
     learned: int = 0
     counting: tuple[int, int] = (0, 0)
     _columns: Share | None = field(default=None, repr=False)
@@ -119,7 +122,10 @@ class CardTraining(SharedTraining):
         for part in dealt[1:]:
             rows = rows + part.sum(axis=0)
         total = targets.sum().reshape(1)
-        evidence, short = await compute_evidence(engine, rows, positives, total, self.learned, self.least)
+        merged = rows
+        if self.monotone:
+            merged, positives = await merge_bins(engine, rows, positives, total, self.learned, self.layout)
+        evidence, short = await compute_evidence(engine, merged, positives, total, self.learned, self.least, dealt=rows)
         if not await engine.is_zero(BINS_CHECK, short):
             raise PolicyError(
                 f"{self.member.site.name!r} refuses to train: a bin has fewer than {self.least} training rows, as the "

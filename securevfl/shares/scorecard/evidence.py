@@ -77,7 +77,14 @@ async def count_positives(engine: Engine, cells: list[Share], targets: list[Shar
 
 
 async def compute_evidence(
-    engine: Engine, rows: Share, positives: Share, total: Share, trained: int, least: int
+    engine: Engine,
+    rows: Share,
+    positives: Share,
+    total: Share,
+    trained: int,
+    least: int,
+    *,
+    dealt: Share | None = None,
 ) -> tuple[Share, Share]:
     """Weights of evidence of each cell with 16 fractional bits; and words that are zero where each has enough rows.
 
@@ -88,6 +95,7 @@ async def compute_evidence(
         total: all rows of the second class, likewise, (1,).
         trained: how many rows train.
         least: the fewest rows of a cell.
+        dealt: rows of each cell as they are counted, where `rows` are those of merged cells; the same unless given.
     """
     every = engine.constant(np.full(1, trained * ONE, np.uint64))
     counts = concatenate([positives, rows * ONE - positives, total, every - total])
@@ -96,7 +104,7 @@ async def compute_evidence(
     most = max(_AT_ONCE // len(curve.thresholds), 1)
     parts = [doubled[start : start + most] for start in range(0, doubled.size, most)]
     tasks = [Task(engine.additive_summand(part), FRACTION, curve=curve) for part in parts]
-    enough = Task(engine.additive_summand(rows), curve=Curve((least,)))
+    enough = Task(engine.additive_summand(rows if dealt is None else dealt), curve=Curve((least,)))
     found = []
     for first, task in enumerate(tasks):  # cut off bits are all zero here, so that the truncation is exact
         done = await engine.run_masked([task] if first else [task, enough])

@@ -95,4 +95,5 @@ class CardSharing(Sharing):
             opens_metrics=self.protection.opens_metrics,
             layout=self.layout,
             least=self.card.least,
+            monotone=self.card.monotone,
         )

@@ -4,6 +4,7 @@ grow at the three computing parties, who learn nothing of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeGuard
 
@@ -38,6 +39,9 @@ MOST_TREES = 12
 """Most classes: each round grows a tree of each."""
 _MOST_COLUMNS = 1 << 16
 _BINS, _OWN = "bins", "own"
+_THINNED = 0.05
+"""The share of a rare class that its refusal advises, with which trees lose little."""
+
 MOST_FIRST, MOST_FIRST_NUMBER = 16.0, 256.0
 """Largest size of a score at which a row begins: of classes, and of a scaled number."""
 
@@ -159,10 +163,13 @@ class TreesActive(SharesActive):
         rate = float((labels == 1).mean()) if len(labels) else 0.5
         rarer = min(rate, 1 - rate)
         if 0 < rarer < LEAST_RATE:
+            left = rarer / (1 - rarer) * (1 - _THINNED) / _THINNED
+            back = "subtract {:.2f} from" if rate < 0.5 else "add {:.2f} to"
             raise InputError(
                 f"the rarer class has {rarer:.2%} of the training rows, and trees on shares need {LEAST_RATE:.0%}, "
-                "because their sigmoid is too coarse beyond: leave out a part of the rows of the other class (and move "
-                "the log-odds back by the logarithm of the part that is left), or name another protection"
+                f"because their sigmoid is too coarse beyond: keep {left:.1%} of the rows of the other class in the "
+                f"table, drawn by chance, which makes the rarer one {_THINNED:.0%}, and "
+                f"{back.format(-math.log(left))} the log-odds of predictions; or name another protection"
             )
 
     async def come_back(self, model: State) -> None:

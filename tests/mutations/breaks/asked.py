@@ -16,7 +16,7 @@ BREAKS = (
     Break(
         name="targets that were dealt are not checked",
         file=_COURSE,
-        old="        if not await check_targets(engine, every, trained, classes, counted=counted):\n",
+        old="        if not await check_targets(engine, every, trained, rule, counted=counted):\n",
         new="        if False:\n",
         tests=_KEPT,
         keywords="no_classes",

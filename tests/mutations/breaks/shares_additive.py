@@ -1,4 +1,5 @@
-"""An additive model on shares: noise of too few parties or too little, sums opened to others or twice, no bounds."""
+"""An additive model on shares: noise of too few parties or too little, sums opened to others or twice, no bounds;
+and numbers in wrong units."""
 
 from mutations.base import Break
 
@@ -12,6 +13,7 @@ _RANGED = "securevfl/shares/additive/ranged.py"
 _BUDGET = "securevfl/privacy/sums_budget.py"
 _OPENING = "crypto/securevfl_crypto/replicated/opening.py"
 _TRAINING = "tests/shares/additive/test_training.py::"
+_NUMBERS = "tests/shares/additive/test_numbers.py::"
 _COMPUTED = "tests/shares/additive/test_sums.py::"
 _FIXED = (_TRAINING + "test_with_fixed_noise_shapes_are_those_of_the_clear",)
 
@@ -120,5 +122,47 @@ BREAKS = (
         old="    if not np.array_equal(missing, again):\n",
         new="    if not np.array_equal(missing, missing):\n",
         tests=("tests/crypto/test_replicated_openings.py::test_no_party_draws_all_of_the_coins",),
+    ),
+    Break(
+        name="a number may be dealt far outside the range that noise is sized by",
+        file=_COURSE,
+        old="self.sums.finer, bound=1.0)",
+        new="self.sums.finer)",
+        tests=(_NUMBERS + "test_a_target_one_unit_outside_the_range_ends_the_job_before_anything_is_opened",),
+    ),
+    Break(
+        name="a number may be dealt a unit outside its range",
+        file="securevfl/shares/kept_targets.py",
+        old="round(rule.bound * ONE)",
+        new="round(rule.bound * ONE) + 32",
+        tests=("tests/shares/test_kept_targets.py::test_a_number_of_a_range_is_within_it_to_the_last_unit",),
+    ),
+    Break(
+        name="residuals of a number in the units of a class",
+        file=_COURSE,
+        old="2 * ONE if sizes.classes == 1 else ONE",
+        new="ONE",
+        tests=(_NUMBERS + "test_every_sum_and_shape_is_that_of_the_plain_run",),
+    ),
+    Break(
+        name="a number's shapes answer on another scale than its targets",
+        file="securevfl/shares/additive/scores.py",
+        old="return total * 2 - self.engine.constant(np.full(total.shape, ONE, np.uint64))",
+        new="return total",
+        tests=(_NUMBERS + "test_validation_test_and_predictions_say_what_the_plain_run_says",),
+    ),
+    Break(
+        name="the loss of a number too coarse for its range",
+        file=_COURSE,
+        old="loss_bits: ClassVar[int] = 5",
+        new="loss_bits: ClassVar[int] = 0",
+        tests=(_NUMBERS + "test_validation_test_and_predictions_say_what_the_plain_run_says",),
+    ),
+    Break(
+        name="numbers beyond the range are dealt as they are",
+        file="securevfl/shares/additive/programs.py",
+        old="np.rint(np.clip((targets.detach().cpu().double().numpy() + 1) / 2, 0, 1) * most)",
+        new="np.rint((targets.detach().cpu().double().numpy() + 1) / 2 * most)",
+        tests=(_NUMBERS + "test_numbers_are_dealt_as_the_integers_that_a_plain_run_trains_on",),
     ),
 )

@@ -8,6 +8,7 @@ _CARD = "securevfl/shares/scorecard/"
 _EVIDENCE = _CARD + "evidence.py"
 _COURSE = _CARD + "course.py"
 _NETWORK = _CARD + "card_network.py"
+_MERGED = "tests/shares/scorecard/test_merging.py"
 _COMPUTED = "tests/shares/scorecard/test_evidence.py"
 _TRAINED = "tests/shares/scorecard/test_card_training.py"
 
@@ -95,5 +96,40 @@ BREAKS = (
         old="(values[:-1], float(values[-1])) if active else (values, None)",
         new="(values, None) if active else (values[:-1], float(values[-1]))",
         tests=(_COMPUTED,),
+    ),
+    Break(
+        name="equal neighbours that are not merged",
+        file=_CARD + "merging.py",
+        old="await _compare(engine, stack([rises, -rises], 0), _ABOVE)",
+        new="await _compare(engine, stack([rises, -rises], 0), 0.0)",
+        tests=(_MERGED + "::test_equal_neighbours_are_merged_and_one_or_two_bins_stay",),
+    ),
+    Break(
+        name="a boundary that stays though one pair of runs is in the wrong order",
+        file=_CARD + "merging.py",
+        old="    return await _compare(engine, short, 0.0)\n",
+        new="    return await _compare(engine, short, -1 / ONE)\n",
+        tests=(_MERGED + "::test_merged_counts_are_those_of_the_plain_path",),
+    ),
+    Break(
+        name="the direction that changes shares more",
+        file=_CARD + "merging.py",
+        old="change[0] - change[1], 0.0)",
+        new="change[1] - change[0], 0.0)",
+        tests=(_MERGED + "::test_merged_counts_are_those_of_the_plain_path",),
+    ),
+    Break(
+        name="merged bins weigh as one of them",
+        file=_CARD + "course.py",
+        old="            merged, positives = await merge_bins(",
+        new="            _, positives = await merge_bins(",
+        tests=(_MERGED + "::test_a_job_merges_its_counts_and_every_party_gets_points_that_rise_or_fall",),
+    ),
+    Break(
+        name="bins are too small only once they are merged",
+        file=_CARD + "course.py",
+        old="dealt=rows)",
+        new="dealt=merged)",
+        tests=(_MERGED + "::test_a_bin_that_is_too_small_is_found_also_where_it_is_merged",),
     ),
 )

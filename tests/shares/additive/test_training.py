@@ -4,6 +4,7 @@ to whom, and what ends a job."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,13 +102,18 @@ def test_validation_and_test_say_what_the_plain_run_says(people: Parties) -> Non
     np.testing.assert_allclose(logits, np.rint(logits), atol=1e-3)  # answers have four bits behind the point
 
 
-@pytest.mark.parametrize("coordinated", [False, True])
+@pytest.mark.parametrize(("coordinated", "number"), [(False, False), (True, False), (False, True), (True, True)])
 def test_with_fixed_noise_shapes_are_those_of_the_clear(
-    opened: Opened, coordinated: bool, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, coordinated: bool, number: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sum of three parties' noise, and nothing else, is in each opened sum."""
     people = make_parties(1 if coordinated else 2, 120)
     computing = (people.active.name, people.passive[0].name, "helper") if coordinated else ()
+    more: dict[str, Any] = {}
+    if number:
+        spread = np.random.default_rng(4).normal(size=people.active.rows)
+        people = Parties.of(replace(people.active, label=spread, classes=()), *people.passive)
+        more = {"task": "regression", "target_range": (-2.0, 2.0)}
     drawn: list[np.ndarray] = []
     draw = PartyNoise.draw
 
@@ -134,7 +140,7 @@ def test_with_fixed_noise_shapes_are_those_of_the_clear(
     monkeypatch.setattr(PartyNoise, "draw", noted)
     monkeypatch.setattr(AdditiveActive, "prepare", keep_targets)
     monkeypatch.setattr(OwnShapes, "__init__", keep_shapes)
-    sv.simulate(_job(_budget().replace(computing=computing), _cuts(people)), people)
+    sv.simulate(_job(_budget().replace(computing=computing), _cuts(people), **more), people)
     assert len(drawn) == 3 * EPOCHS
     totals = [sum(drawn[3 * k : 3 * k + 3]) for k in range(EPOCHS)]
     assert all(len(np.unique(np.stack(drawn[3 * k : 3 * k + 3]))) == drawn[0].size * 3 for k in range(EPOCHS))
@@ -328,5 +334,3 @@ def test_the_model_predicts_with_all_parties_and_each_has_its_own_shapes_alone(p
 def test_what_sums_on_shares_do_not_do_is_refused_with_the_reason() -> None:
     with pytest.raises(sv.InputError, match=r"each party keeps the shapes of its columns anyway: leave"):
         _job(sv.Shares(model="parts"))
-    with pytest.raises(sv.InputError, match=r"learns classes on shares, .*: make classes of the label"):
-        _job(task="regression", target_range=(0.0, 1.0))

@@ -331,9 +331,9 @@ def test_a_restart_goes_on_with_the_evidence_that_was_counted_first(
     counted = Counter[str]()
     compute = evidence.compute_evidence
 
-    async def noticed(*given: Any) -> Any:
+    async def noticed(*given: Any, **more: Any) -> Any:
         counted["times"] += 1
-        return await compute(*given)
+        return await compute(*given, **more)
 
     monkeypatch.setattr(course, "compute_evidence", noticed)
     found = sv.simulate(job, table, checkpoints=tmp_path)
@@ -537,11 +537,10 @@ def test_one_constant_column_has_no_points(people: Parties) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "protection", "words"),
     [
-        (CARD.replace(monotone=True), sv.Shares(), r"on shares nobody sees them: leave monotone out and take fewer"),
         (CARD, sv.Shares(dp=sv.DP(model=sv.Gaussian(epsilon=3.0))), r"exact counts of labels.*logistic_regression"),
         (CARD, sv.Shares(dp=sv.DP(features=sv.Gaussian(epsilon=3.0))), r"on shares nothing of a row is sent"),
     ],
-    ids=["monotone", "noise on the model", "noise on features"],
+    ids=["noise on the model", "noise on features"],
 )
 def test_what_has_no_place_on_shares_is_refused(algorithm: sv.Scorecard, protection: sv.Shares, words: str) -> None:
     with pytest.raises(sv.InputError, match=words):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -268,6 +269,25 @@ def test_rare_classes_and_many_classes_are_refused_before_a_row_is_dealt() -> No
             sv.simulate(_job(), rows)
         dealt = [e for ledger in caught.value.ledgers for e in ledger.iter_entries() if e.what == "shares/input"]
         assert not dealt
+
+
+def test_what_the_refusal_of_a_rare_class_advises_gives_its_rate_back() -> None:
+    """The other class is thinned as it says, and the log-odds of predictions of all rows are moved as it says."""
+    people = make_parties(2, 6000, classes=100)
+    rare = (np.asarray(people.active.label) == 99).astype(int)
+    people = Parties.of(replace(people.active, label=rare, classes=(0, 1)), *people.passive)
+    job = _job(epochs=6)
+    with pytest.raises(sv.InputError, match=r"keep .*% of the rows of the other class") as caught:
+        sv.simulate(job, people)
+    told = re.search(r"keep ([\d.]+)% .* the rarer one 5%, and subtract ([\d.]+) from the log-odds", str(caught.value))
+    assert told is not None
+    part, back = float(told[1]) / 100, float(told[2])
+    kept = (rare == 1) | (np.random.default_rng(0).random(len(rare)) < part)
+    thinned = Parties.of(people.active.take(np.flatnonzero(kept)), *people.passive)
+    assert 0.04 < rare[kept].mean() < 0.06
+    predicted = sv.predict(sv.simulate(job, thinned).model(), people).probabilities
+    logits = np.log(predicted[:, 1] / predicted[:, 0]) - back
+    assert (1 / (1 + np.exp(-logits))).mean() == pytest.approx(rare.mean(), rel=0.3)
 
 
 def test_three_parties_get_shares_where_the_job_names_no_protection(people: Parties) -> None:
