@@ -106,8 +106,6 @@ class Study:
     Attributes:
         record: the figures of every cell, as in `sweep.json`. Of a search, the winner's runs on the test rows.
         points: what was compared, in order.
-        overlap: test rows over all other common rows, where the test rows of seeds overlap; 0 where all seeds have one
-            split.
         folds: of a cross-validation: each fold's result.
         comparison: of a cross-validation: the first fold's record with mean and deviation over the folds.
         search: of a search: how it found its winner.
@@ -115,7 +113,6 @@ class Study:
 
     record: SweepRecord = field(repr=False)
     points: tuple[Point, ...] = field(repr=False)
-    overlap: float = 0.0
     folds: tuple[Result, ...] = field(default=(), repr=False)
     comparison: Record | None = field(default=None, repr=False)
     search: SearchRecord | None = field(default=None, repr=False)
@@ -231,7 +228,8 @@ class Study:
 
         One row per point: the mean difference, the ends of its 95 % interval, p after Holm's correction over all rows,
         and a verdict: ``"better"``, ``"worse"``, or ``"undecided"``, which it always is with fewer than five seeds.
-        Where seeds have one split, a verdict is about these test rows.
+        Seeds that split the same rows share test rows, which the test is corrected for. Where seeds have one split, a
+        verdict is about these test rows.
 
         Args:
             to: what points are compared with; the best on the validation rows unless given.
@@ -244,10 +242,10 @@ class Study:
             [
                 {
                     **one.point.settings,
-                    "seeds": one.seeds,
+                    "seeds": one.test.n,
                     f"{metric} difference": one.test.mean,
-                    "low": None if one.test.half is None else one.test.mean - one.test.half,
-                    "high": None if one.test.half is None else one.test.mean + one.test.half,
+                    "low": one.test.low,
+                    "high": one.test.high,
                     "p": one.adjusted,
                     "verdict": one.verdict,
                 }
@@ -282,7 +280,9 @@ class Study:
             for point in self.points
             if point.data == base.data and (cells := self.cells(point))
         ]
-        return compare_points(figures, base, self.overlap)
+        known = {cell.test_ratio for point, _ in figures for cell in self.cells(point)}
+        ratio = None if None in known else max((one for one in known if one is not None), default=0.0)
+        return compare_points(figures, base, ratio)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Mean ± deviation on the test rows against the axis, a line for each method; of a search, each trial's value
