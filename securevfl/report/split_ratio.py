@@ -53,6 +53,6 @@ def unknown_text(record: SweepRecord) -> str:
     if not names:
         return ""
     return (
-        f"No verdict on {', '.join(names)}: the record does not say how many test rows seeds share. Run the sweep again "
-        "in a new folder."
+        f"No verdict on {', '.join(names)}: the record does not say how many test rows seeds share. Run the sweep "
+        "again in a new folder."
     )

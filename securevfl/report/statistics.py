@@ -5,7 +5,8 @@ Where seeds split the same rows, these differences are not independent: the test
 Bengio (2003), "Inference for the Generalization Error", therefore take (1/n + ratio) times the differences' variance
 as that of their mean, where the ratio is test rows over all other rows. This is the t test that a correlation of
 ratio / (1 + ratio) between any two differences asks for. With a ratio of 0 it is Student's. Holm (1979), "A Simple
-Sequentially Rejective Multiple Test Procedure", keeps the chance of any false decision among all tests of a page at 5 %.
+Sequentially Rejective Multiple Test Procedure", keeps the chance of any false decision among all tests of a page at
+5 %.
 
 All verdicts of sweeps, searches, pages and benchmarks come from here. `securevfl.data.resampling` tells the ratio.
 """
@@ -88,7 +89,8 @@ class Judgement:
             decided with a power of 80 % at the level that Holm left it, if the deviation is as observed; None where
             there is none.
         seeds: of an undecided test: how many seeds would decide it with a power of 80 % at that level, if mean and
-            deviation are as observed; None where no number up to 1,000 would, and of decided tests.
+            deviation are as observed; None where no number up to 1,000 would, where there is no deviation or ratio,
+            and of decided tests.
     """
 
     verdict: str
@@ -119,9 +121,7 @@ def run_paired_test(differences: Sequence[float], margin: float = 0.0, *, ratio:
     deviation = None if n == 1 else math.sqrt(math.fsum((one - mean) ** 2 for one in differences) / (n - 1))
     low = high = p = effect = None
     if deviation is not None:
-        constant = (
-            deviation <= _ROUNDING
-        )  # a metric of few test rows comes in steps, and may be off by one in all seeds
+        constant = deviation <= _ROUNDING  # a metric of few test rows comes in steps, and may be off by one everywhere
         effect = None if constant or n < 3 else (1 - 3 / (4 * (n - 1) - 1)) * mean / deviation
         if ratio is not None:
             from scipy.special import stdtr, stdtrit
@@ -170,8 +170,8 @@ def judge_family(family: Sequence[Paired], *, level: float = LEVEL) -> list[Judg
         seen, seeds = None, None
         if i in adjusted and sample.deviation and sample.deviation > _ROUNDING:
             seen = visible_distance(sample.n, sample.deviation, ratio=sample.ratio or 0.0, level=remaining)
-            if word == "undecided":
-                seeds = count_seeds(sample, level=remaining)
+        if word == "undecided" and sample.p is not None:
+            seeds = count_seeds(sample, level=remaining)
         lines.append(Judgement(verdict=word, adjusted=adjusted.get(i), seen=seen, seeds=seeds))
     return lines
 
@@ -201,7 +201,7 @@ def _noncentral_power(freedom: int, off: float, level: float) -> float:
     from scipy.special import nctdtr, stdtrit
 
     bound = -float(stdtrit(freedom, level / 2))
-    wrong = float(nctdtr(freedom, off, -bound)) if off < 5 else 0.0  # beyond, less than 3e-7; scipy loses its digits
+    wrong = float(nctdtr(freedom, off, -bound)) if off < 4 else 0.0  # beyond, less than 4e-8; scipy loses its digits
     return 1 - float(nctdtr(freedom, off, bound)) + wrong
 
 

@@ -191,8 +191,8 @@ def verdict_table(record: SweepRecord) -> Table:
             Text("\n".join(seen_text(line) for line in lines)),
         )
     table.caption = Text(
-        "Difference: points, mean over the seeds that both methods ran with ± half its 95 % interval. Verdicts: t tests "
-        "against the claim's margin, corrected for test rows that seeds share (Nadeau and Bengio), after Holm's "
+        "Difference: points, mean over the seeds that both methods ran with ± half its 95 % interval. Verdicts: t "
+        "tests against the claim's margin, corrected for test rows that seeds share (Nadeau and Bengio), after Holm's "
         "correction over all lines, so that chance alone decides any line in at most 5 % of such tables; fewer than "
         f"{FEWEST} seeds decide nothing. Seen: points from the margin at which the test would have decided in 80 % of "
         f"the tries. {unknown_text(record)}".strip()

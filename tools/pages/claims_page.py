@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.report import SweepRecord
+from securevfl.report.split_ratio import find_ratios
 from securevfl.report.statistics import Judgement, Paired, judge_family, run_paired_test
 from securevfl.report.sweep_record import by_seed, dataset_names, format_tick, list_positions
 
@@ -39,7 +40,7 @@ def tests_of(claim: Mapping[str, Any], record: SweepRecord | None) -> list[Line]
     """One test for each data set and position at which both methods ran."""
     if record is None:
         return []
-    seeds = by_seed(record, claim.get("rows", "common"))
+    seeds, ratios = by_seed(record, claim.get("rows", "common")), find_ratios(record)
     several = "at" not in claim and len({x for data in dataset_names(record) for x in list_positions(record, data)}) > 1
     found = []
     for data in dataset_names(record):
@@ -50,7 +51,7 @@ def tests_of(claim: Mapping[str, Any], record: SweepRecord | None) -> list[Line]
             pairs = [better[seed] - worse[seed] for seed in better if seed in worse]
             if pairs:
                 place = f"{data}, {format_tick(record, x)}" if several else data
-                found.append((place, run_paired_test(pairs, claim.get("margin", 0.0))))
+                found.append((place, run_paired_test(pairs, claim.get("margin", 0.0), ratio=ratios[data, x])))
     return found
 
 
@@ -73,7 +74,7 @@ def _evidence(lines: list[Line], found: list[Judgement]) -> str:
     marks = {"holds": "✓", "does not hold": "✗", "undecided": "·"}
     parts = []
     for (place, sample), judgement in zip(lines, found, strict=True):
-        half = "" if sample.low is None or sample.high is None else f" ± {50 * (sample.high - sample.low):.1f}"
+        half = "" if sample.half_width is None else f" ± {100 * sample.half_width:.1f}"
         parts.append(f"{place} {_points(sample.mean)}{half} {marks[judgement.verdict]}")
     return "; ".join(parts)
 
