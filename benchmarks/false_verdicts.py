@@ -23,7 +23,7 @@ from scipy.stats import rankdata
 import securevfl as sv
 from benchmarks.common import before, data, write
 from securevfl.data.overlap import hold_out
-from securevfl.data.resampling import describe_split, test_ratio
+from securevfl.data.resampling import compute_ratio, describe_split
 from securevfl.data.table import TEST, TRAIN
 from securevfl.report.statistics import LEVEL, judge_family, run_paired_test
 
@@ -69,7 +69,7 @@ class Case:
         split = describe_split(self.name, self.options)
         if split is None:
             raise ValueError(f"nothing is known of how seeds split {self.name}")
-        return test_ratio(0.2 * split.drawn if split.tested is None else split.tested)
+        return compute_ratio(0.2 * split.drawn if split.tested is None else split.tested)
 
     def draw(self, table: Table, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Training and test rows of a seed."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 
-__all__ = ["NamedSplit", "describe_split", "test_ratio"]
+__all__ = ["NamedSplit", "compute_ratio", "describe_split"]
 
 _CREDIT_ROWS = 30_000
 _TEST_IMAGES = 10_000
@@ -24,7 +24,7 @@ _INDEPENDENT: Mapping[str, tuple[int, float]] = {"breast_cancer": (2, 0.9), "def
 """Data sets whose jobs split the common rows: parties, and share of the rows at each."""
 
 
-def test_ratio(share: float) -> float:
+def compute_ratio(share: float) -> float:
     """Test rows over other rows, from the share of the rows that one seed tests.
 
     Args:

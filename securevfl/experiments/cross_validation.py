@@ -14,7 +14,7 @@ from securevfl.errors import InputError
 from securevfl.experiments.cells import find_metric
 from securevfl.experiments.comparison import simulate
 from securevfl.experiments.grid import Point
-from securevfl.experiments.split_ratio import job_ratio
+from securevfl.experiments.split_ratio import find_job_ratio
 from securevfl.experiments.study import Study
 from securevfl.party import Job, with_default_protection
 from securevfl.party_context import Observer, PartySecret
@@ -101,7 +101,7 @@ def _record_of(results: Sequence[Result], comparison: Record, parties: Parties, 
             every = all(metric in other.run(run.key).test for other in results)
             shown = metric if every else "accuracy"  # AUC needs both classes among the test rows of each fold
             if shown in run.test:
-                ratio = job_ratio(job.replace(fold=(number, len(results))))
+                ratio = find_job_ratio(job.replace(fold=(number, len(results))))
                 figures.append(_figures_of(run, shown, data, number, ratio))
             else:
                 error = f"the test rows of this fold have no {metric}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from securevfl.data import Parties
-from securevfl.data.resampling import describe_split, test_ratio
+from securevfl.data.resampling import compute_ratio, describe_split
 from securevfl.experiments.cells import Cell
 from securevfl.party import Job
 
-__all__ = ["cell_ratio", "job_ratio"]
+__all__ = ["find_cell_ratio", "find_job_ratio"]
 
 
-def job_ratio(job: Job, drawn: float = 1.0) -> float:
+def find_job_ratio(job: Job, drawn: float = 1.0) -> float:
     """Test rows over other rows, where the job splits the common rows.
 
     Args:
@@ -18,11 +18,11 @@ def job_ratio(job: Job, drawn: float = 1.0) -> float:
         drawn: share of the rows that are common in one seed; below 1 where seeds also draw the common rows.
     """
     if job.fold is not None:
-        return test_ratio(1 / job.fold[1])
-    return 0.0 if job.split_by == "time" else test_ratio(job.test * drawn)
+        return compute_ratio(1 / job.fold[1])
+    return 0.0 if job.split_by == "time" else compute_ratio(job.test * drawn)
 
 
-def cell_ratio(cell: Cell, job: Job, parties: Parties) -> float | None:
+def find_cell_ratio(cell: Cell, job: Job, parties: Parties) -> float | None:
     """Test rows over the other rows that seeds of this cell draw them from; None where that is unknown.
 
     Args:
@@ -33,9 +33,9 @@ def cell_ratio(cell: Cell, job: Job, parties: Parties) -> float | None:
     marked = any(table.fold is not None for table in parties.label_owners)
     same = cell.source.get("seed") != cell.seed  # own tables, or a partition that is the same for all seeds
     if same:
-        return 0.0 if marked else job_ratio(job)
+        return 0.0 if marked else find_job_ratio(job)
     options = dict(cell.source)
     split = describe_split(options.pop("name", None), options)
     if split is None:
         return None
-    return job_ratio(job, split.drawn) if split.tested is None else test_ratio(split.tested)
+    return find_job_ratio(job, split.drawn) if split.tested is None else compute_ratio(split.tested)

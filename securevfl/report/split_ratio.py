@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from securevfl.data.resampling import describe_split, test_ratio
+from securevfl.data.resampling import compute_ratio, describe_split
 from securevfl.report.sweep_record import SweepRecord
 
 __all__ = ["find_ratios", "ratio_text", "unknown_text"]
@@ -38,7 +38,7 @@ def _derive_ratio(record: SweepRecord, data: str) -> float | None:
         split = describe_split(section.get("name"), options) if isinstance(options, dict) else None
         if split is None or split.tested is None:
             return None
-        return 0.0 if "seed" in options else test_ratio(split.tested)
+        return 0.0 if "seed" in options else compute_ratio(split.tested)
     return None
 
 

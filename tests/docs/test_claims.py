@@ -43,7 +43,7 @@ def test_differences_are_by_seed() -> None:
     def cell(method: str, seed: int, value: float) -> CellFigures:
         return CellFigures(
             data="d", method=method, x=0.05, seed=seed, value=value, valid=0.0, metric="auc", epochs=1, best_epoch=1,
-            seconds=0.0,
+            seconds=0.0, test_ratio=0.0,
         )  # fmt: skip
 
     cells = [cell("a", 0, 0.8), cell("a", 1, 0.6), cell("b", 0, 0.7), cell("b", 1, 0.4), cell("b", 2, 0.9)]

@@ -18,7 +18,12 @@ from securevfl.report import CellFigures, Claim, SweepRecord
 
 
 def _record(
-    means: Mapping[str, float], *, seeds: int = 5, spread: float = 0.002, xs: tuple[float, ...] = (0.01, 0.2)
+    means: Mapping[str, float],
+    *,
+    seeds: int = 5,
+    spread: float = 0.002,
+    xs: tuple[float, ...] = (0.01, 0.2),
+    ratio: float = 0.0,
 ) -> SweepRecord:
     """A sweep with these means on each of two data sets; without the partner all are ten points lower."""
     rng = np.random.default_rng(5)
@@ -29,7 +34,8 @@ def _record(
                 split = rng.normal(0, 0.02)
                 for method, mean in means.items():
                     value = float(mean + split + rng.normal(0, spread))
-                    other = {"valid": 0.5, "metric": "accuracy", "epochs": 1, "best_epoch": 1, "seconds": 1.0}
+                    effort = {"epochs": 1, "best_epoch": 1, "seconds": 1.0}
+                    other = {"valid": 0.5, "metric": "accuracy", "test_ratio": ratio, **effort}
                     cells.append(
                         CellFigures(data=data, method=method, x=x, seed=seed, value=value, alone=value - 0.1, **other)
                     )

@@ -1,9 +1,9 @@
 """Which method is first at each place of a sweep, which are level with it, and which fall below the active party alone.
 
 A place is a data set, a position and a kind of test rows. *First* is the best mean of the methods that may be compared.
-A method is *near* where a test shows that it is at most a point behind the first. It is *level* where the test of their
-differences by seed decides nothing, *behind* where it does. All tests of a page, its claims included, are one family
-under Holm's correction. To be level is no proof of being equal, and nearly every method is level in most places: the
+A method is *near* where a test shows that it is less than a point behind the best other one. It is *level* with the
+first where the test of their differences by seed decides nothing, *behind* where it does. All tests of a page, its
+claims included, are one family under Holm's correction. To be level is no proof of being equal, and nearly every method is level in most places: the
 power stands beside it, and a method that nobody recommends (`CONTROL`) goes through the same rule.
 """
 
@@ -51,7 +51,7 @@ class Line:
         method: which.
         first: the method with the best mean.
         behind: its differences from the first, and what the test says; None where it is the first.
-        near: the same differences against the margin; None where it is the first.
+        near: its differences from the best other method against the margin, and what the test says.
         above: its differences from the active party alone, and what the test says.
         no_worse: the same differences against the margin.
     """
@@ -60,7 +60,7 @@ class Line:
     method: str
     first: str
     behind: tuple[Paired, Judgement] | None
-    near: tuple[Paired, Judgement] | None
+    near: tuple[Paired, Judgement]
     above: tuple[Paired, Judgement]
     no_worse: tuple[Paired, Judgement]
 
@@ -71,8 +71,8 @@ class Line:
 
     @property
     def shown_near(self) -> bool:
-        """First, or shown to be less than the margin behind it."""
-        return self.near is None or self.near[1].verdict == "holds"
+        """Shown to be less than the margin behind every other method, the best of them by mean."""
+        return self.near[1].verdict == "holds"
 
     @property
     def below(self) -> bool:
@@ -88,7 +88,7 @@ class Tally:
         places: compared, five seeds at least.
         first: places where it has the best mean.
         near: at most a point behind the first, in the mean.
-        shown_near: first, or shown to be less than a point behind it.
+        shown_near: shown to be less than a point behind the best other method.
         level: first or level.
         below: decided to be below the active party alone.
         below_mean: with a lower mean than the active party alone.
@@ -161,7 +161,7 @@ class Levels:
                     method,
                     first,
                     behind=got.get("first"),
-                    near=got.get("near"),
+                    near=got["near"],
                     above=got["alone"],
                     no_worse=got["margin"],
                 )
@@ -201,20 +201,21 @@ def _samples(
     full = {method: seeds for method, seeds in at.items() if len(seeds) >= FEWEST and method not in OTHER_LABELS}
     if ALONE not in full:
         return []
-    first = max(full, key=lambda method: fmean(full[method].values()))
+    order = sorted(full, key=lambda method: fmean(full[method].values()), reverse=True)
+    first = order[0]
     found = []
     for method in methods:
         pairs = _by_seed(full.get(method, {}), full[ALONE])
-        if len(pairs) < FEWEST:
+        rival = next((other for other in order if other != method), "")
+        if len(pairs) < FEWEST or not rival:
             continue
         samples = {
             "alone": run_paired_test(pairs, ratio=ratio),
             "margin": run_paired_test(pairs, -MARGIN, ratio=ratio),
+            "near": run_paired_test(_by_seed(full[method], full[rival]), -MARGIN, ratio=ratio),
         }
         if method != first:
-            behind = _by_seed(full[method], full[first])
-            samples["first"] = run_paired_test(behind, ratio=ratio)
-            samples["near"] = run_paired_test(behind, -MARGIN, ratio=ratio)
+            samples["first"] = run_paired_test(_by_seed(full[method], full[first]), ratio=ratio)
         found.append((place, first, method, samples))
     return found
 
