@@ -27,6 +27,7 @@ __all__ = [
     "Judgement",
     "Paired",
     "adjust_p_values",
+    "compute_error",
     "compute_power",
     "count_seeds",
     "judge_family",
@@ -126,7 +127,7 @@ def run_paired_test(differences: Sequence[float], margin: float = 0.0, *, ratio:
         if ratio is not None:
             from scipy.special import stdtr, stdtrit
 
-            error = _mean_error(n, deviation, ratio)
+            error = compute_error(n, deviation, ratio)
             half = -float(stdtrit(n - 1, LEVEL / 2)) * error
             low, high = mean - half, mean + half
             p = 1.0 if constant else 2 * float(stdtr(n - 1, -abs(mean - margin) / error))
@@ -135,8 +136,14 @@ def run_paired_test(differences: Sequence[float], margin: float = 0.0, *, ratio:
     )
 
 
-def _mean_error(n: int, deviation: float, ratio: float) -> float:
-    """The standard error of the mean of n differences: Nadeau and Bengio's."""
+def compute_error(n: int, deviation: float, ratio: float) -> float:
+    """The standard error of a mean over seeds: Nadeau and Bengio's.
+
+    Args:
+        n: seeds.
+        deviation: over the seeds, n − 1 below the line.
+        ratio: see `run_paired_test`.
+    """
     return deviation * math.sqrt(1 / n + ratio)
 
 
@@ -193,7 +200,7 @@ def compute_power(n: int, deviation: float, distance: float, *, ratio: float = 0
         InputError: fewer than two differences, or a deviation or level out of range.
     """
     _check_sample(n, deviation, level)
-    return _noncentral_power(n - 1, abs(distance) / _mean_error(n, deviation, ratio), level)
+    return _noncentral_power(n - 1, abs(distance) / compute_error(n, deviation, ratio), level)
 
 
 def _noncentral_power(freedom: int, off: float, level: float) -> float:
@@ -216,7 +223,7 @@ def visible_distance(
     _check_sample(n, deviation, level)
     if not level < chance < 1:
         raise InputError(f"the power is {chance}: give a fraction above the level {level} and below 1")
-    return _noncentrality(n - 1, level, chance) * _mean_error(n, deviation, ratio)
+    return _noncentrality(n - 1, level, chance) * compute_error(n, deviation, ratio)
 
 
 def count_seeds(sample: Paired, *, level: float = LEVEL) -> int | None:

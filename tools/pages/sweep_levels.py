@@ -3,8 +3,9 @@
 A place is a data set, a position and a kind of test rows. *First* is the best mean of the methods that may be compared.
 A method is *near* where a test shows that it is less than a point behind the best other one. It is *level* with the
 first where the test of their differences by seed decides nothing, *behind* where it does. All tests of a page, its
-claims included, are one family under Holm's correction. To be level is no proof of being equal, and nearly every method is level in most places: the
-power stands beside it, and a method that nobody recommends (`CONTROL`) goes through the same rule.
+claims included, are one family under Holm's correction. To be level is no proof of being equal, and nearly every method
+is level in most places: the power stands beside it, and a method that nobody recommends (`CONTROL`) goes through the
+same rule.
 """
 
 from __future__ import annotations
