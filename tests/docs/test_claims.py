@@ -11,6 +11,7 @@ import pytest
 
 import securevfl as sv  # noqa: F401 - the page's figures come through it
 from securevfl.report import CellFigures, SweepRecord
+from securevfl.report.statistics import Judgement
 
 PAPERS = Path(__file__).parents[3] / "shared" / "papers"
 
@@ -37,6 +38,19 @@ def test_a_claim_is_reproduced_only_where_it_holds() -> None:
     assert claims_page.word([open_, open_]) == "undecided"
     assert claims_page.word([holds, open_]) == "reproduced in 1 of 2"
     assert claims_page.word([holds, falls, open_]) == "reproduced in 1 of 3, contradicted in 1"
+
+
+def test_undecided_claims_say_how_many_seeds_would_decide() -> None:
+    def judged(verdict: str, seeds: int | None) -> Judgement:
+        return Judgement(verdict=verdict, adjusted=None, seen=None, seeds=seeds)
+
+    decided, never = judged("holds", None), judged("undecided", None)
+    seven, nine = judged("undecided", 7), judged("undecided", 9)
+    assert claims_page.needs([decided]) == claims_page.needs([]) == ""
+    assert claims_page.needs([decided, seven]) == "7"
+    assert claims_page.needs([nine, seven, never]) == "7 to 9; no number in 1 of 3"
+    assert claims_page.needs([never]) == "no number"
+    assert claims_page.needs([never, never]) == "no number in 2"
 
 
 def test_differences_are_by_seed() -> None:
