@@ -39,7 +39,7 @@ def _percent(share: float) -> str:
 
 def block() -> str:
     """One row a case: the correlation assumed and found, and how often single tests and pages decide, in %."""
-    head = ["", "correlation, assumed", "found"]
+    head = ["", "repetitions", "correlation, assumed", "found"]
     for words in ("Student's t", "corrected"):
         head += [f"{words}, {n} seeds" for n in _SEEDS]
     head.append("pages, corrected")
@@ -48,7 +48,7 @@ def block() -> str:
         correlations = [f"{found[which]:.2f}".replace("-", "−") for which in ("assumed correlation", "correlation")]
         single = [_percent(found[f"{test}, {n} seeds"]["single"]) for test in _TESTS for n in _SEEDS]
         pages = " / ".join(_percent(found[f"corrected, {n} seeds"]["pages"]) for n in _SEEDS)
-        lines.append([name, *correlations, *single, pages])
+        lines.append([name, str(found["repeats"]), *correlations, *single, pages])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
