@@ -93,8 +93,8 @@ class SweepDataSection(Config):
 
 
 class MethodSection(Config):
-    """``[[method]]``: an algorithm with its settings; without a protection it has the position's, or none; without seeds
-    those of the file."""
+    """``[[method]]``: an algorithm with its settings; without a protection it has the position's, or none, and without
+    seeds those of the file."""
 
     algorithm: Word
     label: Word | None = None

@@ -102,7 +102,7 @@ def test_a_method_may_have_seeds_of_its_own(file: Path) -> None:
     assert seeds == {"vanilla": 1, "FedCVT": 3}
     assert [spec.seed for spec in read_sweep(file).cells if spec.method == "FedCVT"] == [1, 2, 3]
     file.write_text(SWEEP.replace("values = [0.5]\n", "seeds = [-1]\n"), encoding="utf-8")
-    with pytest.raises(InputError, match=r"method\[1\]\.seeds"):
+    with pytest.raises(sv.InputError, match=r"method\[1\]\.seeds"):
         read_sweep(file)
 
 
