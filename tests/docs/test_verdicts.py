@@ -63,12 +63,16 @@ def test_the_page_has_the_table_and_the_picture_of_the_whole() -> None:
 
 
 def test_the_whole_holds_the_level() -> None:
-    """No case decides in clearly more than 5 %, whatever the seeds; Student's t does where all training rows train."""
+    """No case decides in clearly more than 5 %, whatever the seeds; Student's t does where all training rows train.
+
+    Of the six pairs of four methods three are independent, so that chance alone moves a share by this much.
+    """
     found = false_verdicts_page.read()
     assert set(found) == set(CASES)
     for name, one in found.items():
+        chance = (0.05 * 0.95 / one["repeats"]) ** 0.5
         for n in (5, 10, 20):
-            assert one[f"corrected, {n} seeds"]["single"] <= 0.07, name
-            assert one[f"corrected, {n} seeds"]["pages"] <= 0.05 + 3 * (0.05 * 0.95 / one["repeats"]) ** 0.5, name
-    whole = ("breast cancer", "Parkinson's speech", "Handwritten", "MNIST")
+            assert one[f"corrected, {n} seeds"]["single"] <= 0.05 + 3 * chance / 3**0.5, name
+            assert one[f"corrected, {n} seeds"]["pages"] <= 0.05 + 3 * chance, name
+    whole = ("breast cancer", "Parkinson's speech", "Handwritten", "credit", "MNIST")
     assert fmean(found[name]["Student, 20 seeds"]["single"] for name in whole) > 0.2
