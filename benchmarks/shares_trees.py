@@ -44,6 +44,8 @@ from benchmarks.boosting import credit, digits, limit
 from benchmarks.common import before, data, write
 from benchmarks.psi_peers import _run as run_peer
 from benchmarks.psi_peers import peers_python
+from securevfl.data.resampling import compute_ratio
+from securevfl.report.statistics import compute_error
 from securevfl.run.machine import describe_machine
 from securevfl.shares.trees import (
     CellLayout,
@@ -117,6 +119,10 @@ JOBS: Mapping[str, Compared] = {
 }
 
 
+_RATIO = compute_ratio(0.2)
+"""Seeds split the same rows, a fifth for the test."""
+
+
 def compare_table(one: Compared, seed: int, people: sv.Parties, trees: int) -> dict[str, float]:
     """Test figures, seconds and CPU-seconds of both jobs of one seed."""
     found: dict[str, float] = {}
@@ -148,7 +154,9 @@ def summarize(one: Compared, per: list[dict[str, float]], trees: int) -> dict[st
         "seeds": per,
         "shares − plain, mean": statistics.mean(gaps),
         "shares − plain, worst": min(gaps),
-        "shares − plain, error of the mean": statistics.stdev(gaps) / len(gaps) ** 0.5 if len(gaps) > 1 else None,
+        "shares − plain, error of the mean": compute_error(len(gaps), statistics.stdev(gaps), _RATIO)
+        if len(gaps) > 1
+        else None,
     }
 
 

@@ -14,6 +14,7 @@ from securevfl.errors import InputError
 from securevfl.experiments.cells import find_metric
 from securevfl.experiments.comparison import simulate
 from securevfl.experiments.grid import Point
+from securevfl.experiments.split_ratio import find_job_ratio
 from securevfl.experiments.study import Study
 from securevfl.party import Job, with_default_protection
 from securevfl.party_context import Observer, PartySecret
@@ -88,7 +89,7 @@ def cross_validate(
         Point(settings={"run": run.title}, job=ready, method=run.title, x=0.0, baseline=run.baseline)
         for run in comparison.runs
     )
-    return Study(record=record, points=points, overlap=1 / (folds - 1), folds=tuple(results), comparison=comparison)
+    return Study(record=record, points=points, folds=tuple(results), comparison=comparison)
 
 
 def _record_of(results: Sequence[Result], comparison: Record, parties: Parties, job: Job, metric: str) -> SweepRecord:
@@ -100,7 +101,8 @@ def _record_of(results: Sequence[Result], comparison: Record, parties: Parties, 
             every = all(metric in other.run(run.key).test for other in results)
             shown = metric if every else "accuracy"  # AUC needs both classes among the test rows of each fold
             if shown in run.test:
-                figures.append(_figures_of(run, shown, data, number))
+                ratio = find_job_ratio(job.replace(fold=(number, len(results))))
+                figures.append(_figures_of(run, shown, data, number, ratio))
             else:
                 error = f"the test rows of this fold have no {metric}"
                 failed.append(Failed(data=data, method=run.title, x=0.0, seed=number, error=error))
@@ -123,7 +125,7 @@ def _record_of(results: Sequence[Result], comparison: Record, parties: Parties, 
     )
 
 
-def _figures_of(run: RunRecord, metric: str, data: str, fold: int) -> CellFigures:
+def _figures_of(run: RunRecord, metric: str, data: str, fold: int, ratio: float) -> CellFigures:
     history = [epoch.valid[metric] for epoch in run.epochs if metric in epoch.valid]
     best = run.epochs[run.best_epoch - 1].valid.get(metric, 0.0) if run.best_epoch and run.epochs else 0.0
     return CellFigures(
@@ -140,6 +142,7 @@ def _figures_of(run: RunRecord, metric: str, data: str, fold: int) -> CellFigure
         extra={f"ε of {total.protects}": total.epsilon_rdp for total in run.epsilon_totals},
         history=[round(value, 4) for value in history],
         test=dict(run.test),
+        test_ratio=ratio,
     )
 
 

@@ -1,55 +1,18 @@
-"""Which settings differ by more than chance, where seeds draw splits of the same rows.
-
-The test rows of such seeds overlap, and Student's t over seeds decides too often. Here the variance of the mean is
-(1/n + test rows / other rows) times that of the differences (Nadeau and Bengio 2003, "Inference for the Generalization
-Error"), with Holm's correction over all lines.
-"""
+"""Which settings differ by more than chance: every point against one of them, all tests one family."""
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from securevfl.experiments.grid import Point
-from securevfl.report.statistics import FEWEST, LEVEL, adjust_p_values
+from securevfl.report.statistics import Paired, judge_family, run_paired_test
 
-__all__ = ["Difference", "Resampled", "compare_points", "resampled_t_test"]
+__all__ = ["Difference", "compare_points", "describe_differences", "list_differences", "name_point"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Resampled:
-    """Differences of two points over seeds whose test rows overlap.
-
-    Attributes:
-        mean: of the differences.
-        half: half the 95 % interval of the mean; None below two seeds.
-        p: of the two-sided t test of no difference; None below two seeds, 1 where all differences are equal.
-    """
-
-    mean: float
-    half: float | None
-    p: float | None
-
-
-def resampled_t_test(differences: Sequence[float], overlap: float) -> Resampled:
-    """The corrected resampled_t_test t test.
-
-    Args:
-        differences: seed by seed.
-        overlap: test rows over all other common rows; 0 where the test rows of seeds have nothing in common.
-    """
-    n, mean = len(differences), math.fsum(differences) / len(differences)
-    if n < 2:
-        return Resampled(mean=mean, half=None, p=None)
-    from scipy.special import stdtr, stdtrit
-
-    error = statistics.stdev(differences) * math.sqrt(1 / n + overlap)
-    if error < 1e-12:  # nothing tells of chance
-        return Resampled(mean=mean, half=0.0, p=1.0)
-    half = -float(stdtrit(n - 1, LEVEL / 2)) * error
-    return Resampled(mean=mean, half=half, p=2 * float(stdtr(n - 1, -abs(mean) / error)))
+_MOST_NAMED = 5
+"""Points that a sentence names; the table has all of them."""
+_WORDS = {"holds": "better", "does not hold": "worse", "undecided": "undecided"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,40 +21,82 @@ class Difference:
 
     Attributes:
         point: the first.
-        seeds: that both ran with.
-        test: of the first's figures less the other's.
+        test: of the first's figures less the other's, seed by seed.
         adjusted: p after Holm's correction; None below five seeds.
         verdict: ``"better"``, ``"worse"`` or ``"undecided"``.
     """
 
     point: Point
-    seeds: int
-    test: Resampled
+    test: Paired
     adjusted: float | None
     verdict: str
 
 
 def compare_points(
-    figures: Sequence[tuple[Point, Mapping[int, float]]], base: Point, overlap: float
+    figures: Sequence[tuple[Point, Mapping[int, float]]], base: Point, ratio: float | None
 ) -> list[Difference]:
-    """Each point against `base`, seed by seed; all of them are one family.
+    """Each point against `base`, seed by seed.
 
     Args:
         figures: points, and seed → figure, larger is better.
         base: one of the points.
-        overlap: see `resampled_t_test`.
+        ratio: see `run_paired_test`.
     """
     own = next((values for point, values in figures if point == base), {})
-    tried: list[tuple[Point, int, Resampled]] = []
+    tried: list[tuple[Point, Paired]] = []
     for point, values in figures:
         pairs = [value - own[seed] for seed, value in values.items() if seed in own]
         if pairs and point != base:
-            tried.append((point, len(pairs), resampled_t_test(pairs, overlap)))
-    tested = [i for i, (_, n, _) in enumerate(tried) if n >= FEWEST]
-    adjusted = dict(zip(tested, adjust_p_values([tried[i][2].p or 0.0 for i in tested]), strict=True))
-    found = []
-    for i, (point, n, test) in enumerate(tried):
-        decided = adjusted.get(i, 1.0) <= LEVEL
-        verdict = ("better" if test.mean > 0 else "worse") if decided else "undecided"
-        found.append(Difference(point=point, seeds=n, test=test, adjusted=adjusted.get(i), verdict=verdict))
-    return found
+            tried.append((point, run_paired_test(pairs, ratio=ratio)))
+    return [
+        Difference(point=point, test=test, adjusted=said.adjusted, verdict=_WORDS[said.verdict])
+        for (point, test), said in zip(tried, judge_family([test for _, test in tried]), strict=True)
+    ]
+
+
+def name_point(point: Point) -> str:
+    """A point in words: its settings, or its method."""
+    return ", ".join(f"{name} {value}" for name, value in point.settings.items()) or point.method
+
+
+def list_differences(lines: Sequence[Difference], metric: str) -> list[dict[str, object]]:
+    """One row a difference: settings, seeds, mean with the ends of its interval, p and verdict.
+
+    Args:
+        lines: of `compare_points`.
+        metric: that was compared.
+    """
+    return [
+        {
+            **one.point.settings,
+            "seeds": one.test.n,
+            f"{metric} difference": one.test.mean,
+            "low": one.test.low,
+            "high": one.test.high,
+            "p": one.adjusted,
+            "verdict": one.verdict,
+        }
+        for one in lines
+    ]
+
+
+def describe_differences(lines: Sequence[Difference], base: Point) -> str:
+    """Which points are better or worse than `base` by more than chance, in a sentence; empty where nothing was tested.
+
+    Args:
+        lines: of `compare_points`.
+        base: the best on the validation rows.
+    """
+    if not any(line.adjusted is not None for line in lines):
+        return ""
+    parts = []
+    for verdict in ("better", "worse"):
+        names = [f"{name_point(one.point)} ({100 * one.test.mean:+.1f})" for one in lines if one.verdict == verdict]
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        parts += [f"{verdict} by more than chance: {', '.join(names[:_MOST_NAMED])}{more}"] if names else []
+    left = sum(one.verdict == "undecided" for one in lines)
+    parts += [f"undecided: {'all' if left == len(lines) else left} others"] if left else []
+    return (
+        f"Against {name_point(base)}, the best on the validation rows, in points on the test rows: "
+        f"{'; '.join(parts)} (t test over seeds, corrected for test rows in common, after Holm)."
+    )

@@ -23,6 +23,7 @@ from securevfl_net.durable import make_folder
 from securevfl.data import Parties, datasets
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.experiments.cells import Cell, CellError, find_metric
+from securevfl.experiments.split_ratio import find_cell_ratio
 from securevfl.experiments.table_store import load_tables, store_tables
 from securevfl.report import CellFigures
 from securevfl.run.receipt import worst_epsilon
@@ -72,6 +73,7 @@ def run_cell(cell: Cell, parties: Parties | None = None) -> CellFigures:
         extra={"rows trained": float(trained.rows)} | trained.extra | worst_epsilon(spent),
         history=[round(epoch.valid[metric], 4) for epoch in trained.epochs if metric in epoch.valid],
         test=dict(trained.test),
+        test_ratio=find_cell_ratio(cell, job, parties),
     )
 
 

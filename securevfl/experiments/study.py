@@ -14,7 +14,13 @@ import numpy as np
 from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.errors import InputError
-from securevfl.experiments.differences import Difference, compare_points
+from securevfl.experiments.differences import (
+    Difference,
+    compare_points,
+    describe_differences,
+    list_differences,
+    name_point,
+)
 from securevfl.experiments.grid import Point
 from securevfl.experiments.privacy_cost import Cost
 from securevfl.report import (
@@ -45,8 +51,6 @@ if TYPE_CHECKING:
 __all__ = ["SearchRecord", "SearchTrial", "Study"]
 
 _EFFORT = ("epochs run", "best epoch", "seconds")
-_MOST_NAMED = 5
-"""Points that a sentence names; the table has all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +110,6 @@ class Study:
     Attributes:
         record: the figures of every cell, as in `sweep.json`. Of a search, the winner's runs on the test rows.
         points: what was compared, in order.
-        overlap: test rows over all other common rows, where the test rows of seeds overlap; 0 where all seeds have one
-            split.
         folds: of a cross-validation: each fold's result.
         comparison: of a cross-validation: the first fold's record with mean and deviation over the folds.
         search: of a search: how it found its winner.
@@ -115,7 +117,6 @@ class Study:
 
     record: SweepRecord = field(repr=False)
     points: tuple[Point, ...] = field(repr=False)
-    overlap: float = 0.0
     folds: tuple[Result, ...] = field(default=(), repr=False)
     comparison: Record | None = field(default=None, repr=False)
     search: SearchRecord | None = field(default=None, repr=False)
@@ -231,7 +232,8 @@ class Study:
 
         One row per point: the mean difference, the ends of its 95 % interval, p after Holm's correction over all rows,
         and a verdict: ``"better"``, ``"worse"``, or ``"undecided"``, which it always is with fewer than five seeds.
-        Where seeds have one split, a verdict is about these test rows.
+        Seeds that split the same rows share test rows, which the test is corrected for. Where seeds have one split, a
+        verdict is about these test rows.
 
         Args:
             to: what points are compared with; the best on the validation rows unless given.
@@ -240,41 +242,14 @@ class Study:
             InputError: no cell ran, several data sets, or pandas is not installed.
         """
         metric = self.record.cells[0].metric if self.record.cells else ""
-        return frame_of(
-            [
-                {
-                    **one.point.settings,
-                    "seeds": one.seeds,
-                    f"{metric} difference": one.test.mean,
-                    "low": None if one.test.half is None else one.test.mean - one.test.half,
-                    "high": None if one.test.half is None else one.test.mean + one.test.half,
-                    "p": one.adjusted,
-                    "verdict": one.verdict,
-                }
-                for one in self._compare_with(to or self.best)
-            ]
-        )
+        return frame_of(list_differences(self._compare_with(to or self.best), metric))
 
     def describe_differences(self) -> str:
         """Which points are better or worse than the best on the validation rows by more than chance, in a sentence;
         empty where fewer than five seeds, or a single point, ran."""
         ran = [point for point in self.points if self.cells(point)]
         lines = self._compare_with(self.best) if len(ran) > 1 else []
-        if not any(line.adjusted is not None for line in lines):
-            return ""
-        parts = []
-        for verdict in ("better", "worse"):
-            names = [
-                f"{_point_name(one.point)} ({100 * one.test.mean:+.1f})" for one in lines if one.verdict == verdict
-            ]
-            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            parts += [f"{verdict} by more than chance: {', '.join(names[:_MOST_NAMED])}{more}"] if names else []
-        left = sum(one.verdict == "undecided" for one in lines)
-        parts += [f"undecided: {'all' if left == len(lines) else left} others"] if left else []
-        return (
-            f"Against {_point_name(self.best)}, the best on the validation rows, in points on the test rows: "
-            f"{'; '.join(parts)} (t test over seeds, corrected for test rows in common, after Holm)."
-        )
+        return describe_differences(lines, self.best) if lines else ""
 
     def _compare_with(self, base: Point) -> list[Difference]:
         figures = [
@@ -282,7 +257,9 @@ class Study:
             for point in self.points
             if point.data == base.data and (cells := self.cells(point))
         ]
-        return compare_points(figures, base, self.overlap)
+        known = {cell.test_ratio for point, _ in figures for cell in self.cells(point)}
+        ratio = None if None in known else max((one for one in known if one is not None), default=0.0)
+        return compare_points(figures, base, ratio)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Mean ± deviation on the test rows against the axis, a line for each method; of a search, each trial's value
@@ -339,7 +316,7 @@ class Study:
 
     def _format_headline(self) -> str:
         if self.search is not None:
-            best = f"{_point_name(self.best)}: {self.search.metric} {self.search.value:.4f} on validation rows"
+            best = f"{name_point(self.best)}: {self.search.metric} {self.search.value:.4f} on validation rows"
             return f"Study({len(self.search.trials)} trials; {best})"
         runs = f"{len(self.record.cells)} runs" + (f" in {len(self.folds)} folds" if self.folds else "")
         failed = f", {len(self.record.failed)} failed" if self.record.failed else ""
@@ -352,7 +329,7 @@ class Study:
             cells = self.cells(self.best)
             test = f"test {cells[0].metric} {_mean_text(cells)}"
             runs = f"{len(cells)} {'fold' if self.folds else 'seed'}{'s' * (len(cells) != 1)}"
-            chosen = "" if self.search is not None else f"best on validation rows: {_point_name(self.best)}; "
+            chosen = "" if self.search is not None else f"best on validation rows: {name_point(self.best)}; "
             found.append(f"{chosen}{test} over {runs}")
         found += failures_text(self.record)
         if self.search is not None:
@@ -369,10 +346,6 @@ class Study:
             tables += [sweep_table(self.record, name) for name in dict.fromkeys(c.data for c in self.record.cells)]
         failed = "".join(f"<div>{escape(line)}</div>" for line in failures_text(self.record))
         return f"<div>{''.join(map(table_html, tables))}{failed}</div>"
-
-
-def _point_name(point: Point) -> str:
-    return ", ".join(f"{name} {value}" for name, value in point.settings.items()) or point.method
 
 
 def _mean_text(cells: Sequence[CellFigures]) -> str:

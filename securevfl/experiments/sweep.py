@@ -87,8 +87,7 @@ def run_sweep(
         traces = "\n".join(error.trace for error in errors.values())
         if traces or (target / "failures.log").exists():
             write_atomic(target / "failures.log", traces.encode())
-    points = _points_of(sweep)
-    return Study(record=record, points=points, overlap=_test_overlap(points, parties))
+    return Study(record=record, points=_points_of(sweep))
 
 
 def _points_of(sweep: Sweep) -> tuple[Point, ...]:
@@ -103,15 +102,6 @@ def _points_of(sweep: Sweep) -> tuple[Point, ...]:
         with suppress(SecureVFLError):  # a job that cannot be built has failed as a cell, and has no figures
             found.append(Point(settings=settings, job=cell.build_job(), method=method, x=x, data=data))
     return tuple(found)
-
-
-def _test_overlap(points: Sequence[Point], parties: Parties | None) -> float:
-    """Test rows over all other rows, where each seed draws its split; 0 where the label owner marks the split."""
-    marked = parties is not None and any(table.fold is not None for table in parties.label_owners)
-    if marked or not points:
-        return 0.0
-    test = points[0].job.test
-    return test / (1 - test)
 
 
 def sweep(
@@ -162,10 +152,10 @@ def sweep(
     temporary = tempfile.TemporaryDirectory(prefix="securevfl-sweep-") if folder is None else nullcontext(folder)
     with temporary as place:
         ran = run_sweep(cells, place, workers=workers, pool=pool, command=command, progress=progress, parties=parties)
-        found = Study(record=ran.record, points=grid.points, overlap=_test_overlap(grid.points, parties))
+        found = Study(record=ran.record, points=grid.points)
         if ran.record.cells and (words := found.describe_differences()):
             record = msgspec.structs.replace(ran.record, notes=[*ran.record.notes, words])
-            found = Study(record=record, points=grid.points, overlap=found.overlap)
+            found = Study(record=record, points=grid.points)
             if folder is not None:
                 found.report(place)
     return found

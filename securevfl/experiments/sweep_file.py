@@ -146,7 +146,7 @@ def _list_cells(sections: SweepSections, data: SweepDataSection, method: MethodS
             raise InputError(f"method {method.title!r}: values has {x!r}, which is none of the axis")
         chosen = method.protection or axis.protection.get(str(x), "plain")
         protection = {"name": chosen} if isinstance(chosen, str) else dict(chosen)
-        for seed in sections.seeds:
+        for seed in sections.seeds if method.seeds is None else method.seeds:
             yield Cell(
                 data=data.title,
                 method=method.title,

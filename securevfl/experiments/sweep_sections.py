@@ -35,6 +35,7 @@ OWN = "tables"
 _TITLE = "own tables"
 
 Word = Annotated[str, Meta(min_length=1)]
+Seed = Annotated[int, Meta(ge=0)]
 Position = int | Annotated[float, Meta(ge=-1e9, le=1e9)] | Word
 Settings = Mapping[str, object]
 
@@ -92,7 +93,8 @@ class SweepDataSection(Config):
 
 
 class MethodSection(Config):
-    """``[[method]]``: an algorithm with its settings; without a protection it has the position's, or none."""
+    """``[[method]]``: an algorithm with its settings; without a protection it has the position's, or none, and without
+    seeds those of the file."""
 
     algorithm: Word
     label: Word | None = None
@@ -101,6 +103,7 @@ class MethodSection(Config):
     data: Settings = msgspec.field(default_factory=dict)
     job: Settings = msgspec.field(default_factory=dict)
     values: tuple[Position, ...] | None = None
+    seeds: tuple[Seed, ...] | None = None
 
     @property
     def title(self) -> str:
@@ -144,7 +147,7 @@ class SweepSections(Config):
     title: str = ""
     size: str = "quick"
     notes: tuple[str, ...] = ()
-    seeds: tuple[Annotated[int, Meta(ge=0)], ...] = (0, 1, 2, 3, 4)
+    seeds: tuple[Seed, ...] = (0, 1, 2, 3, 4)
     axis: Axis = msgspec.field(default_factory=Axis)
     job: Settings = msgspec.field(default_factory=dict)
     data: tuple[SweepDataSection, ...] = ()

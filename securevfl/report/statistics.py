@@ -1,8 +1,14 @@
-"""Verdicts on paired differences that hold: Student's t, Holm's correction, effect sizes, power.
+"""Verdicts on paired differences that hold: the corrected resampled t, Holm's correction, effect sizes, power.
 
 Two methods run with the same seeds share partition and start, so their differences by seed are one sample of size n.
-Student (1908), "The Probable Error of a Mean", tests its mean; Holm (1979), "A Simple Sequentially Rejective Multiple
-Test Procedure", keeps the chance of any false decision among all tests of a page at 5 %.
+Where seeds split the same rows, these differences are not independent: the test rows of two seeds overlap. Nadeau and
+Bengio (2003), "Inference for the Generalization Error", therefore take (1/n + ratio) times the differences' variance
+as that of their mean, where the ratio is test rows over all other rows. This is the t test that a correlation of
+ratio / (1 + ratio) between any two differences asks for. With a ratio of 0 it is Student's. Holm (1979), "A Simple
+Sequentially Rejective Multiple Test Procedure", keeps the chance of any false decision among all tests of a page at
+5 %.
+
+All verdicts of sweeps, searches, pages and benchmarks come from here. `securevfl.data.resampling` tells the ratio.
 """
 
 from __future__ import annotations
@@ -21,7 +27,9 @@ __all__ = [
     "Judgement",
     "Paired",
     "adjust_p_values",
+    "compute_error",
     "compute_power",
+    "count_seeds",
     "judge_family",
     "run_paired_test",
     "visible_distance",
@@ -33,6 +41,7 @@ FEWEST = 5
 """Seeds below which nothing is decided."""
 CHANCE = 0.8
 """The power at which a difference counts as one that a test would have seen."""
+_MOST_SEEDS = 1_000
 _ROUNDING = 1e-12  # differences below this come from floating point, not from training
 
 
@@ -43,24 +52,31 @@ class Paired:
     Attributes:
         n: seeds.
         margin: the difference under the null hypothesis.
+        ratio: test rows over the other rows that seeds draw them from; None where it is unknown.
         mean: of the differences.
         deviation: their sample standard deviation, n − 1 below the line; None for one seed.
-        low: lower end of the 95 % interval of the mean by Student's t; None for one seed.
+        low: lower end of the 95 % interval of the mean by the corrected t; None for one seed, and without a ratio.
         high: its upper end.
-        p: of the two-sided t test of mean = margin; 1 where all differences are equal, so that nothing tells of
-            chance; None for one seed.
+        p: of the two-sided corrected t test of mean = margin; 1 where all differences are equal, so that nothing tells
+            of chance; None for one seed, and without a ratio.
         effect: Cohen's d_z = mean / deviation, times Hedges' correction 1 − 3 / (4 (n − 1) − 1) for small samples;
             None without a deviation, and below three seeds, where the correction is not defined.
     """
 
     n: int
     margin: float
+    ratio: float | None
     mean: float
     deviation: float | None
     low: float | None
     high: float | None
     p: float | None
     effect: float | None
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the length of the interval."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,38 +89,62 @@ class Judgement:
         seen: the least distance of the true difference from the margin, to either side, that this test would have
             decided with a power of 80 % at the level that Holm left it, if the deviation is as observed; None where
             there is none.
+        seeds: of an undecided test: how many seeds would decide it with a power of 80 % at that level, if mean and
+            deviation are as observed; None where no number up to 1,000 would, where there is no deviation or ratio,
+            and of decided tests.
     """
 
     verdict: str
     adjusted: float | None
     seen: float | None
+    seeds: int | None
 
 
-def run_paired_test(differences: Sequence[float], margin: float = 0.0) -> Paired:
-    """The t test of paired differences.
+def run_paired_test(differences: Sequence[float], margin: float = 0.0, *, ratio: float | None) -> Paired:
+    """The corrected resampled t test of paired differences.
+
+    Args:
+        differences: seed by seed.
+        margin: the difference under the null hypothesis.
+        ratio: test rows over the other rows that seeds draw them from; 0 where seeds share no test row, and where all
+            seeds test the same ones, so that a verdict is about these rows. None where it is unknown: then there is
+            neither interval nor p.
 
     Raises:
-        InputError: there is no difference, or one is not finite.
+        InputError: there is no difference, or one is not finite; the ratio is negative or not finite.
     """
     n = len(differences)
     if not n or not all(map(math.isfinite, differences)):
         raise InputError(f"the paired differences are {list(differences)}; expected one or more finite numbers")
+    if ratio is not None and not 0 <= ratio < math.inf:
+        raise InputError(f"the ratio of test rows to other rows is {ratio}; give a number from 0")
     mean = math.fsum(differences) / n
-    if n == 1:
-        return Paired(n=1, margin=margin, mean=mean, deviation=None, low=None, high=None, p=None, effect=None)
-    from scipy.special import stdtr, stdtrit
+    deviation = None if n == 1 else math.sqrt(math.fsum((one - mean) ** 2 for one in differences) / (n - 1))
+    low = high = p = effect = None
+    if deviation is not None:
+        constant = deviation <= _ROUNDING  # a metric of few test rows comes in steps, and may be off by one everywhere
+        effect = None if constant or n < 3 else (1 - 3 / (4 * (n - 1) - 1)) * mean / deviation
+        if ratio is not None:
+            from scipy.special import stdtr, stdtrit
 
-    deviation = math.sqrt(math.fsum((difference - mean) ** 2 for difference in differences) / (n - 1))
-    gap = mean - margin
-    error = deviation / math.sqrt(n)
-    half = -float(stdtrit(n - 1, LEVEL / 2)) * error
-    constant = deviation <= _ROUNDING  # a metric of few test rows comes in steps, and may be off by one in all seeds
-    p = 1.0 if constant else 2 * float(stdtr(n - 1, -abs(gap) / error))
-    correction = 1 - 3 / (4 * (n - 1) - 1) if n > 2 else None
-    effect = None if constant or correction is None else correction * mean / deviation
+            error = compute_error(n, deviation, ratio)
+            half = -float(stdtrit(n - 1, LEVEL / 2)) * error
+            low, high = mean - half, mean + half
+            p = 1.0 if constant else 2 * float(stdtr(n - 1, -abs(mean - margin) / error))
     return Paired(
-        n=n, margin=margin, mean=mean, deviation=deviation, low=mean - half, high=mean + half, p=p, effect=effect
+        n=n, margin=margin, ratio=ratio, mean=mean, deviation=deviation, low=low, high=high, p=p, effect=effect
     )
+
+
+def compute_error(n: int, deviation: float, ratio: float) -> float:
+    """The standard error of a mean over seeds: Nadeau and Bengio's.
+
+    Args:
+        n: seeds.
+        deviation: over the seeds, n − 1 below the line.
+        ratio: see `run_paired_test`.
+    """
+    return deviation * math.sqrt(1 / n + ratio)
 
 
 def adjust_p_values(ps: Sequence[float]) -> list[float]:
@@ -124,7 +164,7 @@ def adjust_p_values(ps: Sequence[float]) -> list[float]:
 def judge_family(family: Sequence[Paired], *, level: float = LEVEL) -> list[Judgement]:
     """Verdicts of all tests of a page together: holds where the mean is above the margin, does not hold below it.
 
-    Tests of fewer than five seeds are undecided, and do not count for Holm.
+    Tests of fewer than five seeds, or without a ratio, are undecided, and do not count for Holm.
     """
     tested = {i: sample.p for i, sample in enumerate(family) if sample.n >= FEWEST and sample.p is not None}
     adjusted = dict(zip(tested, adjust_p_values(list(tested.values())), strict=True))
@@ -134,23 +174,33 @@ def judge_family(family: Sequence[Paired], *, level: float = LEVEL) -> list[Judg
     for i, sample in enumerate(family):
         above = sample.mean > sample.margin
         word = ("holds" if above else "does not hold") if i in decided else "undecided"
-        seen = None
+        seen, seeds = None, None
         if i in adjusted and sample.deviation and sample.deviation > _ROUNDING:
-            seen = visible_distance(sample.n, sample.deviation, level=remaining)
-        lines.append(Judgement(verdict=word, adjusted=adjusted.get(i), seen=seen))
+            seen = visible_distance(sample.n, sample.deviation, ratio=sample.ratio or 0.0, level=remaining)
+        if word == "undecided" and sample.p is not None:
+            seeds = count_seeds(sample, level=remaining)
+        lines.append(Judgement(verdict=word, adjusted=adjusted.get(i), seen=seen, seeds=seeds))
     return lines
 
 
-def compute_power(n: int, deviation: float, distance: float, *, level: float = LEVEL) -> float:
-    """The chance that the two-sided t test of n differences decides, if the true mean is `distance` from the margin.
+def compute_power(n: int, deviation: float, distance: float, *, ratio: float = 0.0, level: float = LEVEL) -> float:
+    """The chance that the two-sided test of n differences decides, if the true mean is `distance` from the margin.
 
-    By the noncentral t distribution with n − 1 degrees of freedom and noncentrality distance · √n / deviation.
+    By the noncentral t distribution with n − 1 degrees of freedom and noncentrality distance / (deviation ·
+    √(1/n + ratio)).
+
+    Args:
+        n: differences.
+        deviation: of them, as a sample shows it.
+        distance: of the true mean from the margin.
+        ratio: see `run_paired_test`.
+        level: of the test.
 
     Raises:
         InputError: fewer than two differences, or a deviation or level out of range.
     """
     _check_sample(n, deviation, level)
-    return _noncentral_power(n - 1, abs(distance) * math.sqrt(n) / deviation, level)
+    return _noncentral_power(n - 1, abs(distance) / compute_error(n, deviation, ratio), level)
 
 
 def _noncentral_power(freedom: int, off: float, level: float) -> float:
@@ -158,11 +208,13 @@ def _noncentral_power(freedom: int, off: float, level: float) -> float:
     from scipy.special import nctdtr, stdtrit
 
     bound = -float(stdtrit(freedom, level / 2))
-    wrong = float(nctdtr(freedom, off, -bound)) if off < 5 else 0.0  # beyond, less than 3e-7; scipy loses its digits
+    wrong = float(nctdtr(freedom, off, -bound)) if off < 4 else 0.0  # beyond, less than 4e-8; scipy loses its digits
     return 1 - float(nctdtr(freedom, off, bound)) + wrong
 
 
-def visible_distance(n: int, deviation: float, *, level: float = LEVEL, chance: float = CHANCE) -> float:
+def visible_distance(
+    n: int, deviation: float, *, ratio: float = 0.0, level: float = LEVEL, chance: float = CHANCE
+) -> float:
     """The distance from the margin at which `compute_power` is `chance`.
 
     Raises:
@@ -171,7 +223,33 @@ def visible_distance(n: int, deviation: float, *, level: float = LEVEL, chance: 
     _check_sample(n, deviation, level)
     if not level < chance < 1:
         raise InputError(f"the power is {chance}: give a fraction above the level {level} and below 1")
-    return _noncentrality(n - 1, level, chance) * deviation / math.sqrt(n)
+    return _noncentrality(n - 1, level, chance) * compute_error(n, deviation, ratio)
+
+
+def count_seeds(sample: Paired, *, level: float = LEVEL) -> int | None:
+    """How many seeds decide with a chance of 80 %, if mean and deviation stay as they are.
+
+    More seeds do not help without end: the part of the error that comes from rows which all seeds share stays.
+
+    Args:
+        sample: with a deviation.
+        level: of the test.
+
+    Returns:
+        A number from `FEWEST` to 1,000; None where none of them does.
+    """
+    distance, deviation, ratio = abs(sample.mean - sample.margin), sample.deviation or 0.0, sample.ratio or 0.0
+
+    def decides(n: int) -> bool:
+        return distance > 0 and distance >= visible_distance(n, deviation, ratio=ratio, level=level)
+
+    low, high = FEWEST, _MOST_SEEDS
+    if deviation <= _ROUNDING or not decides(high):
+        return None
+    while low < high:  # what a test sees falls with n
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(middle) else (middle + 1, high)
+    return low
 
 
 @cache

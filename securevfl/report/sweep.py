@@ -11,6 +11,7 @@ from rich.text import Text
 
 from securevfl.errors import UnknownNameError
 from securevfl.report.quality import METRIC_NAMES
+from securevfl.report.split_ratio import unknown_text
 from securevfl.report.statistics import FEWEST
 from securevfl.report.sweep_record import (
     Failed,
@@ -190,10 +191,11 @@ def verdict_table(record: SweepRecord) -> Table:
             Text("\n".join(seen_text(line) for line in lines)),
         )
     table.caption = Text(
-        "Difference: points, mean over the seeds that both methods ran with ± half its 95 % interval by Student's t. "
-        "Verdicts: t tests against the claim's margin after Holm's correction over all lines, so that chance alone "
-        f"decides any line in at most 5 % of such tables; fewer than {FEWEST} seeds decide nothing. Seen: points from "
-        "the margin at which the test would have decided in 80 % of the tries."
+        "Difference: points, mean over the seeds that both methods ran with ± half its 95 % interval. Verdicts: t "
+        "tests against the claim's margin, corrected for test rows that seeds share (Nadeau and Bengio), after Holm's "
+        "correction over all lines, so that chance alone decides any line in at most 5 % of such tables; fewer than "
+        f"{FEWEST} seeds decide nothing. Seen: points from the margin at which the test would have decided in 80 % of "
+        f"the tries. {unknown_text(record)}".strip()
     )
     return table
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from securevfl.report.derived import human_seconds
+from securevfl.report.split_ratio import ratio_text, unknown_text
 from securevfl.report.statistics import FEWEST
 from securevfl.report.sweep import (
     counts_text,
@@ -177,9 +178,10 @@ def render_sweep(record: SweepRecord) -> str:
     return fill_template(
         "sweep.html.j2",
         record.title,
-        {"seconds": human_seconds, "difference": difference_text, "seen": seen_text},
+        {"seconds": human_seconds, "difference": difference_text, "seen": seen_text, "ratio": ratio_text},
         record=record,
         fewest=FEWEST,
+        unknown=unknown_text(record),
         failures=failures_text(record),
         sections=[_build_section(record, data) for data in dataset_names(record)],
         claims=claims,

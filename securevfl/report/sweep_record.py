@@ -43,8 +43,8 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One run of the grid.
 
     Raises:
-        InputError: the test metric is no fraction (R² no number up to 1), or the validation metric no number. Numbers
-            in `extra` and `test` that are not finite are left out: JSON cannot hold them.
+        InputError: the test metric is no fraction (R² no number up to 1), the validation metric no number, or the
+            ratio negative. Numbers in `extra` and `test` that are not finite are left out: JSON cannot hold them.
     """
 
     data: str
@@ -71,6 +71,9 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     """the metric on the validation rows after each epoch"""
     test: dict[str, float] = {}
     """all metrics on the test rows"""
+    test_ratio: float | None = None
+    """test rows over the other rows that seeds draw them from; 0 where seeds share no test row or all of them; None in
+    records of version 0.2 and before, see `securevfl.report.split_ratio`"""
 
     def __post_init__(self) -> None:
         where = f"{self.data}, {self.method}, {self.x:g}, seed {self.seed}"
@@ -79,6 +82,8 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
             if value is not None and not (lowest <= value <= 1 and math.isfinite(value)):
                 bounds = "number up to 1" if self.metric == "r2" else "fraction from 0 to 1"
                 raise InputError(f"the test {self.metric} of {where}{what} is {value}: give a {bounds}")
+        if self.test_ratio is not None and not 0 <= self.test_ratio < math.inf:
+            raise InputError(f"the ratio of test rows to other rows of {where} is {self.test_ratio}: give one from 0")
         if not math.isfinite(self.valid):
             raise InputError(f"the validation {self.metric} of {where} is {self.valid}: give a number")
         for name, numbers in (("extra", self.extra), ("test", self.test)):

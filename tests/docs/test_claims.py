@@ -11,6 +11,7 @@ import pytest
 
 import securevfl as sv  # noqa: F401 - the page's figures come through it
 from securevfl.report import CellFigures, SweepRecord
+from securevfl.report.statistics import Judgement
 
 PAPERS = Path(__file__).parents[3] / "shared" / "papers"
 
@@ -39,11 +40,24 @@ def test_a_claim_is_reproduced_only_where_it_holds() -> None:
     assert claims_page.word([holds, falls, open_]) == "reproduced in 1 of 3, contradicted in 1"
 
 
+def test_undecided_claims_say_how_many_seeds_would_decide() -> None:
+    def judged(verdict: str, seeds: int | None) -> Judgement:
+        return Judgement(verdict=verdict, adjusted=None, seen=None, seeds=seeds)
+
+    decided, never = judged("holds", None), judged("undecided", None)
+    seven, nine = judged("undecided", 7), judged("undecided", 9)
+    assert claims_page.needs([decided]) == claims_page.needs([]) == ""
+    assert claims_page.needs([decided, seven]) == "7"
+    assert claims_page.needs([nine, seven, never]) == "7 to 9; no number in 1 of 3"
+    assert claims_page.needs([never]) == "no number"
+    assert claims_page.needs([never, never]) == "no number in 2"
+
+
 def test_differences_are_by_seed() -> None:
     def cell(method: str, seed: int, value: float) -> CellFigures:
         return CellFigures(
             data="d", method=method, x=0.05, seed=seed, value=value, valid=0.0, metric="auc", epochs=1, best_epoch=1,
-            seconds=0.0,
+            seconds=0.0, test_ratio=0.0,
         )  # fmt: skip
 
     cells = [cell("a", 0, 0.8), cell("a", 1, 0.6), cell("b", 0, 0.7), cell("b", 1, 0.4), cell("b", 2, 0.9)]

@@ -13,12 +13,18 @@ import sweep_picture
 import sweep_tables as tables
 from sweep_history import first_at, history, roughness
 from sweep_levels import Levels
+from sweep_ranks import figures_by_table, ranks
 
 from securevfl.report import CellFigures, Claim, SweepRecord
 
 
 def _record(
-    means: Mapping[str, float], *, seeds: int = 5, spread: float = 0.002, xs: tuple[float, ...] = (0.01, 0.2)
+    means: Mapping[str, float],
+    *,
+    seeds: int = 5,
+    spread: float = 0.002,
+    xs: tuple[float, ...] = (0.01, 0.2),
+    ratio: float = 0.0,
 ) -> SweepRecord:
     """A sweep with these means on each of two data sets; without the partner all are ten points lower."""
     rng = np.random.default_rng(5)
@@ -29,7 +35,8 @@ def _record(
                 split = rng.normal(0, 0.02)
                 for method, mean in means.items():
                     value = float(mean + split + rng.normal(0, spread))
-                    other = {"valid": 0.5, "metric": "accuracy", "epochs": 1, "best_epoch": 1, "seconds": 1.0}
+                    effort = {"epochs": 1, "best_epoch": 1, "seconds": 1.0}
+                    other = {"valid": 0.5, "metric": "accuracy", "test_ratio": ratio, **effort}
                     cells.append(
                         CellFigures(data=data, method=method, x=x, seed=seed, value=value, alone=value - 0.1, **other)
                     )
@@ -46,16 +53,16 @@ def test_first_level_behind_and_below_are_told_apart() -> None:
     assert {line.first for line in found.lines} <= {"RISA", "best"}
     best, residual, laser = (found.tally(name, "common") for name in ("best", "residual", "LASER-VFL"))
     assert (best.places, residual.places) == (4, 4)
-    assert best.level == best.near == best.no_worse == 4
+    assert best.level == best.near == best.shown_near == best.no_worse == 4
     assert (best.below, best.below_mean) == (0, 0)
-    assert (residual.first, residual.level, residual.near, residual.below) == (0, 0, 0, 0)
+    assert (residual.first, residual.level, residual.near, residual.shown_near, residual.below) == (0, 0, 0, 0, 0)
     assert residual.worst == pytest.approx(0.06, abs=0.006)
     assert (laser.level, laser.below, laser.below_mean, laser.no_worse) == (0, 4, 4, 0)
     assert found.tally("best", "alone").places == 4
     text = tables.tallies(found)
     assert "| `best` | all columns | 4 |" in text
     assert "4 (100 %)" in text
-    assert "| `LASER-VFL` | without the partner | 4 | 0 (0 %) | 0 (0 %) |" in text
+    assert "| `LASER-VFL` | without the partner | 4 | 0 (0 %) | 0 (0 %) | −2" in text
     line = tables.levels(found, "digits")
     assert "behind" in line
     assert "✗" in line
@@ -70,10 +77,60 @@ def test_level_without_power_is_seen_in_the_power() -> None:
     assert tally.no_worse < 4
 
 
+def test_rows_in_common_widen_what_a_test_sees() -> None:
+    (narrow, *_), (wide, *_) = (
+        [line.behind for line in Levels(_record(MEANS, ratio=ratio)).lines if line.method == "residual"]
+        for ratio in (0.0, 0.25)
+    )
+    assert narrow is not None
+    assert wide is not None
+    assert (wide[1].seen or 0) > 1.2 * (narrow[1].seen or 1.0)
+    assert (wide[0].half_width or 0) == pytest.approx(1.5 * (narrow[0].half_width or 0))
+
+
+def test_a_control_shows_what_level_cannot_see() -> None:
+    """With five seeds and much noise a method that is twenty points behind is level in three of four places."""
+    found = Levels(_record(MEANS | {"vanilla VFL": 0.60}, spread=0.06, ratio=0.25))
+    text = tables.tallies(found)
+    (line,) = (line for line in text.splitlines() if line.startswith("| *vanilla VFL* | all columns"))
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[7] == "3 (75 %)"  # first or level
+    assert cells[4] == cells[6] == "0 (0 %)"  # within a point, and shown so
+    assert float(cells[5].replace("−", "-")) < -15  # the worst
+    assert "vanilla VFL" not in tables.tallies(Levels(_record(MEANS)))
+
+
+def test_the_first_has_to_show_that_it_is_near_too() -> None:
+    noisy = Levels(_record({"local": 0.70, "best": 0.80, "RISA": 0.79}, spread=0.05)).tally("best", "common")
+    clear = Levels(_record({"local": 0.70, "best": 0.90, "RISA": 0.80})).tally("best", "common")
+    assert (clear.first, clear.shown_near) == (4, 4)
+    assert noisy.first >= 2
+    assert noisy.shown_near == 0
+
+
+def test_ranks_count_each_table_once() -> None:
+    record = _record(MEANS)
+    job = {"data": [{"name": "handwritten", "label": "digits"}, {"name": "limited_credit", "label": "credit"}]}
+    figures = figures_by_table(msgspec.structs.replace(record, job=job), "common")
+    assert set(figures) == {"local", "RISA", "best", "residual", "LASER-VFL"}  # "all labels" knows more
+    digits = [c.value for c in record.cells if (c.data, c.method) == ("digits", "local")]
+    assert figures["local"] == pytest.approx(
+        [np.mean(digits), np.mean([c.value for c in record.cells if (c.data, c.method) == ("credit", "local")])]
+    )
+    one = {"data": [{"name": "handwritten", "label": "digits"}, {"name": "handwritten", "label": "credit"}]}
+    assert len(figures_by_table(msgspec.structs.replace(record, job=one), "common")["local"]) == 1
+    few = [c for c in record.cells if (c.method, c.data, c.seed) != ("best", "credit", 4)]
+    assert "best" not in figures_by_table(msgspec.structs.replace(record, cells=few), "common")
+    text = ranks(record)
+    assert "| LASER-VFL | 5.0 | 5.0 |" in text
+    assert "5 methods on 2 tables" in text
+    assert "Fewer than three methods" in ranks(_record({"local": 0.7}))
+
+
 def test_the_family_has_all_tests_of_the_page() -> None:
     found = Levels(_record(MEANS))
     firsts = sum(line.behind is None for line in found.lines)
-    assert found.size == 3 * len(found.lines) - firsts + 4  # first, local, margin; and the claim at four places
+    assert found.size == 4 * len(found.lines) - firsts + 4  # first, near, local, margin; and the claim at four places
     assert [len(tests) for tests in found.claims()] == [4]
     assert all(judgement.verdict == "holds" for *_, judgement in found.claims()[0])
     assert all((judgement.adjusted or 0) >= (sample.p or 0) for *_, sample, judgement in found.claims()[0])

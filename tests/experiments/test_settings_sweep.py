@@ -20,7 +20,6 @@ import securevfl as sv
 from securevfl.cli import main
 from securevfl.data import Categories, LabelBook
 from securevfl.experiments.cells import Cell
-from securevfl.experiments.differences import resampled_t_test
 from securevfl.experiments.grid import grid_of, read_over, with_setting
 from securevfl.experiments.pool import cell_task
 from securevfl.experiments.privacy_cost import describe_cost, plan_cost, total_cost
@@ -342,7 +341,7 @@ def test_differences_are_held_against_chance(found: sv.Study) -> None:
     assert set(found.differences()["verdict"]) == {"undecided"}
     base, near, far, _ = found.points
     cells = [
-        structs.replace(found.record.cells[0], method=point.method, x=point.x, seed=seed, value=value)
+        structs.replace(found.record.cells[0], method=point.method, x=point.x, seed=seed, value=value, test_ratio=0.25)
         for point, values in (
             (base, (0.60, 0.62, 0.61, 0.63, 0.60)),
             (near, (0.61, 0.61, 0.62, 0.62, 0.60)),
@@ -351,17 +350,17 @@ def test_differences_are_held_against_chance(found: sv.Study) -> None:
         for seed, value in enumerate(values)
     ]
     record = structs.replace(found.record, cells=cells)
-    told = sv.Study(record=record, points=(base, near, far), overlap=0.25).differences(base)
+    told = sv.Study(record=record, points=(base, near, far)).differences(base)
     assert list(told["verdict"]) == ["undecided", "better"]
     values = np.array([0.20, 0.21, 0.19, 0.21, 0.19])
     half = stats.t.ppf(0.975, 4) * values.std(ddof=1) * math.sqrt(1 / 5 + 0.25)
     assert told.loc[1, "auc difference"] == pytest.approx(0.2)
     assert told.loc[1, "high"] == pytest.approx(0.2 + half)
     assert told.loc[1, "p"] == pytest.approx(2 * stats.ttest_1samp(values, 0).pvalue, abs=1e-3)
-    words = sv.Study(record=record, points=(base, near, far), overlap=0.25).describe_differences()
+    words = sv.Study(record=record, points=(base, near, far)).describe_differences()
     assert "undecided" in words
     assert not found.describe_differences()  # two seeds
-    less = sv.Study(record=record, points=(base, near, far), overlap=0.25).differences(far)
+    less = sv.Study(record=record, points=(base, near, far)).differences(far)
     assert list(less["verdict"]) == ["worse", "worse"]
 
 
@@ -376,20 +375,3 @@ def test_the_page_says_what_is_more_than_chance(parties: sv.Parties, tmp_path: P
     assert re.search(r"worse by more than chance: algorithm bank alone \(-\d+\.\d\)", words)
     assert SweepRecord.read(tmp_path / "sweep.json") == ran.record
     assert "worse by more than chance" in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
-def test_overlapping_test_rows_decide_too_often_without_the_correction() -> None:
-    """Two methods that are right equally often, over 2,000 tables of 200 rows: each seed tests 40 of the same rows.
-    Student's t decides in twice as many as the 5 % that it should, the corrected test in 5 %."""
-    generator = np.random.default_rng(0)
-    decided = {0.0: 0, 0.25: 0}
-    for _ in range(2_000):
-        one, two = (generator.random((2, 200)) < 0.7).astype(float)
-        tested = [generator.permutation(200)[:40] for _ in range(5)]
-        differences = [float((one - two)[rows].mean()) for rows in tested]
-        for overlap in decided:
-            decided[overlap] += (resampled_t_test(differences, overlap).p or 0.0) <= 0.05
-    assert decided[0.0] > 220  # 13 %
-    assert 70 < decided[0.25] < 130  # 5 % of 2,000, and three standard errors
-    assert resampled_t_test([0.1], 0.0).p is None
-    assert resampled_t_test([0.1] * 5, 0.0).p == 1.0

@@ -118,6 +118,7 @@ def test_folds_in_time_never_train_on_what_is_later() -> None:
 def test_cross_validation_is_the_mean_and_deviation_of_its_folds(tmp_path) -> None:
     people = _people()
     found = sv.cross_validate(_job(), people, folds=3, baselines=("alone",))
+    assert all(cell.test_ratio == pytest.approx(0.5) for cell in found.record.cells)  # one fold over the other two
     aucs = [result.run("plain").test["auc"] for result in found.folds]
     assert found.mean["auc"] == pytest.approx(np.mean(aucs))
     assert found.deviation["auc"] == pytest.approx(np.std(aucs, ddof=1))

@@ -96,12 +96,23 @@ def test_a_file_says_which_cells(file: Path) -> None:
     assert [(figure.method, figure.x, figure.value) for figure in sweep.paper] == [("FedCVT", 0.1, 0.815)]
 
 
+def test_a_method_may_have_seeds_of_its_own(file: Path) -> None:
+    file.write_text(SWEEP.replace("values = [0.5]\n", "values = [0.5]\nseeds = [1, 2, 3]\n"), encoding="utf-8")
+    seeds = {spec.method: spec.seed for spec in read_sweep(file).cells}
+    assert seeds == {"vanilla": 1, "FedCVT": 3}
+    assert [spec.seed for spec in read_sweep(file).cells if spec.method == "FedCVT"] == [1, 2, 3]
+    file.write_text(SWEEP.replace("values = [0.5]\n", "seeds = [-1]\n"), encoding="utf-8")
+    with pytest.raises(sv.InputError, match=r"method\[1\]\.seeds"):
+        read_sweep(file)
+
+
 def test_a_cell_is_that_of_simulate(file: Path) -> None:
     spec = read_sweep(file).cells[0]
     cell = run_cell(spec)
     run = sv.simulate(spec.build_job(), sv.datasets.digits(overlap=0.1, seed=0)).run("plain")
     assert cell.value == run.test["accuracy"]
     assert cell.metric == "accuracy"
+    assert cell.test_ratio == pytest.approx(0.25)  # 20 % of the rows test
     assert cell.best_epoch == run.best_epoch
     assert cell.valid == run.epochs[run.best_epoch - 1].valid["accuracy"]
     assert cell.history == [round(epoch.valid["accuracy"], 4) for epoch in run.epochs]

@@ -38,7 +38,14 @@ NAMES = [f"method {letter}" for letter in "ABCDEFGHIJKLMNOP"]
 def _cell(
     method: str, value: float, *, x: float = 0.2, seed: int = 0, data: str = "mnist", **other: Any
 ) -> CellFigures:
-    settings = {"valid": 0.5, "metric": "accuracy", "epochs": 9, "best_epoch": 7, "seconds": 3.0} | other
+    settings = {
+        "valid": 0.5,
+        "metric": "accuracy",
+        "epochs": 9,
+        "best_epoch": 7,
+        "seconds": 3.0,
+        "test_ratio": 0.0,
+    } | other
     return CellFigures(data=data, method=method, x=x, seed=seed, value=value, **settings)
 
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.report import SweepRecord
+from securevfl.report.split_ratio import find_ratios
 from securevfl.report.statistics import Judgement, Paired, judge_family, run_paired_test
 from securevfl.report.sweep_record import by_seed, dataset_names, format_tick, list_positions
 
-__all__ = ["CLAIMS", "PAGE", "blocks", "tests_of", "word", "written"]
+__all__ = ["CLAIMS", "PAGE", "blocks", "needs", "tests_of", "word", "written"]
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "algorithms" / "claims.md"
@@ -39,7 +40,7 @@ def tests_of(claim: Mapping[str, Any], record: SweepRecord | None) -> list[Line]
     """One test for each data set and position at which both methods ran."""
     if record is None:
         return []
-    seeds = by_seed(record, claim.get("rows", "common"))
+    seeds, ratios = by_seed(record, claim.get("rows", "common")), find_ratios(record)
     several = "at" not in claim and len({x for data in dataset_names(record) for x in list_positions(record, data)}) > 1
     found = []
     for data in dataset_names(record):
@@ -50,7 +51,7 @@ def tests_of(claim: Mapping[str, Any], record: SweepRecord | None) -> list[Line]
             pairs = [better[seed] - worse[seed] for seed in better if seed in worse]
             if pairs:
                 place = f"{data}, {format_tick(record, x)}" if several else data
-                found.append((place, run_paired_test(pairs, claim.get("margin", 0.0))))
+                found.append((place, run_paired_test(pairs, claim.get("margin", 0.0), ratio=ratios[data, x])))
     return found
 
 
@@ -73,7 +74,7 @@ def _evidence(lines: list[Line], found: list[Judgement]) -> str:
     marks = {"holds": "✓", "does not hold": "✗", "undecided": "·"}
     parts = []
     for (place, sample), judgement in zip(lines, found, strict=True):
-        half = "" if sample.low is None or sample.high is None else f" ± {50 * (sample.high - sample.low):.1f}"
+        half = "" if sample.half_width is None else f" ± {100 * sample.half_width:.1f}"
         parts.append(f"{place} {_points(sample.mean)}{half} {marks[judgement.verdict]}")
     return "; ".join(parts)
 
@@ -86,6 +87,19 @@ def _power(lines: list[Line], found: list[Judgement]) -> str:
     return f"{low:.1f}" if len(seen) == 1 else f"{low:.1f} to {high:.1f}"
 
 
+def needs(found: list[Judgement]) -> str:
+    """How many seeds would decide the undecided tests of a claim: ``8``, or ``7 to 27; 3 of 7 by none``."""
+    undecided = [judgement.seeds for judgement in found if judgement.verdict == "undecided"]
+    seeds = sorted(one for one in undecided if one is not None)
+    if not undecided:
+        return ""
+    if not seeds:
+        return "no number" if len(undecided) == 1 else f"no number in {len(undecided)}"
+    text = str(seeds[0]) if seeds[0] == seeds[-1] else f"{seeds[0]} to {seeds[-1]}"
+    missing = len(undecided) - len(seeds)
+    return f"{text}; no number in {missing} of {len(undecided)}" if missing else text
+
+
 def blocks() -> dict[str, str]:
     """Paper → its table."""
     claims = tomllib.loads(CLAIMS.read_text("utf-8"))["claim"]
@@ -96,15 +110,19 @@ def blocks() -> dict[str, str]:
         found = [next(judged) for _ in tests]
         if tests:
             verdict = word([judgement.verdict for judgement in found])
-            evidence, power = _evidence(tests, found) + f" (`{claim['sweep']}`)", _power(tests, found)
+            evidence = _evidence(tests, found) + f" (`{claim['sweep']}`)"
+            power, wanted = _power(tests, found), needs(found)
         elif "sweep" in claim:
-            verdict, evidence, power = "not tried yet", f"`{claim['sweep']}.toml` has not run", ""
+            verdict, evidence, power, wanted = "not tried yet", f"`{claim['sweep']}.toml` has not run", "", ""
         else:
-            verdict, evidence, power = claim.get("verdict", "not testable here"), claim["why"], ""
+            verdict, evidence, power, wanted = claim.get("verdict", "not testable here"), claim["why"], "", ""
         said = f"“{claim['sentence']}” ({claim['where']})"
-        cells = [said, claim.get("meaning", ""), f"**{verdict}**", evidence, power]
+        cells = [said, claim.get("meaning", ""), f"**{verdict}**", evidence, power, wanted]
         rows.setdefault(claim["paper"], []).append(f"| {' | '.join(cells)} |")
-    head = "| the paper says | we compare | verdict | difference, in points | would have seen |\n|---|---|---|---|---|"
+    head = (
+        "| the paper says | we compare | verdict | difference, in points | would have seen | seeds to decide |\n"
+        "|---|---|---|---|---|---|"
+    )
     return {paper: "\n".join([head, *table]) for paper, table in rows.items()}
 
 

@@ -1,9 +1,11 @@
 """Which method is first at each place of a sweep, which are level with it, and which fall below the active party alone.
 
 A place is a data set, a position and a kind of test rows. *First* is the best mean of the methods that may be compared.
-A method is *level* with the first where the t test of their differences by seed decides nothing, *behind* where it
-does. All tests of a page, its claims included, are one family under Holm's correction. To be level is no proof of being
-equal: the power stands beside it.
+A method is *near* where a test shows that it is less than a point behind the best other one. It is *level* with the
+first where the test of their differences by seed decides nothing, *behind* where it does. All tests of a page, its
+claims included, are one family under Holm's correction. To be level is no proof of being equal, and nearly every method
+is level in most places: the power stands beside it, and a method that nobody recommends (`CONTROL`) goes through the
+same rule.
 """
 
 from __future__ import annotations
@@ -14,14 +16,17 @@ from functools import cached_property
 from statistics import fmean, median
 
 from securevfl.report import SweepRecord
-from securevfl.report.statistics import FEWEST, LEVEL, Judgement, Paired, judge_family, run_paired_test
+from securevfl.report.split_ratio import find_ratios
+from securevfl.report.statistics import FEWEST, Judgement, Paired, judge_family, run_paired_test
 from securevfl.report.sweep_record import Rows, by_seed, dataset_names, list_positions, method_names
 from securevfl.report.sweep_verdicts import tests_of
 
-__all__ = ["ALONE", "MARGIN", "OTHER_LABELS", "OURS", "Levels", "Line", "Place", "Tally"]
+__all__ = ["ALONE", "CONTROL", "MARGIN", "OTHER_LABELS", "OURS", "Levels", "Line", "Place", "Tally"]
 
 OURS = ("best", "residual", "LASER-VFL")
 """The methods that are held against the first and against the active party alone."""
+CONTROL = "vanilla VFL"
+"""A method that is known to be bad with few common rows: what a rule says of it shows what the rule cannot see."""
 ALONE = "local"
 OTHER_LABELS = ("all aligned", "all labels", "Entity Augmentation")
 """Methods that know more rows or labels than the others: in the tables, and never first."""
@@ -47,6 +52,7 @@ class Line:
         method: which.
         first: the method with the best mean.
         behind: its differences from the first, and what the test says; None where it is the first.
+        near: its differences from the best other method against the margin, and what the test says.
         above: its differences from the active party alone, and what the test says.
         no_worse: the same differences against the margin.
     """
@@ -55,6 +61,7 @@ class Line:
     method: str
     first: str
     behind: tuple[Paired, Judgement] | None
+    near: tuple[Paired, Judgement]
     above: tuple[Paired, Judgement]
     no_worse: tuple[Paired, Judgement]
 
@@ -64,9 +71,9 @@ class Line:
         return self.behind is None or self.behind[1].verdict == "undecided"
 
     @property
-    def level_uncorrected(self) -> bool:
-        """The same by the t test of this place alone, which is the stricter reading here."""
-        return self.behind is None or (self.behind[0].p or 0) > LEVEL
+    def shown_near(self) -> bool:
+        """Shown to be less than the margin behind every other method, the best of them by mean."""
+        return self.near[1].verdict == "holds"
 
     @property
     def below(self) -> bool:
@@ -81,9 +88,9 @@ class Tally:
     Attributes:
         places: compared, five seeds at least.
         first: places where it has the best mean.
-        level: first or level.
-        level_uncorrected: first or level, each place tested by itself.
         near: at most a point behind the first, in the mean.
+        shown_near: shown to be less than a point behind the best other method.
+        level: first or level.
         below: decided to be below the active party alone.
         below_mean: with a lower mean than the active party alone.
         no_worse: shown to be less than a point below it.
@@ -93,9 +100,9 @@ class Tally:
 
     places: int
     first: int
-    level: int
-    level_uncorrected: int
     near: int
+    shown_near: int
+    level: int
     below: int
     below_mean: int
     no_worse: int
@@ -108,21 +115,24 @@ class Levels:
 
     Args:
         record: of the sweep.
+        methods: that are held against the first and against the active party alone.
     """
 
-    def __init__(self, record: SweepRecord) -> None:
+    def __init__(self, record: SweepRecord, methods: Sequence[str] = OURS) -> None:
         self.record = record
+        self.methods = tuple(methods)
 
     @cached_property
     def _compared(self) -> list[tuple[Place, str, str, dict[str, Paired]]]:
         """Place, first, method, and the samples behind its line."""
-        found = []
+        found, ratios = [], find_ratios(self.record)
         for rows in ("common", "alone"):
             seeds = by_seed(self.record, rows)
             for data in dataset_names(self.record):
                 for x in list_positions(self.record, data):
                     at = {m: seeds[data, m, x] for m in method_names(self.record, data) if (data, m, x) in seeds}
-                    found += _samples(Place(data, x, rows), at)
+                    if at:
+                        found += _samples(Place(data, x, rows), at, self.methods, ratios[data, x])
         return found
 
     @cached_property
@@ -147,7 +157,15 @@ class Levels:
         for place, first, method, samples in self._compared:
             got = {name: (sample, next(said)) for name, sample in samples.items()}
             found.append(
-                Line(place, method, first, behind=got.get("first"), above=got["alone"], no_worse=got["margin"])
+                Line(
+                    place,
+                    method,
+                    first,
+                    behind=got.get("first"),
+                    near=got["near"],
+                    above=got["alone"],
+                    no_worse=got["margin"],
+                )
             )
         return found
 
@@ -166,9 +184,9 @@ class Levels:
         return Tally(
             places=len(lines),
             first=sum(line.behind is None for line in lines),
-            level=sum(line.level for line in lines),
-            level_uncorrected=sum(line.level_uncorrected for line in lines),
             near=sum(gap <= MARGIN for gap in behind),
+            shown_near=sum(line.shown_near for line in lines),
+            level=sum(line.level for line in lines),
             below=sum(line.below for line in lines),
             below_mean=sum(line.above[0].mean < 0 for line in lines),
             no_worse=sum(line.no_worse[1].verdict == "holds" for line in lines),
@@ -177,20 +195,28 @@ class Levels:
         )
 
 
-def _samples(place: Place, at: dict[str, dict[int, float]]) -> Sequence[tuple[Place, str, str, dict[str, Paired]]]:
-    """Of the methods with at least five seeds here: what each of ours is tested by."""
+def _samples(
+    place: Place, at: dict[str, dict[int, float]], methods: Sequence[str], ratio: float | None
+) -> Sequence[tuple[Place, str, str, dict[str, Paired]]]:
+    """Of the methods with at least five seeds here: what each of those in question is tested by."""
     full = {method: seeds for method, seeds in at.items() if len(seeds) >= FEWEST and method not in OTHER_LABELS}
     if ALONE not in full:
         return []
-    first = max(full, key=lambda method: fmean(full[method].values()))
+    order = sorted(full, key=lambda method: fmean(full[method].values()), reverse=True)
+    first = order[0]
     found = []
-    for method in OURS:
+    for method in methods:
         pairs = _by_seed(full.get(method, {}), full[ALONE])
-        if len(pairs) < FEWEST:
+        rival = next((other for other in order if other != method), "")
+        if len(pairs) < FEWEST or not rival:
             continue
-        samples = {"alone": run_paired_test(pairs), "margin": run_paired_test(pairs, -MARGIN)}
+        samples = {
+            "alone": run_paired_test(pairs, ratio=ratio),
+            "margin": run_paired_test(pairs, -MARGIN, ratio=ratio),
+            "near": run_paired_test(_by_seed(full[method], full[rival]), -MARGIN, ratio=ratio),
+        }
         if method != first:
-            samples["first"] = run_paired_test(_by_seed(full[method], full[first]))
+            samples["first"] = run_paired_test(_by_seed(full[method], full[first]), ratio=ratio)
         found.append((place, first, method, samples))
     return found
 

@@ -18,6 +18,7 @@ import sweep_picture
 import sweep_tables as tables
 from sweep_history import history
 from sweep_levels import Levels
+from sweep_ranks import ranks
 
 from securevfl.report import SweepRecord
 from securevfl.report.sweep_record import dataset_names, list_positions
@@ -36,6 +37,7 @@ KINDS: dict[str, Callable[[Levels, str], str]] = {
     "alone": lambda found, data: _each(found.record, data, lambda name: tables.means(found.record, name, "alone")),
     "levels": lambda found, data: _each(found.record, data, lambda name: tables.levels(found, name)),
     "claims": lambda found, _: tables.claims(found),
+    "ranks": lambda found, _: ranks(found.record),
     "tallies": lambda found, _: tables.tallies(found),
     "labelled": lambda found, _: tables.labelled(found.record),
     "history": lambda found, data: _each(found.record, data, lambda name: history(found.record, name)),

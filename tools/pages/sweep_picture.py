@@ -11,6 +11,7 @@ from sweep_levels import ALONE
 
 from securevfl.report import SweepRecord
 from securevfl.report.chart import LIGHT
+from securevfl.report.split_ratio import find_ratios
 from securevfl.report.statistics import Paired, run_paired_test
 from securevfl.report.sweep_record import by_seed, dataset_names, format_tick, list_positions, method_names
 
@@ -25,7 +26,7 @@ _COLUMNS = 4
 
 def differences(record: SweepRecord) -> dict[str, dict[str, dict[float, Paired]]]:
     """Data set → method → position → paired differences from the active party alone."""
-    seeds = by_seed(record)
+    seeds, ratios = by_seed(record), find_ratios(record)
     found: dict[str, dict[str, dict[float, Paired]]] = {}
     for data in dataset_names(record):
         for method in method_names(record, data):
@@ -33,7 +34,7 @@ def differences(record: SweepRecord) -> dict[str, dict[str, dict[float, Paired]]
                 one, other = (seeds.get((data, name, x), {}) for name in (method, ALONE))
                 pairs = [one[seed] - other[seed] for seed in one if seed in other]
                 if method != ALONE and pairs:
-                    found.setdefault(data, {}).setdefault(method, {})[x] = run_paired_test(pairs)
+                    found.setdefault(data, {}).setdefault(method, {})[x] = run_paired_test(pairs, ratio=ratios[data, x])
     return found
 
 

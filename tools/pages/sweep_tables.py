@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweep_levels import ALONE, OTHER_LABELS, OURS, Levels, Line
+from sweep_levels import ALONE, CONTROL, OTHER_LABELS, OURS, Levels, Line
 
 from securevfl.report import SweepRecord
 from securevfl.report.statistics import Judgement, Paired
@@ -35,7 +35,7 @@ def _points(fraction: float) -> str:
 
 
 def _tested(sample: Paired) -> str:
-    half = "" if sample.low is None or sample.high is None else f" ± {50 * (sample.high - sample.low):.1f}"
+    half = "" if sample.half_width is None else f" ± {100 * sample.half_width:.1f}"
     return _points(sample.mean) + half
 
 
@@ -121,23 +121,29 @@ def levels(found: Levels, data: str) -> str:
 
 
 def tallies(found: Levels) -> str:
-    """One line for each of our methods and kind of rows: how often first, level, below the active party alone."""
+    """One line for each of our methods and kind of rows: how often first, near, level, below the active party alone.
+
+    The control goes through the same rule in a family of its own.
+    """
     rows = []
+    control = Levels(found.record, (CONTROL,))
     for kind, words in _ROWS.items():
-        for name in OURS:
-            tally = found.tally(name, kind)
+        for name, levels_of in [*((name, found) for name in found.methods), (CONTROL, control)]:
+            tally = levels_of.tally(name, kind)
             if not tally.places:
                 continue
             sees = "–" if tally.sees is None else f"{100 * tally.sees:.1f}"
-            shares = [
+            first, near, shown, level = (
                 f"{count} ({100 * count / tally.places:.0f} %)"
-                for count in (tally.first, tally.level, tally.level_uncorrected, tally.near)
-            ]
+                for count in (tally.first, tally.near, tally.shown_near, tally.level)
+            )
             below = [str(count) for count in (tally.below_mean, tally.below, tally.no_worse)]
-            rows.append([f"`{name}`", words, str(tally.places), *shares, sees, _points(-tally.worst), *below])
+            shown_name = f"*{name}*" if name == CONTROL else f"`{name}`"
+            worst = _points(-tally.worst)
+            rows.append([shown_name, words, str(tally.places), first, near, worst, shown, level, sees, *below])
     head = [
-        "", "rows", "places", "first", "first or level", "the same, uncorrected", "within a point", "sees", "worst",
-        f"mean below {ALONE}", f"below {ALONE}", f"at most a point below {ALONE}",
+        "", "rows", "places", "first", "within a point", "worst", "shown within a point", "first or level",
+        "level cannot see less than", f"mean below {ALONE}", f"below {ALONE}", f"at most a point below {ALONE}",
     ]  # fmt: skip
     return _table(head, rows) if rows else "*No place with five seeds yet.*"
 
