@@ -1,4 +1,4 @@
-"""A node whose agreements are one line each, and whose processes are shell scripts: its rules, in hundredths of a second.
+"""A node whose agreements are one line each, and whose processes are shell scripts: its rules, in a moment.
 
 Everything else is the node's own: the folder and its entries, the queue, processes, doors, what it keeps and shows.
 """
@@ -143,7 +143,7 @@ def run_small_node(root: str) -> None:
     """The daemon of `root`, in a process of its own, until it is killed."""
 
     async def work() -> None:
-        async with SmallNode(Path(root), jobs=2).run():
+        async with SmallNode(Path(root), jobs=8).run():
             await asyncio.Event().wait()
 
     asyncio.run(work())
