@@ -39,6 +39,12 @@ _LONG = 120.0
 """Seconds after which a process that ends early counts as one that had begun well."""
 _CALLED = 60.0
 """Seconds for which a peer's call gives an agreement its turn before others."""
+_CALLS, _PART = 20.0, 0.25
+"""Seconds for which a peer's call means that it calls now; and which part of its turn a training then has that waits in
+vain: the peer runs the other agreement, and two nodes must not swap in step.
+"""
+_VAIN = 8
+"""Turns in vain that make the next one longer."""
 _WAITS = (Stage.QUEUED, Stage.AGAIN)
 
 
@@ -152,7 +158,7 @@ class Node:
             self._say("ended", f"{name} ended with {code} and starts again: {record.reason}")
         else:
             self._fail(name, record, code, record.reason)
-        hosted.wasted = child.yields
+        hosted.waits, hosted.vain = 0.0, hosted.vain + 1 if child.yields else 0
         if child.yields or record.failures > _KEEPS:
             record.place = self.roster.last_place() + 1  # behind those that wait
 
@@ -167,7 +173,8 @@ class Node:
             return
         record.starts += 1
         record.reason = ""
-        hosted.turn = self.file.limits.turn * random.uniform(1.0, 2.0)  # noqa: S311  # so that two nodes do not swap forever
+        # ever wider at random, so that two nodes that wait for each other's next agreement do not swap forever
+        hosted.turn = self.file.limits.turn * random.uniform(1.0, 2.0 + min(hosted.vain, _VAIN))  # noqa: S311
         self.front.doors[hosted.entrance] = hosted.child.door
         self._say("started", f"{name} is started, process {hosted.child.process.pid}")
 
@@ -186,6 +193,7 @@ class Node:
 
     def _list_jobs(self) -> list[QueuedJob]:
         now, found = time.monotonic(), []
+        calls = any(one.child is None and now - one.called < _CALLS for one in self._hosted.values() if one.called)
         for name, hosted in self._hosted.items():
             record = self.records[name]
             soon = now < hosted.again and record.failures <= _KEEPS
@@ -201,8 +209,9 @@ class Node:
                     serves=record.trained,
                     memory=hosted.entry.memory,
                     running=running,
-                    called=_is_called(hosted, record, now),
-                    late=self._seconds_late(hosted, now),
+                    called=record.failures <= _KEEPS and bool(hosted.called) and now - hosted.called < _CALLED,
+                    vain=hosted.vain,
+                    late=self._seconds_late(hosted, now, calls=calls),
                 )
             )
         return found
@@ -216,14 +225,23 @@ class Node:
                 child.yields = True
                 child.stop()
 
-    def _seconds_late(self, hosted: Hosted, now: float) -> float:
-        """Seconds for which a training has waited for its peers beyond its turn."""
+    def _seconds_late(self, hosted: Hosted, now: float, *, calls: bool) -> float:
+        """Seconds for which a training has waited for its peers beyond its turn; its start does not count.
+
+        Args:
+            hosted: the agreement.
+            now: on the monotonic clock.
+            calls: whether a peer of one that waits calls now: then a part of the turn is enough.
+        """
         child = hosted.child
-        if child is None or child.serves or child.stopping or now - child.began <= hosted.turn:
+        if child is None or child.serves or child.stopping:
             return 0.0
         status = self._status_of(hosted)
-        waits = status.get("pid") == child.process.pid and status.get("phase") in ("connecting", "parked")
-        return now - child.began - hosted.turn if waits else 0.0
+        if status.get("pid") != child.process.pid or status.get("phase") not in ("connecting", "parked"):
+            hosted.waits = 0.0
+            return 0.0
+        hosted.waits = hosted.waits or now
+        return max(0.0, now - hosted.waits - hosted.turn * (_PART if calls else 1.0))
 
     def _note_call(self, entrance: str) -> None:
         for hosted in self._hosted.values():
@@ -284,14 +302,6 @@ class Node:
         if hosted is None or self.roster.stage(name) not in _WAITS or not is_used(hosted.state):
             return ""
         return f"{hosted.state} is in use by another process: it starts once that has ended"
-
-
-def _is_called(hosted: Hosted, record: HostedRecord, now: float) -> bool:
-    """Whether a peer's call brings an agreement forward: not where its last turns came to nothing, because whoever can
-    call could keep others from their turns.
-    """
-    useful = not hosted.wasted and record.failures <= _KEEPS
-    return useful and bool(hosted.called) and now - hosted.called < _CALLED
 
 
 def is_used(state: Path) -> bool:

@@ -44,7 +44,8 @@ class Hosted:
         again: when it may start, on the monotonic clock.
         called: when a peer called it last; 0 before.
         turn: seconds that its process may wait for its peers.
-        wasted: whether it waited for its peers in vain in its last turn: calls do not bring it forward any more.
+        waits: since when its process does, on the monotonic clock; 0 while it does not.
+        vain: turns in a row in which it waited in vain.
     """
 
     entry: NodeEntry
@@ -56,7 +57,8 @@ class Hosted:
     again: float = 0.0
     called: float = 0.0
     turn: float = 0.0
-    wasted: bool = False
+    waits: float = 0.0
+    vain: int = 0
 
     @property
     def running(self) -> Child | None:
