@@ -7,6 +7,8 @@ import json
 import os
 import random
 import signal
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -447,6 +449,34 @@ def test_ctrl_c_at_the_nodes_terminal_asks_each_process_once(tmp_path: Path) -> 
             assert os.getpgid(node.row("late")["process"]) != os.getpgid(0)
 
     _play(work)
+
+
+def test_a_party_ends_as_after_sigterm_when_its_node_is_gone() -> None:
+    ours, theirs = socket.socketpair()
+    script = (
+        "import signal, sys, time\n"
+        "from securevfl.process.door import follow_node\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\n"
+        "follow_node(int(sys.argv[1]))\n"
+        "print('follows', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with theirs, ours:
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "follows\n"
+        theirs.close()
+        ours.send(b"\1")  # a caller is no end
+        time.sleep(0.2)
+        assert process.poll() is None
+        ours.close()
+        assert process.wait(30) == 75
+        process.stdout.close()
 
 
 def test_the_reason_is_of_the_last_process_and_no_terminal_obeys_it(tmp_path: Path) -> None:
