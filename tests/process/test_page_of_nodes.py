@@ -1,4 +1,4 @@
-"""The page "Run one daemon for all agreements": its lines as an operator types them, beside a shop with its own node."""
+"""The page "Run one daemon for all agreements": its lines as an operator types them, beside a shop with a node."""
 
 from __future__ import annotations
 
