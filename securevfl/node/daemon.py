@@ -23,7 +23,7 @@ from securevfl.node.child import Child, describe_signal, start_child
 from securevfl.node.node_file import NodeFile, read_entries
 from securevfl.node.queue import QueuedJob, choose_starts, choose_yields
 from securevfl.node.record import HostedRecord, Stage, read_records, write_records
-from securevfl.node.roster import Hosted, Roster
+from securevfl.node.roster import EntryRoster, Hosted
 from securevfl.process.state_folder import show_status
 from securevfl.process.status import read_status
 
@@ -69,7 +69,7 @@ class Node:
         self._logs = file.folder / "logs"
         make_folder(self._logs, private=True)
         self.front = Front([Address(file.listen.host, file.listen.port)], called=self._note_call)
-        self.roster = Roster(self.records, say, opened=self._open_entrance, closed=self._close_entrance)
+        self.roster = EntryRoster(self.records, say, opened=self._open_entrance, closed=self._close_entrance)
         self._hosted = self.roster.hosted
         self.status: dict[str, object] = {}
 
@@ -198,7 +198,8 @@ class Node:
             record = self.records[name]
             soon = now < hosted.again and record.failures <= _KEEPS
             running = hosted.child is not None or is_used(hosted.state) or soon  # it keeps its place while it ends
-            if hosted.child is None and (name in self.roster.faults or self.roster.stage(name) not in _WAITS):
+            away = hosted.leaves or name in self.roster.faults or self.roster.stage(name) not in _WAITS
+            if hosted.child is None and away:
                 continue
             if not running and now < hosted.again:
                 continue

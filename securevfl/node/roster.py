@@ -22,7 +22,7 @@ from securevfl.node.child import Child
 from securevfl.node.node_file import NodeEntry
 from securevfl.node.record import HostedRecord, Stage
 
-__all__ = ["Hosted", "Roster"]
+__all__ = ["EntryRoster", "Hosted"]
 
 _GONE = 2
 """Looks in a row without an entry's file until it counts as removed: an editor may put a new file in its place."""
@@ -46,6 +46,7 @@ class Hosted:
         turn: seconds that its process may wait for its peers.
         waits: since when its process does, on the monotonic clock; 0 while it does not.
         vain: turns in a row in which it waited in vain.
+        leaves: whether its process must end, and none must start, because its entry is gone or is another agreement's.
     """
 
     entry: NodeEntry
@@ -59,6 +60,7 @@ class Hosted:
     turn: float = 0.0
     waits: float = 0.0
     vain: int = 0
+    leaves: bool = False
 
     @property
     def running(self) -> Child | None:
@@ -81,7 +83,7 @@ class _Fault:
     until: float
 
 
-class Roster:
+class EntryRoster:
     """The entries of a node's folder.
 
     Args:
@@ -122,6 +124,8 @@ class Roster:
                 record = self.records[name] = HostedRecord(place=self.last_place() + 1)
                 self._say("added", f"{name} is in the queue")
             fault = self.faults.get(name)
+            if name in self.hosted:
+                self.hosted[name].leaves = False
             if isinstance(entry, InputError):
                 self._seen.pop(name, None)
                 self._note_fault(name, entry)
@@ -168,6 +172,7 @@ class Roster:
         self.faults.pop(name, None)
         if record.entrance not in ("", entrance):  # the name stands for another agreement from now on
             if before is not None and (running := before.running) is not None:
+                before.leaves = True
                 running.stop()
                 del self._seen[name]  # look again once it has ended
                 return
@@ -209,6 +214,7 @@ class Roster:
         """Forget an entry that is gone, once its process has ended."""
         hosted = self.hosted.get(name)
         if hosted is not None and (running := hosted.running) is not None:
+            hosted.leaves = True
             running.stop()
             return
         self._forget(name)
