@@ -11,7 +11,8 @@ import pytest
 from securevfl_net.durable import is_held
 from support.nodes import free_port, make_company, typed
 
-from securevfl.node.node_file import read_entries
+from securevfl.errors import InputError
+from securevfl.node.node_file import lock_node, read_entries
 from securevfl.testing.company import Company
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="parties run as processes on Unix alone")
@@ -71,6 +72,8 @@ def test_a_node_that_everybody_may_write_does_not_run(node: Path, name: str) -> 
     """Who may add an entry runs a party with the node's rights."""
     path = node / name
     path.chmod(path.stat().st_mode | 0o002)
+    with pytest.raises(InputError, match="everybody may write"), lock_node(node):
+        pass
     assert "everybody may write" in typed("node", "run", node, code=2)
     assert not is_held(node)
 
