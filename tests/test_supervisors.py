@@ -22,6 +22,7 @@ from securevfl_net.exit_codes import CODES, ExitClass, classify_exit, stopping_c
 from support.charts import render_chart
 
 from securevfl.cli import app
+from securevfl.node.child import _KILL
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -50,11 +51,40 @@ def _systemd(unit: dict[str, str]) -> Callable[[int], bool]:
 
 
 UNIT = (DEPLOY / "securevfl-party.service").read_text(encoding="utf-8")
+UNITS = {path.stem.removeprefix("securevfl-"): path.read_text("utf-8") for path in sorted(DEPLOY.glob("*.service"))}
 
 
+@pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("code", EVERY)
-def test_systemd_follows_the_table(code: int) -> None:
-    assert _systemd(_unit(UNIT))(code) == (classify_exit(code) == ExitClass.AGAIN)
+def test_systemd_follows_the_table(code: int, name: str) -> None:
+    assert _systemd(_unit(UNITS[name]))(code) == (classify_exit(code) == ExitClass.AGAIN)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_units_command_is_one_of_the_command_line(name: str) -> None:
+    _, *words = _unit(UNITS[name])["ExecStart"].split()
+    command: Any = typer.main.get_command(app)
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]
+    options = {option for one in command.params for option in one.opts if option.startswith("--")}
+    assert {word for word in words if word.startswith("--")} <= options
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    assert len(arguments) == 1
+    assert not words[0].startswith("--")
+
+
+def test_systemd_waits_until_a_node_has_killed_a_process_that_does_not_end() -> None:
+    """And it asks the node alone, which asks each process once: a second time would end it at once."""
+    unit = _unit(UNITS["node"])
+    assert float(unit["TimeoutStopSec"]) > _KILL + 10
+    assert unit["KillMode"] == "mixed"
+    assert unit["StartLimitIntervalSec"] == "0"
+
+
+def test_no_other_supervisor_runs_a_node() -> None:
+    """Once Compose or a chart does, its rules belong beside those above."""
+    others = [path for path in DEPLOY.rglob("*.yaml") if "node run" in path.read_text("utf-8")]
+    assert not others
 
 
 def test_the_pages_unit_is_the_same() -> None:

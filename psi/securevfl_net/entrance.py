@@ -62,7 +62,7 @@ def read_call(seen: bytes) -> Call | None:
     """Read whom a caller calls from the first bytes of its connection; None if more bytes are needed.
 
     Raises:
-        ValueError: no party begins like this.
+        ValueError: no party begins like this. Its text is one of a few: a caller's bytes are not in it.
     """
     if not seen:
         return None
@@ -117,7 +117,7 @@ def _read_server_name(record: _Reader) -> str:
         kind, content = extensions.take(2), extensions.take_sized(2)
         if kind == b"\0\0":
             names = content.take_sized(2)
-            if names.take(1) != b"\0":
+            if names.take(1) != b"\0" or not (name := names.take_sized(2).data).isascii():
                 raise ValueError("the name in its ClientHello is no host's")
-            return names.take_sized(2).data.decode("ascii")
+            return name.decode("ascii")
     return ""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +16,10 @@ import typer
 
 from securevfl.cli import terminal
 from securevfl.cli.application import app
-from securevfl.errors import InputError, Parked
+from securevfl.errors import InputError, Parked, SecureVFLError
 
 if TYPE_CHECKING:
+    from securevfl.agreement import Agreement, PartyFile
     from securevfl.node.node_file import NodeEntry, NodeFile
 
 __all__: list[str] = []
@@ -94,11 +97,14 @@ def add_command(
     """Check an agreement as `approve` does, and put it into the node's queue; the daemon need not run."""
     from securevfl.agreement import check_proposal, check_versions, require_peers
     from securevfl.node.node_file import NodeEntry, read_entries, read_node, write_entry
+    from securevfl.node.record import read_records
 
     read_node(folder)
     entries = read_entries(folder)
+    known = read_records(folder).get(name or agreement.stem)
     entry = NodeEntry(
         name=name or agreement.stem,
+        resumed=0 if known is None else known.resumed + 1,  # removed a moment ago: what it was then does not count
         agreement=agreement.absolute(),
         file=file.absolute(),
         serve=serve,
@@ -118,11 +124,28 @@ def add_command(
         if not serve:
             raise InputError("--serving goes with --serve")
     for other in entries.values():
-        if isinstance(other, NodeEntry) and other.read_files()[1].state.absolute() == own.state.absolute():
-            raise InputError(f"{own.state} is the state folder of {other.name!r}: give each agreement its own, `state`")
+        _require_other(other, found, own)
     write_entry(folder, entry)
     waits = [one for one in found.proposal.party_names if one not in found.approvals]
     _say(f"{entry.name} is in the queue" + (f"; not approved yet by {', '.join(waits)}" if waits else ""))
+
+
+def _require_other(other: NodeEntry | InputError, agreement: Agreement, own: PartyFile) -> None:
+    """Refuse an agreement that the node has under another name, and a state folder that is another's.
+
+    Raises:
+        InputError: it is one of them.
+    """
+    if isinstance(other, InputError):
+        return
+    try:
+        known, theirs = other.read_files()
+    except (SecureVFLError, OSError):  # a mistake in another one's files
+        return
+    if (known.digest, theirs.party) == (agreement.digest, own.party):
+        raise InputError(f"{other.name!r} is this agreement, with the party {own.party!r}: it is in the node already")
+    if os.path.realpath(theirs.state) == os.path.realpath(own.state):
+        raise InputError(f"{own.state} is the state folder of {other.name!r}: give each agreement its own, `state`")
 
 
 @node.command("list")
@@ -162,9 +185,17 @@ def resume_command(folder: _Folder, name: _Name) -> None:
 @node.command("remove")
 def remove_command(folder: _Folder, name: _Name) -> None:
     """Stop an agreement's process, and take it out of the node. The party's files stay where they are."""
-    _find(folder, name, paused=True)
+    from securevfl.node.node_file import read_entries, read_node
+
+    read_node(folder)
+    _require_known(name, read_entries(folder))
     (folder / "agreements" / f"{name}.toml").unlink()
     _say(f"{name} is removed; its state folder and files are where they were")
+
+
+def _require_known(name: str, entries: Mapping[str, object]) -> None:
+    if name not in entries:
+        raise InputError(f"the node has no agreement {name!r}; it has {', '.join(entries) or 'none'}")
 
 
 def _find(folder: Path, name: str, *, paused: bool) -> NodeEntry:
@@ -174,8 +205,7 @@ def _find(folder: Path, name: str, *, paused: bool) -> NodeEntry:
 
     read_node(folder)
     entries = read_entries(folder)
-    if name not in entries:
-        raise InputError(f"the node has no agreement {name!r}; it has {', '.join(entries) or 'none'}")
+    _require_known(name, entries)
     entry = entries[name]
     if isinstance(entry, InputError):
         raise entry

@@ -11,21 +11,19 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from securevfl_net.dialers import Address
 from securevfl_net.durable import is_held, make_folder
-from securevfl_net.entrance import name_entrance
-from securevfl_net.errors import exit_code_of
 from securevfl_net.exit_codes import should_restart
 from securevfl_net.front import Front
 
-from securevfl.errors import DiskFull, InputError, SecureVFLError
-from securevfl.node.child import Child, start_child
-from securevfl.node.node_file import NodeEntry, NodeFile, read_entries
+from securevfl.errors import InputError, SecureVFLError
+from securevfl.node.child import Child, describe_signal, start_child
+from securevfl.node.node_file import NodeFile, read_entries
 from securevfl.node.queue import QueuedJob, choose_starts, choose_yields
 from securevfl.node.record import HostedRecord, Stage, read_records, write_records
+from securevfl.node.roster import EntryRoster, Hosted
 from securevfl.process.state_folder import show_status
 from securevfl.process.status import read_status
 
@@ -41,21 +39,13 @@ _LONG = 120.0
 """Seconds after which a process that ends early counts as one that had begun well."""
 _CALLED = 60.0
 """Seconds for which a peer's call gives an agreement its turn before others."""
-
-
-@dataclass(kw_only=True)
-class _Hosted:
-    """An agreement of which the files could be read."""
-
-    entry: NodeEntry
-    party: str
-    digest: str
-    state: Path
-    entrance: str
-    child: Child | None = None
-    again: float = 0.0
-    called: float = 0.0
-    turn: float = 0.0
+_CALLS, _PART = 20.0, 0.25
+"""Seconds for which a peer's call means that it calls now; and which part of its turn a training then has that waits in
+vain: the peer runs the other agreement, and two nodes must not swap in step.
+"""
+_VAIN = 8
+"""Turns in vain that make the next one longer."""
+_WAITS = (Stage.QUEUED, Stage.AGAIN)
 
 
 class Node:
@@ -73,13 +63,14 @@ class Node:
         self.file = file
         self._say = say
         self.records = read_records(file.folder)
-        self._hosted: dict[str, _Hosted] = {}
-        self._seen: dict[str, object] = {}
         self._stored: object = None
+        self._wrong: dict[str, str] = {}
         self._stopping = asyncio.Event()
         self._logs = file.folder / "logs"
         make_folder(self._logs, private=True)
         self.front = Front([Address(file.listen.host, file.listen.port)], called=self._note_call)
+        self.roster = EntryRoster(self.records, say, opened=self._open_entrance, closed=self._close_entrance)
+        self._hosted = self.roster.hosted
         self.status: dict[str, object] = {}
 
     def stop(self) -> None:
@@ -89,8 +80,7 @@ class Node:
     async def run(self) -> None:
         """Run until `stop`.
 
-        Raises:
-            DiskFull: what it must keep cannot be stored; starting again goes on.
+        While what it must keep cannot be stored, it starts nothing, and what runs goes on.
         """
         front = asyncio.create_task(self.front.run())
         for address in self.front.addresses:
@@ -104,81 +94,35 @@ class Node:
             await self._stop_children()
             front.cancel()
             await asyncio.gather(front, return_exceptions=True)
-            with suppress(DiskFull):
-                self._store()
+            self._store()
 
-    async def _look(self) -> None:
-        entries = read_entries(self.file.folder)
-        self._take_entries(entries)
-        for name, hosted in self._hosted.items():
-            await self._tend(name, hosted)
-        jobs = self._list_jobs()
-        self._yield_places(jobs)
-        for name in choose_starts(jobs, places=self.file.limits.jobs, memory=self.file.limits.memory):
-            await self._start(name, self._hosted[name])
-        self._store()
-        self._show()
-
-    # --- entries
-
-    def _take_entries(self, entries: dict[str, NodeEntry | InputError]) -> None:
-        for name in {**self._hosted, **self.records}:
-            if name not in entries:
-                self._drop(name)
-        for name, entry in entries.items():
-            record = self.records.get(name)
-            if record is None:
-                record = self.records[name] = HostedRecord(place=self._last_place() + 1)
-                self._say("added", f"{name} is in the queue")
-            if isinstance(entry, NodeEntry) and entry.resumed != record.resumed:
-                record.resumed, record.failed, record.failures, record.reason = entry.resumed, False, 0, ""
-                self._seen.pop(name, None)
-            if self._seen.get(name) == (seen := entry if isinstance(entry, NodeEntry) else str(entry)):
-                continue
-            self._seen[name] = seen
-            self._take_entry(name, entry, record)
-
-    def _take_entry(self, name: str, entry: NodeEntry | InputError, record: HostedRecord) -> None:
-        before = self._hosted.get(name)
-        try:
-            if not isinstance(entry, NodeEntry):
-                raise entry
-            agreement, own = entry.read_files()
-            self._require_own_state(name, own.state)
-        except (SecureVFLError, OSError) as error:
-            self._fail(name, record, exit_code_of(error), str(error))
-            return
-        entrance = name_entrance(bytes.fromhex(agreement.digest), own.party)
-        hosted = _Hosted(entry=entry, party=own.party, digest=agreement.digest, state=own.state, entrance=entrance)
-        if before is not None:
-            hosted.child, hosted.again, hosted.turn = before.child, before.again, before.turn
-            if before.entrance != entrance:
-                self.front.doors.pop(before.entrance, None)
-        self._hosted[name] = hosted
+    def _open_entrance(self, entrance: str) -> None:
         self.front.doors.setdefault(entrance, None)
 
-    def _require_own_state(self, name: str, state: Path) -> None:
-        for other, hosted in self._hosted.items():
-            if other != name and hosted.state.absolute() == state.absolute():
-                raise InputError(f"{state} is the state folder of {other!r} as well: give each agreement its own")
+    def _close_entrance(self, entrance: str) -> None:
+        self.front.doors.pop(entrance, None)
 
-    def _drop(self, name: str) -> None:
-        """Forget an entry that is gone, once its process has ended."""
-        hosted = self._hosted.get(name)
-        if hosted is not None and hosted.child is not None and hosted.child.code is None:
-            hosted.child.stop()
-            return
-        if hosted is not None:
-            self.front.doors.pop(hosted.entrance, None)
-            if hosted.child is not None:
-                hosted.child.door.close()
-            del self._hosted[name]
-        self._seen.pop(name, None)
-        if self.records.pop(name, None) is not None:
-            self._say("removed", f"{name} is removed; its files are where they were")
+    async def _look(self) -> None:
+        try:
+            self.roster.take(read_entries(self.file.folder))
+            self._say_once("entries", "")
+        except InputError as error:  # whatever runs goes on
+            self._say_once("entries", str(error))
+        for name, hosted in self._hosted.items():
+            self._tend(name, hosted)
+        jobs = self._list_jobs()
+        self._yield_places(jobs)
+        if self._store():
+            for name in choose_starts(jobs, places=self.file.limits.jobs, memory=self.file.limits.memory):
+                await self._start(name, self._hosted[name])
+            self._store()
+        self._show()
 
-    def _last_place(self) -> int:
-        return max((record.place for record in self.records.values()), default=0)
+    def _say_once(self, about: str, words: str) -> None:
+        """Say what is wrong with something when that changes; no words if nothing is."""
+        if words and self._wrong.get(about) != words:
+            self._say("trouble", words)
+        self._wrong[about] = words
 
     def _fail(self, name: str, record: HostedRecord, code: int, reason: str) -> None:
         record.failed, record.code, record.reason = True, code, reason
@@ -186,13 +130,13 @@ class Node:
 
     # --- children
 
-    async def _tend(self, name: str, hosted: _Hosted) -> None:
+    def _tend(self, name: str, hosted: Hosted) -> None:
         child, record = hosted.child, self.records[name]
         if child is None:
             return
         if child.code is None:
             child.limit_log()
-            if hosted.entry.paused or child.stopping or name not in self._seen:
+            if hosted.entry.paused or child.stopping:
                 child.stop()
             return
         child.door.close()
@@ -200,9 +144,9 @@ class Node:
         self.front.doors[hosted.entrance] = None
         self._take_end(name, hosted, record, child)
 
-    def _take_end(self, name: str, hosted: _Hosted, record: HostedRecord, child: Child) -> None:
+    def _take_end(self, name: str, hosted: Hosted, record: HostedRecord, child: Child) -> None:
         code = child.code or 0
-        record.code, record.reason = code, child.last_words()
+        record.code, record.reason = code, child.last_words() or describe_signal(code)
         if code == 0 and not child.serves:
             record.trained, record.failures, record.reason = True, 0, ""
             self._say("finished", f"{name} is trained")
@@ -214,10 +158,11 @@ class Node:
             self._say("ended", f"{name} ended with {code} and starts again: {record.reason}")
         else:
             self._fail(name, record, code, record.reason)
+        hosted.waits, hosted.vain = 0.0, hosted.vain + 1 if child.yields else 0
         if child.yields or record.failures > _KEEPS:
-            record.place = self._last_place() + 1  # behind those that wait
+            record.place = self.roster.last_place() + 1  # behind those that wait
 
-    async def _start(self, name: str, hosted: _Hosted) -> None:
+    async def _start(self, name: str, hosted: Hosted) -> None:
         record = self.records[name]
         try:
             hosted.child = await start_child(self._logs, hosted.entry, hosted.party, serves=record.trained)
@@ -228,7 +173,8 @@ class Node:
             return
         record.starts += 1
         record.reason = ""
-        hosted.turn = self.file.limits.turn * random.uniform(1.0, 2.0)  # noqa: S311  # so that two nodes do not swap forever
+        # ever wider at random, so that two nodes that wait for each other's next agreement do not swap forever
+        hosted.turn = self.file.limits.turn * random.uniform(1.0, 2.0 + min(hosted.vain, _VAIN))  # noqa: S311
         self.front.doors[hosted.entrance] = hosted.child.door
         self._say("started", f"{name} is started, process {hosted.child.process.pid}")
 
@@ -247,11 +193,13 @@ class Node:
 
     def _list_jobs(self) -> list[QueuedJob]:
         now, found = time.monotonic(), []
+        calls = any(one.child is None and now - one.called < _CALLS for one in self._hosted.values() if one.called)
         for name, hosted in self._hosted.items():
             record = self.records[name]
             soon = now < hosted.again and record.failures <= _KEEPS
             running = hosted.child is not None or is_used(hosted.state) or soon  # it keeps its place while it ends
-            if hosted.child is None and self._stage(name) not in (Stage.QUEUED, Stage.AGAIN):
+            away = hosted.leaves or name in self.roster.faults or self.roster.stage(name) not in _WAITS
+            if hosted.child is None and away:
                 continue
             if not running and now < hosted.again:
                 continue
@@ -262,8 +210,9 @@ class Node:
                     serves=record.trained,
                     memory=hosted.entry.memory,
                     running=running,
-                    called=bool(hosted.called) and now - hosted.called < _CALLED,
-                    late=self._seconds_late(hosted, now),
+                    called=record.failures <= _KEEPS and bool(hosted.called) and now - hosted.called < _CALLED,
+                    vain=hosted.vain,
+                    late=self._seconds_late(hosted, now, calls=calls),
                 )
             )
         return found
@@ -277,14 +226,23 @@ class Node:
                 child.yields = True
                 child.stop()
 
-    def _seconds_late(self, hosted: _Hosted, now: float) -> float:
-        """Seconds for which a training has waited for its peers beyond its turn."""
+    def _seconds_late(self, hosted: Hosted, now: float, *, calls: bool) -> float:
+        """Seconds for which a training has waited for its peers beyond its turn; its start does not count.
+
+        Args:
+            hosted: the agreement.
+            now: on the monotonic clock.
+            calls: whether a peer of one that waits calls now: then a part of the turn is enough.
+        """
         child = hosted.child
-        if child is None or child.serves or child.stopping or now - child.began <= hosted.turn:
+        if child is None or child.serves or child.stopping:
             return 0.0
         status = self._status_of(hosted)
-        waits = status.get("pid") == child.process.pid and status.get("phase") in ("connecting", "parked")
-        return now - child.began - hosted.turn if waits else 0.0
+        if status.get("pid") != child.process.pid or status.get("phase") not in ("connecting", "parked"):
+            hosted.waits = 0.0
+            return 0.0
+        hosted.waits = hosted.waits or now
+        return max(0.0, now - hosted.waits - hosted.turn * (_PART if calls else 1.0))
 
     def _note_call(self, entrance: str) -> None:
         for hosted in self._hosted.values():
@@ -293,36 +251,31 @@ class Node:
 
     # --- what others see
 
-    def _status_of(self, hosted: _Hosted) -> dict[str, object]:
+    def _status_of(self, hosted: Hosted) -> dict[str, object]:
         with suppress(SecureVFLError, OSError):
             return read_status(hosted.state)
         return {}
 
-    def _stage(self, name: str) -> Stage:
-        hosted, record = self._hosted.get(name), self.records[name]
-        if hosted is not None and hosted.child is not None:
-            return Stage.SERVING if hosted.child.serves else Stage.RUNNING
-        if record.failed or hosted is None:
-            return Stage.PERSON
-        if hosted.entry.paused:
-            return Stage.PAUSED
-        if record.trained and not hosted.entry.serve:
-            return Stage.FINISHED
-        return Stage.AGAIN if record.failures else Stage.QUEUED
-
-    def _store(self) -> None:
+    def _store(self) -> bool:
+        """Store what must outlive this process; whether that is stored now."""
         content = {name: repr(record) for name, record in self.records.items()}
         if content != self._stored:
-            write_records(self.file.folder, self.records)
+            try:
+                write_records(self.file.folder, self.records)
+            except OSError as error:
+                self._say_once("records", f"nothing is started until state.json can be written: {error}")
+                return False
             self._stored = content
+        self._say_once("records", "")
+        return True
 
     def _show(self) -> None:
         rows = {}
         for name, record in sorted(self.records.items(), key=lambda one: one[1].place):
-            hosted = self._hosted.get(name)
+            hosted, fault = self._hosted.get(name), self.roster.faults.get(name)
             status = {} if hosted is None or hosted.child is None else self._status_of(hosted)
             rows[name] = {
-                "stage": str(self._stage(name)),
+                "stage": str(self.roster.stage(name)),
                 "place": record.place,
                 "party": "" if hosted is None else hosted.party,
                 "agreement": "" if hosted is None else hosted.digest,
@@ -330,8 +283,8 @@ class Node:
                 "phase": status.get("phase", ""),
                 "waits": sorted(_away_peers(status)),
                 "starts": record.starts,
-                "code": record.code,
-                "reason": record.reason,
+                "code": record.code if fault is None else fault.code,
+                "reason": self._describe_wait(name, hosted) or (record.reason if fault is None else fault.reason),
             }
         self.status = {
             "written": time.time(),
@@ -340,16 +293,28 @@ class Node:
             "calls": {"handed over": self.front.handed, "refused": dict(self.front.refused)},
             "agreements": rows,
         }
-        show_status(self.file.folder / "status.json", self.status)
+        try:
+            show_status(self.file.folder / "status.json", self.status)
+            self._say_once("status", "")
+        except OSError as error:
+            self._say_once("status", f"status.json cannot be written ({error.strerror}): the list is an old one")
+
+    def _describe_wait(self, name: str, hosted: Hosted | None) -> str:
+        if hosted is None or self.roster.stage(name) not in _WAITS or not is_used(hosted.state):
+            return ""
+        return f"{hosted.state} is in use by another process: it starts once that has ended"
 
 
 def is_used(state: Path) -> bool:
-    """Whether a process, of an earlier daemon perhaps, still has a state folder."""
-    return state.is_dir() and is_held(state)
+    """Whether a process, of an earlier daemon perhaps, still has a state folder; False where nobody here can tell."""
+    try:
+        return is_held(state)
+    except OSError:  # it is not there yet, or the party's process will say what is wrong with it
+        return False
 
 
 def _away_peers(status: dict[str, object]) -> list[str]:
     peers = status.get("peers")
     if not isinstance(peers, dict):
         return []
-    return [name for name, link in peers.items() if not link["connected"]]
+    return [name for name, link in peers.items() if isinstance(link, dict) and not link.get("connected")]

@@ -33,6 +33,8 @@ def read_listing(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"agreements": {}}
     try:
         found = json.loads(path.read_bytes())
+        if not isinstance(found, dict) or not isinstance(found.get("agreements"), dict):
+            raise ValueError("it has no agreements")
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:

@@ -12,8 +12,10 @@ jobs = 2
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -152,7 +154,7 @@ def init_node(folder: Path, organisation: str, listen: str) -> Path:
     if path.exists():
         raise InputError(f"{path} is there already: edit it, or choose another folder")
     make_folder(folder, private=True)
-    make_folder(folder / "agreements")
+    make_folder(folder / "agreements", private=True)
     text = TEMPLATE.format(organisation=json.dumps(organisation, ensure_ascii=False), listen=json.dumps(listen))
     write_atomic(path, text.encode())
     return path
@@ -192,6 +194,8 @@ def read_entry(path: Path) -> NodeEntry:
     Raises:
         InputError: it cannot be used.
     """
+    if path.exists() and not path.is_file():  # reading a pipe would wait
+        raise InputError(f"{path} is no file: name a node's entry, see {_PAGE}")
     content = read_toml(path, "node's entry", _PAGE)
     sections, _, found = read_sections(_EntrySections, content, [])
     found += [f"{name} is missing: name a file" for name in ("agreement", "file") if name not in content]
@@ -212,9 +216,18 @@ def read_entry(path: Path) -> NodeEntry:
 
 
 def read_entries(folder: Path) -> dict[str, NodeEntry | InputError]:
-    """Name → entry of a node's folder, or why it cannot be used; those that were written first come first."""
+    """Name → entry of a node's folder, or why it cannot be used; those that were written first come first.
+
+    Raises:
+        InputError: the folder of entries cannot be read; that is not the same as one without entries.
+    """
+    where = folder / "agreements"
+    try:
+        paths = [where / name for name in os.listdir(where) if name.endswith(".toml") and not name.startswith(".")]
+    except OSError as error:
+        raise InputError(f"{where} cannot be read ({error.strerror}): the node's entries belong there") from error
     found: dict[str, NodeEntry | InputError] = {}
-    for path in sorted((folder / "agreements").glob("*.toml"), key=_written):
+    for path in sorted(paths, key=_written):
         try:
             found[path.stem] = read_entry(path)
         except InputError as error:
@@ -260,6 +273,11 @@ def lock_node(folder: Path) -> Iterator[None]:
 
     Raises:
         InUse: another daemon has it.
+        InputError: everybody on this machine may write there: who can add an entry acts with the node's rights.
     """
+    for path in (folder, folder / "node.toml", folder / "agreements"):
+        with suppress(FileNotFoundError):
+            if stat.S_IMODE(path.stat().st_mode) & stat.S_IWOTH:
+                raise InputError(f"everybody may write {path}: run `chmod o-w {path}` and look into what is there")
     with lock_folder(folder, "another node runs there; stop it first"):
         yield

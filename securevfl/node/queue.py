@@ -18,7 +18,9 @@ class QueuedJob:
         serves: whether its model is served, or about to be: that takes no place among trainings.
         memory: gigabytes.
         running: whether its process runs.
-        called: whether a peer called it lately; such a one goes before others.
+        called: whether a peer called it lately; such a one goes before others that waited in vain as often.
+        vain: turns in a row in which it waited for its peers in vain. Those with fewer go first: whoever can call must
+            not keep others from their turns.
         late: seconds for which its process has waited for its peers beyond its turn; 0 if they are there.
     """
 
@@ -28,6 +30,7 @@ class QueuedJob:
     memory: float = 0.0
     running: bool = False
     called: bool = False
+    vain: int = 0
     late: float = 0.0
 
 
@@ -65,4 +68,5 @@ def choose_yields(jobs: Sequence[QueuedJob], *, places: int) -> list[str]:
 
 
 def _in_turn(jobs: Sequence[QueuedJob]) -> list[QueuedJob]:
-    return sorted((job for job in jobs if not job.running), key=lambda job: (not job.serves, not job.called, job.place))
+    waiting = (job for job in jobs if not job.running)
+    return sorted(waiting, key=lambda job: (not job.serves, job.vain, not job.called, job.place))

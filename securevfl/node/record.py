@@ -40,6 +40,7 @@ class HostedRecord(msgspec.Struct, kw_only=True):
         failures: starts in a row that ended early.
         starts: of processes.
         resumed: see `NodeEntry.resumed`, when it was last looked at.
+        entrance: of the agreement and party that all this is about, see `name_entrance`; empty before they were read.
     """
 
     place: int = 0
@@ -50,9 +51,10 @@ class HostedRecord(msgspec.Struct, kw_only=True):
     failures: int = 0
     starts: int = 0
     resumed: int = 0
+    entrance: str = ""
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _File(msgspec.Struct):
     format: int
     agreements: dict[str, HostedRecord]
 

@@ -7,87 +7,12 @@ import os
 import random
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from securevfl_net.dialers import Address
 from securevfl_net.entrance import NOT_HERE, Call, knock_for, name_entrance, read_call
-from securevfl_net.front import Front
-from securevfl_net.gate import Route, Timing
-from securevfl_net.identity import Identity, PeerBook, Pin
-from securevfl_net.incarnation import Incarnation
-from support.identity_parties import World
-from support.networks import LOCAL, QUICK, until
-
-from securevfl.transport import Connected
-from securevfl.transport.network_mesh import NetworkMesh
-
-PATIENCE = 60.0
-ONE, TWO = bytes(range(32)), bytes(range(1, 33))
-
-
-@dataclass
-class Organisation:
-    """A front, and the gates behind and before it."""
-
-    folder: Path
-    front: Front
-    identities: dict[str, Identity]
-    meshes: list[NetworkMesh] = field(default_factory=list)
-    doors: list[socket.socket] = field(default_factory=list)
-
-    @property
-    def address(self) -> Address:
-        return self.front.addresses[0]
-
-    async def mesh(self, me: str, peer: str, agreement: bytes, *, hosted: bool, timing: Timing = QUICK) -> NetworkMesh:
-        """A party with one peer: behind the front, or one that calls it."""
-        theirs = None
-        if hosted:
-            ours, theirs = socket.socketpair()
-            ours.setblocking(False)
-            self.front.doors[name_entrance(agreement, me)] = ours
-            self.doors += [ours, theirs]
-        mesh = await NetworkMesh.start(
-            self.identities[me],
-            PeerBook(me, {peer: Pin((self.identities[peer].certificate,))}, agreement=agreement),
-            agreement=agreement,
-            incarnation=Incarnation.start_after(len(self.meshes)),
-            routes={} if hosted else {peer: Route(self.address)},
-            timing=timing,
-            door=None if theirs is None else theirs.fileno(),
-        )
-        self.meshes.append(mesh)
-        return mesh
-
-
-@asynccontextmanager
-async def _front(folder: Path, **options: float) -> AsyncIterator[Organisation]:
-    world = World(folder)
-    front = Front([LOCAL], **options)  # type: ignore[arg-type]
-    found = Organisation(folder, front, {name: world.own(name) for name in ("a", "b")})
-    running = asyncio.create_task(front.run())
-    try:
-        yield found
-    finally:
-        for mesh in found.meshes:
-            mesh.kill_gate()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        for sock in found.doors:
-            sock.close()
-
-
-def _play(work: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), PATIENCE))
-
-
-async def _connected(mesh: NetworkMesh) -> None:
-    while not isinstance(event := await mesh.next_event(), Connected):
-        assert "refused" not in type(event).__name__.lower(), event
+from support.fronts import ONE, TWO, hello_for, play, running_front, until_connected
+from support.networks import until
 
 
 @pytest.mark.parametrize("hosted", ["a", "b"], ids=["the caller is the TLS client", "the caller is the TLS server"])
@@ -95,14 +20,14 @@ def test_two_agreements_share_a_port_and_each_caller_reaches_its_own(hosted: str
     caller = "b" if hosted == "a" else "a"
 
     async def work() -> None:
-        async with _front(tmp_path) as here:
+        async with running_front(tmp_path) as here:
             behind = [await here.mesh(hosted, caller, one, hosted=True) for one in (ONE, TWO)]
             before = [await here.mesh(caller, hosted, one, hosted=False) for one in (TWO, ONE)]
-            await asyncio.gather(*map(_connected, [*behind, *before]))
+            await asyncio.gather(*map(until_connected, [*behind, *before]))
             assert here.front.handed == 2
             assert sum(here.front.refused.values()) == (2 if hosted == "b" else 0)  # asked once whom they call
 
-    _play(work)
+    play(work)
 
 
 @pytest.mark.parametrize("hosted", ["a", "b"])
@@ -113,20 +38,20 @@ def test_a_caller_that_names_nobody_reaches_the_only_agreement(
     caller = "b" if hosted == "a" else "a"
 
     async def work() -> None:
-        async with _front(tmp_path) as here:
+        async with running_front(tmp_path) as here:
             behind = await here.mesh(hosted, caller, ONE, hosted=True)
             monkeypatch.setattr("securevfl_net.front.server.read_call", lambda seen: seen and Call(""))
             before = await here.mesh(caller, hosted, ONE, hosted=False)
-            await asyncio.gather(_connected(behind), _connected(before))
+            await asyncio.gather(until_connected(behind), until_connected(before))
 
-    _play(work)
+    play(work)
 
 
 def test_an_agreement_that_takes_no_calls_yet_is_called_until_it_does(tmp_path: Path) -> None:
     told: list[str] = []
 
     async def work() -> None:
-        async with _front(tmp_path) as here:
+        async with running_front(tmp_path) as here:
             here.front._called = told.append
             name = name_entrance(ONE, "a")
             here.front.doors |= {name: None, name_entrance(TWO, "a"): None}
@@ -135,15 +60,15 @@ def test_an_agreement_that_takes_no_calls_yet_is_called_until_it_does(tmp_path: 
             assert set(told) == {name}
             await until(lambda: "node is at this address" in before.link_states()["a"].why)
             behind = await here.mesh("a", "b", ONE, hosted=True)
-            await asyncio.gather(_connected(behind), _connected(before))
+            await asyncio.gather(until_connected(behind), until_connected(before))
 
-    _play(work)
+    play(work)
 
 
 def test_junk_and_a_flood_stop_nobody(tmp_path: Path) -> None:
     """Hostile first bytes, half a hello, silence and torn connections, while a peer connects."""
     rng = random.Random(5)
-    hello = _hello("a.example")
+    hello = hello_for("a.example")
 
     def junk() -> bytes:
         kind = rng.randrange(4)
@@ -159,7 +84,7 @@ def test_junk_and_a_flood_stop_nobody(tmp_path: Path) -> None:
         return b"D" + rng.randbytes(rng.randrange(40))
 
     async def work() -> None:
-        async with _front(tmp_path, most=32, seconds=1.0) as here:
+        async with running_front(tmp_path, most=32, seconds=1.0) as here:
             behind = await here.mesh("a", "b", ONE, hosted=True)
             here.front.doors[name_entrance(TWO, "a")] = None
             held: list[socket.socket] = []
@@ -178,45 +103,36 @@ def test_junk_and_a_flood_stop_nobody(tmp_path: Path) -> None:
             try:
                 await until(lambda: sum(here.front.refused.values()) > 200)
                 before = await here.mesh("b", "a", ONE, hosted=False)
-                await asyncio.gather(_connected(behind), _connected(before))
+                await asyncio.gather(until_connected(behind), until_connected(before))
                 assert here.front.handed == 1, "junk went to a party"
             finally:
                 flooding.cancel()
                 for sock in held:
                     sock.close()
 
-    _play(work)
+    play(work)
 
 
 def test_a_caller_of_nobody_gets_an_alert_and_no_party_is_bothered(tmp_path: Path) -> None:
     async def work() -> None:
-        async with _front(tmp_path) as here:
+        async with running_front(tmp_path) as here:
             here.front.doors |= {name_entrance(ONE, "a"): None, name_entrance(TWO, "a"): None}
             reader, writer = await asyncio.open_connection(here.address.host, here.address.port)
-            writer.write(_hello("nobody.example"))
+            writer.write(hello_for("nobody.example"))
             assert await reader.read() == NOT_HERE
             writer.close()
             context = ssl.create_default_context()
             with pytest.raises(ssl.SSLError, match=r"(?i)unrecognized.name"):
                 await asyncio.open_connection(here.address.host, here.address.port, ssl=context, server_hostname="x.y")
 
-    _play(work)
-
-
-def _hello(host: str | None) -> bytes:
-    out = ssl.MemoryBIO()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    with pytest.raises(ssl.SSLWantReadError):
-        context.wrap_bio(ssl.MemoryBIO(), out, server_hostname=host).do_handshake()
-    return out.read()
+    play(work)
 
 
 def test_names_are_read_from_real_hellos_as_soon_as_they_are_whole() -> None:
     name = name_entrance(ONE, "bank")
-    hello = _hello(name)
+    hello = hello_for(name)
     assert read_call(hello) == Call(name)
-    assert read_call(_hello(None)) == Call("")
+    assert read_call(hello_for(None)) == Call("")
     for end in range(len(hello)):
         assert read_call(hello[:end]) is None
     knock = knock_for(ONE, "bank")
@@ -227,7 +143,7 @@ def test_names_are_read_from_real_hellos_as_soon_as_they_are_whole() -> None:
 
 
 def test_no_bytes_make_the_reader_fail_otherwise_than_it_says() -> None:
-    rng, hello = random.Random(3), _hello(name_entrance(ONE, "bank"))
+    rng, hello = random.Random(3), hello_for(name_entrance(ONE, "bank"))
     for _ in range(20_000):
         torn = bytearray(hello)
         for _ in range(rng.randrange(1, 6)):

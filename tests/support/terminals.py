@@ -49,15 +49,15 @@ class Terminals:
     def type_page(self, page: Path) -> None:
         """Type all blocks of a page in their order; files are written where their titles say."""
         for kind, title, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
-            content = re.sub(r"\b(7443|7444|8080)\b", lambda found: self._free_port(found[1]), text)
+            content = re.sub(r"\b(7443|7444|8080|9465)\b", lambda found: self.free_port(found[1]), text)
             if kind == "toml":
                 (self.root / title).write_text(content, encoding="utf-8")
             elif kind == "python":
                 with chdir(self.root):
                     exec(compile(content, str(page), "exec"), {})  # noqa: S102 - the project's own page
             else:
-                for line in content.splitlines():
-                    self._type_line(line)
+                for line, shown in _split_lines(content):
+                    self._type_line(line, shown)
 
     def close(self) -> None:
         """End what still runs."""
@@ -65,14 +65,15 @@ class Terminals:
             process.kill()
             process.wait()
 
-    def _free_port(self, name: str) -> str:
+    def free_port(self, name: str) -> str:
+        """The port that stands for one of a page."""
         if name not in self._ports:
             with socket.socket() as found:
                 found.bind(("127.0.0.1", 0))
                 self._ports[name] = str(found.getsockname()[1])
         return self._ports[name]
 
-    def _type_line(self, line: str) -> None:
+    def _type_line(self, line: str, shown: list[str]) -> None:
         where, _, command = line.partition("$ ")
         words, folder = shlex.split(command), self.root / where
         if command == "^C":
@@ -86,12 +87,15 @@ class Terminals:
         elif words[1] == "serve" and words[2] != "add":
             self._serving[where] = _start(folder, words)
             self._await_served()
+        elif words[1:3] == ["node", "run"]:
+            self._serving[where] = _start(folder, words)
+            self._await_line(where, '"listening"')
         elif words[1] in _TOGETHER:
             self._waiting[where] = _start(folder, words)
             if len(self._waiting) == 2:
                 self._await_ends(words[1])
         else:
-            self.said[line] = _type(folder, words)
+            self.said[line] = _type_until(folder, words, shown)
             if words[1:3] == ["serve", "add"]:
                 self._run = self.said[line].split()[-1]
             if words[1:3] == ["certs", "rotate"] and where in self._serving:
@@ -140,6 +144,33 @@ def _type(folder: Path, words: list[str]) -> str:
         main(words[1:])
     assert not ended.value.code, said.getvalue()
     return said.getvalue()
+
+
+def _split_lines(text: str) -> list[tuple[str, list[str]]]:
+    """The lines that somebody types, each with the lines that the page shows as its answer."""
+    found: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if re.match(r"\w*\$ ", line):
+            found.append((line, []))
+        else:
+            found[-1][1].append(line)
+    return found
+
+
+def _type_until(folder: Path, words: list[str], shown: list[str]) -> str:
+    """Type a command until it says what the page shows: the same words in a line, with more beside them perhaps.
+
+    Only what looks at something is typed again.
+    """
+    end = time.monotonic() + 2 * _PATIENCE
+    while True:
+        said = _type(folder, words)
+        lines = [set(line.split()) for line in said.splitlines()]
+        if all(any(set(one.split()) <= line for line in lines) for one in shown):
+            return said
+        assert words[1:3] == ["node", "list"], said
+        assert time.monotonic() < end, said
+        time.sleep(0.2)
 
 
 def _start(folder: Path, words: list[str]) -> PythonProcess:

@@ -53,7 +53,7 @@ class Front:
         doors: name of each party that is hosted, see `name_entrance`, and the socket to its gate, which does not block;
             None while it takes no calls.
         handed: connections handed over.
-        refused: reason → connections refused.
+        refused: reason → connections refused. There are a few reasons; no caller can add one.
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class Front:
                 why = await self._pass_on(caller)
         except TimeoutError:
             why = "it did not say in time whom it calls"
-        except OSError as error:
-            why = f"the connection broke: {error.strerror}"
+        except OSError:
+            why = "the connection broke"
         if not why:
             return
         self.refused[why] += 1
@@ -177,7 +177,8 @@ class Front:
         except OSError:
             return "the party that it calls does not take calls fast enough, or has just ended"
         self.handed += 1
-        caller.phase = Phase.LIVE
+        if call.name:  # who knows one: its network keeps a few places in a flood
+            caller.phase = Phase.LIVE
         return ""
 
     async def _refuse(self, sock: socket.socket) -> None:
