@@ -249,12 +249,13 @@ def test_an_entry_that_no_code_foresaw_ends_nothing_else(tmp_path: Path, monkeyp
                     raise RecursionError("too deep")
                 return read(entry)
 
-            monkeypatch.setattr(NodeEntry, "read_files", fail)
-            await node.until(lambda: len(node.stages()) == 4)
-            await node.until(lambda: node.stages()["good"] == "running")
-            assert [node.stages()[name] for name in ("odd", "pipe", "folder")] == [PERSON] * 3
-            assert (node.row("odd")["code"], node.row("odd")["reason"]) == (6, "RecursionError: too deep")
-            assert "is no file" in node.row("pipe")["reason"]
+            with monkeypatch.context() as patch:  # ends before the node, which patches the same
+                patch.setattr(NodeEntry, "read_files", fail)
+                await node.until(lambda: len(node.stages()) == 4)
+                await node.until(lambda: node.stages()["good"] == "running")
+                assert [node.stages()[name] for name in ("odd", "pipe", "folder")] == [PERSON] * 3
+                assert (node.row("odd")["code"], node.row("odd")["reason"]) == (6, "RecursionError: too deep")
+                assert "is no file" in node.row("pipe")["reason"]
 
     _play(work)
 
