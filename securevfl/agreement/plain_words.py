@@ -44,8 +44,8 @@ def describe_proposal(proposal: Proposal, *, me: str = "") -> list[Paragraph]:
             f"Agreement {proposal.digest}",
             (
                 f"Purpose: {proposal.purpose}",
-                f"It ends on {limits.expiry_time:%Y-%m-%d %H:%M} UTC, after {limits.attempts} attempts, or after "
-                f"{_format_span(limits.seconds)} of running, whatever comes first.",
+                f"It ends on {limits.expiry_time:%Y-%m-%d %H:%M} UTC. Training ends before that after "
+                f"{limits.attempts} attempts, or after {_format_span(limits.seconds)} in attempts.",
                 _describe_leaving(proposal),
             ),
         ),
@@ -181,7 +181,7 @@ def _describe_serving(proposal: Proposal) -> tuple[str, ...]:
     serving = proposal.serving
     if serving is None:
         return ("This is about training alone: nobody may ask the model for scores under it.",)
-    bounds = [f"at least {serving.min_batch} rows at once"]
+    bounds = [f"at least {serving.min_batch} rows at once" if serving.min_batch > 1 else "one row or more at once"]
     bounds += [f"up to {serving.rows_per_day:,} rows a day"] if serving.rows_per_day is not None else []
     if serving.scores_per_record is not None:
         bounds.append(f"one row up to {serving.scores_per_record} times a day")

@@ -91,7 +91,8 @@ class AgreedLimits(Config):
         if not self.reconnect <= after < self.gather:
             return [
                 f"leaving_after is {after} s; from reconnect ({self.reconnect} s) to less than gather ({self.gather} "
-                "s) was expected: before, an attempt still waits for the connection, and after, no process does"
+                "s) was expected (--leaving-after): before, an attempt still waits for the connection, and after, no "
+                "process does"
             ]
         return []
 

@@ -52,7 +52,7 @@ def card_command(
     target = out or own.folder / f"{card.name}.card"
     write_atomic(target, card.encode())
     _say(f"{target} contains {card.name}'s name, keys, certificate and columns: send it to the proposer.")
-    _say(f"{card.name} signs with {card.public_key.fingerprint}: confirm it with your peers in person.")
+    _say(f"{card.name} signs with {card.public_key.fingerprint}: read this fingerprint to your peers in person.")
 
 
 @app.command("propose")
@@ -150,7 +150,8 @@ def approve_command(
             raise InputError("this is not a terminal: read the agreement on one, or sign without a prompt with --yes")
         typer.confirm(f"Sign it as {own.party}?", abort=True)
     signed = approve_proposal(proposal, own, datetime.now(UTC))
-    _say(f"{write_approval(agreement, signed)} is {own.party}'s approval: send it to all parties.")
+    target = write_approval(agreement, signed)
+    _say(f"{target} is {own.party}'s approval: the parties' processes exchange it when they meet, or send it before.")
 
 
 @agreements.command("show")

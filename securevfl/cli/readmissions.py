@@ -93,6 +93,6 @@ def accept_command(
     read = [read_readmission(path) for path in grants]
     lost = accept_readmission(found, own, [grant for grant in read if isinstance(grant, Readmission)])
     terminal.print_line(
-        f"{own.party} is admitted again. {lost} attempts count as whole runs in ε, because the folder does not account "
-        "for them; its ledger records what the peers signed."
+        f"{own.party} is admitted again; its ledger records what the peers signed. Attempts that count as whole runs "
+        f"in ε, because they may have gone on after the back-up: {lost}."
     )

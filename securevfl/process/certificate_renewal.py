@@ -25,13 +25,17 @@ class Renewable(Protocol):
     def link_states(self) -> Mapping[str, LinkState]:
         """State of the connections."""
 
-    def renew_certificate(self, endorsement: bytes = b"") -> None:
-        """Present the newest certificate and notify the peers."""
+    async def send_endorsement(self, endorsement: bytes) -> None:
+        """Give it to all peers; it returns once all have it."""
+
+    def renew_certificate(self) -> None:
+        """Present the newest certificate."""
 
 
 async def renew_certificates(row: CertificateSeries, mesh: Renewable, news: RunEvents, *, look: float = 0.0) -> None:
     """Load newer certificates until cancelled. An endorsement travels over established connections, so it waits until
-    all peers are connected.
+    all peers are connected, and the certificate is not shown before all have the endorsement: a peer without it refuses
+    the new certificate.
 
     Args:
         row: the party's certificates.
@@ -46,8 +50,10 @@ async def renew_certificates(row: CertificateSeries, mesh: Renewable, news: RunE
             if found is None or not all(link.connected for link in mesh.link_states().values()):
                 continue
             newest, endorsement = found
-            mesh.renew_certificate(endorsement)
-            row.record_use(newest)
+            if endorsement:
+                await mesh.send_endorsement(endorsement)
+            row.record_use(newest)  # before it is shown: a process that starts again must not show the one before
+            mesh.renew_certificate()
         except (InputError, OSError) as error:
             news.report_event("rotated", f"the new certificate cannot be used: {error}")
             continue

@@ -98,6 +98,7 @@ class LogObserver(Observer):
         self._steps = 0
 
     def phase(self, name: str) -> None:
+        self._began = time.monotonic()  # the first epoch lasts from here, not from the start of the process
         self._log.write("phase", f"{name} begins", phase=name)
 
     def step(self, epoch: int, done: int, total: int) -> None:

@@ -6,7 +6,6 @@ for an older state.
 
 ```
 state/
-  agreement.toml, *.approval      what all parties agreed to, as it is exchanged
   job.json         which agreement and party the folder is of
   incarnation.json how often this party's process was started, and its random name
   attempts.json    attempts that were begun, in their order

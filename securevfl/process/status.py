@@ -134,7 +134,10 @@ def read_status(state: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise InputError(f"{path} is not there: name the state folder of a party that was started") from None
+        raise InputError(
+            f"{path} is not there: name the state folder of a party that was started; its process writes the file once "
+            "it has read its table"
+        ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): start the party again, which rewrites it") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:

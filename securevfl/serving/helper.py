@@ -16,7 +16,7 @@ from securevfl.privacy import Link
 from securevfl.serving.exchanges import Agreed, finish_agreed, receive_command, send_acceptance, send_refusal
 from securevfl.serving.policy import Refusal
 from securevfl.serving.serving_context import ServingContext
-from securevfl.serving.serving_sessions import SessionServer
+from securevfl.serving.serving_sessions import SessionServer, describe_end
 from securevfl.serving.shelf import ModelRecord, ModelShelf
 from securevfl.training import HelperProgram
 from securevfl.transport import Channel, Mesh, Scalar
@@ -59,7 +59,7 @@ class ServeHelper(SessionServer):
             await exchange_ledger_heads(site)
             outcome = "done"
         except BaseException as error:
-            outcome = f"ended: {type(error).__name__}"
+            outcome = describe_end(error)
             raise
         finally:
             self._program = None

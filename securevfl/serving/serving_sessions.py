@@ -29,7 +29,7 @@ from securevfl.transport import (
     PeerLeft,
 )
 
-__all__ = ["SessionServer"]
+__all__ = ["SessionServer", "describe_end"]
 
 _SERVING = b"\x03"
 """First byte of a note, so that a party that trains does not mistake it for its own kind."""
@@ -39,6 +39,13 @@ _GONE = 30.0
 """Seconds for which a process that was killed at the end of a prediction waits for peers that may need it."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
+
+
+def describe_end(error: BaseException) -> str:
+    """Say for the ledger's closing line how a session ended that did not end in order."""
+    if isinstance(error, asyncio.CancelledError | PeerEnded):
+        return "broken off: a process was stopped or restarted"
+    return f"ended: {type(error).__name__}"
 
 
 class SessionServer(ABC):

@@ -24,7 +24,7 @@ from securevfl.run.model_parts import ModelPart
 from securevfl.run.store import read_tree, write_tree
 from securevfl.serving.daily import DailyCounts
 from securevfl.serving.serving_context import ServingContext, table_digest
-from securevfl.serving.serving_sessions import SessionServer
+from securevfl.serving.serving_sessions import SessionServer, describe_end
 from securevfl.serving.shelf import ModelRecord, ModelShelf
 from securevfl.training import ActiveProgram, PassiveProgram
 from securevfl.transport import Channel, Mesh
@@ -157,7 +157,7 @@ class PartyServer(SessionServer):
             await exchange_ledger_heads(site)
             outcome = "done"
         except BaseException as error:
-            outcome = f"ended: {type(error).__name__}"
+            outcome = describe_end(error)
             self._note_releases(site)
             raise
         finally:

@@ -90,6 +90,7 @@ class NetworkMesh:
         self._standing = LinkStates(self.peers)
         self._flushing = self._writing = False
         self._drained: asyncio.Future[None] | None = None
+        self._endorsed: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(sock, self._read_frames)
 
     @classmethod
@@ -254,18 +255,27 @@ class NetworkMesh:
 
     # --- more than `Mesh`
 
-    def renew_certificate(self, endorsement: bytes = b"") -> None:
-        """From now on present the newest certificate beside the current one, and notify pinned peers.
-
-        Connections are made again and continue where they were. Call it while all peers are connected: an absent peer
-        misses the endorsement.
+    async def send_endorsement(self, endorsement: bytes) -> None:
+        """Give all peers the endorsement of a new certificate. It returns once all have it: it waits for absent ones.
 
         Args:
-            endorsement: as `Endorsement.to_signed_bytes` makes it; empty where an authority vouches.
+            endorsement: as `Endorsement.to_signed_bytes` makes it.
+
+        Raises:
+            ProtocolError: the gate is gone.
         """
         self._require_gate()
-        if endorsement:
-            self.outbox.put_frame(Frames.ENDORSE, endorsement)
+        self._endorsed = self._loop.create_future()
+        self.outbox.put_frame(Frames.ENDORSE, endorsement)
+        self.wake_writer()
+        await self._endorsed
+        self._require_gate()
+
+    def renew_certificate(self) -> None:
+        """From now on present the newest certificate: the one endorsed last, or the newest that an authority issued.
+        Connections are made again and continue where they were.
+        """
+        self._require_gate()
         self.outbox.put_frame(Frames.RENEW)
         self.wake_writer()
 
@@ -363,7 +373,7 @@ class NetworkMesh:
         self._loop.remove_writer(self._sock)
         self._sock.close()
         self._fail_channels(Parked(why) if died else PeerEnded(why))
-        for future in (self._started, self._done):
+        for future in (self._started, self._done, self._endorsed):
             if not future.done():
                 if future is self._started:
                     future.set_exception(MachineFault(why) if died else ProtocolError(why))
@@ -398,6 +408,9 @@ class NetworkMesh:
                 channel.add_room(frame.number)
         elif kind == Frames.BEAT:
             self._take_beat(frame.peer, bytes(frame.body))
+        elif kind == Frames.RENEW:
+            if not self._endorsed.done():
+                self._endorsed.set_result(None)
         elif kind == Frames.STATE:
             self._standing.update_links(frame.body)
         else:

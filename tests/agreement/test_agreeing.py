@@ -144,6 +144,7 @@ def test_the_person_reads_all_that_is_signed(made: Proposal) -> None:
         assert one.tls_certificates[0].fingerprint in text
     for words in ("score credit", made.digest, "2026-12-22", "age", "region", "late", "0, 1", "epsilon 4.0", "[leak]"):
         assert words in text
+    assert "Training ends before that after 20 attempts, or after 7 days in attempts." in text  # serving goes on
 
 
 OTHER = PrivateKey.generate().public_key.fingerprint

@@ -376,7 +376,8 @@ def test_a_new_certificate_takes_over_in_mid_job(play: Play) -> None:
         new = world.own("b", file="b.1")
         endorsement = Endorsement("b", 1, AGREEMENT, new.certificate).to_signed_bytes(signer)
         writer = asyncio.create_task(a.send(_message(1, 8 * MB)))
-        loopback.meshes["b"].renew_certificate(endorsement)
+        await loopback.meshes["b"].send_endorsement(endorsement)
+        loopback.meshes["b"].renew_certificate()
         assert await _of(loopback.meshes["a"], CertificateReplaced) == CertificateReplaced("b", new.fingerprint)
         assert (await b.receive())[0].what == "m1"
         await writer
@@ -385,6 +386,45 @@ def test_a_new_certificate_takes_over_in_mid_job(play: Play) -> None:
         assert up.peer == "b"
         await b.send(_message(2))
         assert (await a.receive())[0].what == "m2"
+
+    play(work)
+
+
+def test_an_endorsement_reaches_a_peer_whose_connection_ends_meanwhile(play: Play) -> None:
+    """Both rotate at once: each ends the connection that the other's endorsement may travel over."""
+
+    async def work(loopback: Loopback) -> None:
+        world, signers = loopback.world, {name: PrivateKey.generate() for name in "ab"}
+        await loopback.start("ab", limits=SMALL)
+        for name in "ab":
+            loopback.meshes.pop(name).kill_gate()
+            loopback.identities[name] = world.own(name)
+        loopback.book = lambda me: PeerBook(
+            me,
+            loopback.pins(me),
+            agreement=AGREEMENT,
+            signers={name: one.public_key for name, one in signers.items() if name != me},
+        )
+        new = {name: world.own(name, file=f"{name}.1") for name in "ab"}
+        b = await loopback.one("b")
+        endorsements = {
+            name: Endorsement(name, 1, AGREEMENT, new[name].certificate).to_signed_bytes(signers[name]) for name in "ab"
+        }
+        told = asyncio.create_task(b.send_endorsement(endorsements["b"]))
+        await asyncio.sleep(0.3)
+        assert not told.done()  # nobody is there
+        a = await loopback.one("a")
+        await asyncio.gather(told, a.send_endorsement(endorsements["a"]))
+        for mesh in (a, b):
+            mesh.renew_certificate()
+        assert await _of(a, CertificateReplaced) == CertificateReplaced("b", new["b"].fingerprint)
+        assert await _of(b, CertificateReplaced) == CertificateReplaced("a", new["a"].fingerprint)
+        for mesh in (a, b):
+            while not (await _of(mesh, Connected)).resumed:
+                pass
+        ours, theirs = await _begun(loopback)
+        await ours.send(_message(2))
+        assert (await theirs.receive())[0].what == "m2"
 
     play(work)
 

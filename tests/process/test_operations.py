@@ -11,6 +11,7 @@ import signal
 import socket
 import stat
 import sys
+import time
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -87,6 +88,17 @@ def test_what_is_listed_is_written(log: EventLog, tmp_path: Path) -> None:
     assert {"signal": "SIGTERM", "exit_code": 75}.items() <= stopping.items()
     assert not any("left_out" in line for line in (up, refused, epoch, stopping))
     assert stat.S_IMODE((tmp_path / "log.jsonl").stat().st_mode) == 0o600
+
+
+def test_the_first_epoch_lasts_from_the_start_of_training(log: EventLog, tmp_path: Path) -> None:
+    """Not from the start of the process, which may have waited for its peers."""
+    with logging_to(tmp_path / "log.jsonl", screen=None):
+        observer = LogObserver(log)
+        time.sleep(0.3)
+        observer.phase("training")
+        observer.epoch(1, 0.5, {})
+    *_, epoch = _lines(tmp_path / "log.jsonl")
+    assert epoch["seconds"] < 0.2
 
 
 @pytest.mark.parametrize("dp", [None, sv.DP(features=sv.Gaussian(epsilon=8.0))])

@@ -81,7 +81,7 @@ def _status(company: Company) -> None:
     ("arguments", "says"),
     [
         (["party", "none.toml", "--as", "bank"], "none.toml"),
-        (["status", "nowhere"], "name the state folder of a party that was started"),
+        (["status", "nowhere"], "a party that was started; its process writes the file once"),
     ],
 )
 def test_mistakes_are_told(arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

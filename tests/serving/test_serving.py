@@ -14,7 +14,7 @@ from support.servers import JOB, places, put, ready, scores_of, served, trained,
 import securevfl as sv
 from securevfl.cut import Protection
 from securevfl.data import PartyTable
-from securevfl.errors import InputError
+from securevfl.errors import InputError, PeerEnded
 from securevfl.run.model_parts import PART, ModelPart
 from securevfl.serving import (
     Batching,
@@ -29,6 +29,7 @@ from securevfl.serving import (
 )
 from securevfl.serving.process_tasks import predict_all
 from securevfl.serving.scoring import Answer, ScoringRouter
+from securevfl.serving.serving_sessions import describe_end
 from securevfl.testing.parties import make_parties
 from securevfl.transport import MemoryHub
 
@@ -360,3 +361,10 @@ def test_a_bound_of_numbers_holds_over_servers(tmp_path: Path, plain: Parts) -> 
     asyncio.run(scored(2))
     assert (tmp_path / "shop1" / "results.jsonl").exists()
     asyncio.run(scored(0))
+
+
+def test_a_session_that_was_stopped_is_said_to_be_so() -> None:
+    """The ledger's closing line names no class of the program for an ordinary stop."""
+    said = "broken off: a process was stopped or restarted"
+    assert describe_end(asyncio.CancelledError()) == describe_end(PeerEnded("shop1 ended")) == said
+    assert describe_end(InputError("a table is damaged")) == "ended: InputError"

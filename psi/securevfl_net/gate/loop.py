@@ -68,7 +68,7 @@ class Gate:
         self._dialers = {name: way.build_dialer(server=settings.me < name) for name, way in settings.routes.items()}
         self._told = 0
         self._next_tick = self._next_reload = 0.0
-        self._minute = self._renewing = 0.0
+        self._minute = self._endorsing = 0.0
         self._endorsement = b""
         self._farewell = 0.0
         self._done = False
@@ -331,7 +331,7 @@ class Gate:
     # --- timers
 
     def _run_timers(self, now: float) -> None:
-        busy = len(self._strangers) > 0 or bool(self._renewing)
+        busy = len(self._strangers) > 0 or now < self._endorsing + self._timing.silent
         for connection in self._strangers:
             connection.end_if_late(now)
             self._register_events(connection)
@@ -351,8 +351,8 @@ class Gate:
                 self._callers.call(peer.index, self._dialers[peer.name], seconds)
         for entrance in self._entrances:
             self._wait_listener(entrance, now)
-        if self._renewing:
-            self._renew_certificate(now)
+        if self._endorsing:
+            self._tell_endorsement()
         calls = [peer.next_call for peer in self._peers if peer.calls and not peer.connections and not peer.dialling]
         self._next_tick = min([now + (_SOON if busy else _TICK), *(max(call, now + 0.01) for call in calls)])
 
@@ -429,16 +429,12 @@ class Gate:
                 self._say_goodbye(body.decode(errors="replace"), abort=kind == Frames.ABORT)
             case Frames.ENDORSE:
                 self._endorsement = bytes(body)
-                for peer in self._peers:
-                    with suppress(InputError):
-                        peer.session.send_endorsement(body)
+                self._endorsing = self._next_tick = time.monotonic()
             case Frames.PIN:
                 with suppress(Refusal):  # the program took it
                     self._book.accept_endorsement(body)
             case Frames.RENEW:
-                self._renewing = self._next_tick = time.monotonic()
-                for peer in self._peers:
-                    peer.send_ping(self._watch.worked, self._watch.spoke)
+                self._renew_certificate()
             case _:
                 raise ProtocolError(f"a frame of kind {kind} from the program")
 
@@ -456,17 +452,16 @@ class Gate:
             one.close_gracefully(why)
             self._again[one] = None
 
-    def _renew_certificate(self, now: float) -> None:
-        """Present the newest certificate from now on: every connection is made again and continues where it was.
+    def _tell_endorsement(self) -> None:
+        """Give all peers the endorsement, over each new connection again, and tell the program once all have it."""
+        since, watch = self._endorsing, self._watch
+        have = [peer.tell_endorsement(self._endorsement, since, watch.worked, watch.spoke) for peer in self._peers]
+        if all(have):
+            self._endorsing = 0.0
+            self._out.put_frame(Frames.RENEW)
 
-        It waits until connected peers have answered a ping sent after the endorsement, so that they have received it.
-        """
-        behind = 1e6 * self._renewing
-        waits = any(peer.session.is_up and peer.echoed < behind for peer in self._peers)
-        if waits and now < self._renewing + self._timing.silent:
-            self._next_tick = min(self._next_tick, now + _SOON)
-            return
-        self._renewing = 0.0
+    def _renew_certificate(self) -> None:
+        """Present the newest certificate from now on: every connection is made again and continues where it was."""
         self._identity = self._identity.find_endorsed(self._endorsement)
         self._version = -1
         for peer in self._peers:

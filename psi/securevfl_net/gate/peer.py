@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from securevfl_net.errors import InputError
 from securevfl_net.gate.frames import Bulk, Frames, Outbox
 from securevfl_net.session import (
     OVERHEAD,
@@ -94,7 +95,9 @@ class GatePeer:
         self.noted = 0
         self.waits = ""
         self.awaits = False
-        self.echoed = 0
+        self._echoed = 0
+        self._endorsed_on: tuple[Connection | None, float] = None, 0.0
+        self._endorsed_at = 0
         self.why = "not connected yet"
         self._outbox = outbox
         self._timing = timing
@@ -156,6 +159,29 @@ class GatePeer:
         self.awaits = bool(awaits)
         self.waits = f"{step} of {awaits}" if awaits not in ("", self.name) else ""
         self.send_ping(worked, spoke)
+
+    def tell_endorsement(self, payload: bytes, since: float, worked: float, spoke: float) -> bool:
+        """Send the endorsement of a new certificate, unless this connection has carried it: what a connection did not
+        deliver before it ended is lost.
+
+        Args:
+            payload: the endorsement.
+            since: when the program gave it.
+            worked, spoke: as for `send_ping`.
+
+        Returns:
+            Whether the peer has answered a ping that was sent behind it, and so has it.
+        """
+        if not self.session.is_up:
+            return False
+        if self._endorsed_on != (self.current, since):
+            try:
+                self.session.send_endorsement(payload)
+            except InputError:  # too many notes wait: soon again
+                return False
+            self._endorsed_on, self._endorsed_at = (self.current, since), int(1e6 * time.monotonic())
+            self.send_ping(worked, spoke)
+        return self._echoed >= self._endorsed_at
 
     def send_ping(self, worked: float, spoke: float) -> None:
         """Show the peer a sign of life: the program's last one, and what the gate saw of the program since."""
@@ -296,7 +322,7 @@ class GatePeer:
         clock, echo, held, worked, quiet = _PING.unpack_from(beat)
         now = time.monotonic()
         self._theirs = clock, now
-        self.echoed = max(self.echoed, echo)
+        self._echoed = max(self._echoed, echo)
         trip = now - (echo + held) / 1e6
         if echo and 0 <= trip < self._timing.silent:
             self._round_trip = trip

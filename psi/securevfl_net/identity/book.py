@@ -356,7 +356,8 @@ class PeerBook:
         issuers = {rule.certificate for rule in authorities if found.issued_by(rule.certificate)}
         if not issuers:
             words = f"{found.fingerprint[:16]}… is neither pinned here nor issued by an authority of this job"
-            raise Refusal(RefusalCode.UNKNOWN_CA, f"{words}: compare fingerprints")
+            ask = "compare fingerprints; if the peer has replaced it, get its endorsement"
+            raise Refusal(RefusalCode.UNKNOWN_CA, f"{words}: {ask}")
         try:
             name = found.name
         except InputError as error:

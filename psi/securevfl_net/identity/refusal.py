@@ -142,7 +142,8 @@ def refuse_absent(party: str = "") -> Refusal:
 def _explain_verification(error: ssl.SSLCertVerificationError, party: str) -> Refusal:
     if error.verify_code in _ISSUER:
         words = (
-            "the peer's certificate is neither pinned here nor issued by an authority of this job: compare fingerprints"
+            "the peer's certificate is neither pinned here nor issued by an authority of this job: compare "
+            "fingerprints; if the peer has replaced it, get its endorsement"
         )
         return Refusal(RefusalCode.UNKNOWN_CA, words, party=party)
     return Refusal(RefusalCode.UNFIT, f"the peer's certificate cannot be used: {error.verify_message}", party=party)

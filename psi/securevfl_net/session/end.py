@@ -306,13 +306,13 @@ class SessionEnd(Meeting):
         return out
 
     def _write_urgent(self, out: list[bytes]) -> None:
-        if self._ping is not None:
-            out.append(self._ping)
-            self._ping = None
         if self._notes:
             out += self._notes
             self._notes.clear()
             self._note_bytes = 0
+        if self._ping is not None:  # behind the notes: who answers it has them
+            out.append(self._ping)
+            self._ping = None
         if self._owes:
             self._owes = False
             if self._in.view:

@@ -121,7 +121,9 @@ def test_unknown_authority(trio: Trio, refuser: str) -> None:
     ):
         sides = trio.sides(refuser, other, trio.odds(refuser))
         heard = "it has not pinned this party's certificate and does not trust its issuer"
-        _both(*sides, RefusalCode.UNKNOWN_CA, "neither pinned here nor issued by an authority", heard, refuser=refuser)
+        _both(
+            *sides, RefusalCode.UNKNOWN_CA, "if the peer has replaced it, get its endorsement", heard, refuser=refuser
+        )
 
 
 @both_ways

@@ -127,8 +127,13 @@ def test_a_running_party_waits_until_all_peers_are_connected(world: World) -> No
         def link_states(self) -> Mapping[str, LinkState]:
             return {"shop": LinkState(connected=True), "net": LinkState(connected=self.up)}
 
-        def renew_certificate(self, endorsement: bytes = b"") -> None:
+        async def send_endorsement(self, endorsement: bytes) -> None:
             said.append(endorsement)
+            await asyncio.sleep(0.01)
+            assert row.shown.renewals == 0  # not before all have it
+
+        def renew_certificate(self) -> None:
+            assert row.shown.renewals == 1  # if the process ends now, its next start shows the new one
 
     class Heard(RunEvents):
         def report_event(self, what: str, words: str, **values: object) -> None:
