@@ -161,6 +161,7 @@ async def run_server(
             key=own.signing_key(),
             pins=proposal.public_keys,
             results=own.results,
+            days=own.days,
             organisations=own.organisations,
             coordinator=proposal.coordinator_name,
             software=software_version(),
