@@ -76,7 +76,8 @@ def test_an_accepted_older_folder_is_found(tmp_path: Path) -> None:
     told = _told({"bank": [75], "shop1": [-9, 75], "shop2": [75]})
     (tmp_path / "answers.json").write_text('{"answers": {}, "failed": []}')
     assert "accepted" in _judge(told, tmp_path, "folder restored")
-    told.texts["shop1"] = "PeerRefused: … (twin-incarnation)"  # and started again, under another number
+    # Refused as the copy of start 2, and started again, as start 3.
+    (tmp_path / "shop1.out").write_text("--- start\nParked: two processes of 'shop1' are start 2 of one state folder")
     assert "accepted" not in _judge(told, tmp_path, "folder restored")
 
 

@@ -77,7 +77,7 @@ def judge(folder: Path, phase: str, fault: str, victim: str, peer: str, told: To
         ]
     elif victim not in wrong and phase in expects.may_end:
         pass
-    elif victim not in wrong and phase in expects.then_goes_on and _is_named(expects.words, told.texts[victim]):
+    elif victim not in wrong and phase in expects.then_goes_on and _was_named(folder, expects.words, victim):
         pass
     elif victim not in wrong:
         broken.append(f"accepted: {victim} must be refused, and reached its end")
@@ -105,6 +105,12 @@ def judge(folder: Path, phase: str, fault: str, victim: str, peer: str, told: To
 
 def _is_named(words: Sequence[str], text: str) -> bool:
     return any(word in text for word in words)
+
+
+def _was_named(folder: Path, words: Sequence[str], name: str) -> bool:
+    """Whether one of a party's processes, not only the last one, said one of these words."""
+    path = folder / f"{name}.out"
+    return path.exists() and _is_named(words, path.read_text(errors="replace"))
 
 
 def _last_words(text: str) -> str:

@@ -61,7 +61,7 @@ FAULTS: Mapping[str, Fault] = {
     "clock behind": Fault(clock=-3600.0, promise="Nothing happens; times in the ledger stand still for an hour."),
     "folder restored": Fault(
         goes_on=False,
-        words=("stale-incarnation", "twin-incarnation", "(restored)", "restored from a back-up"),
+        words=("stale-incarnation", "twin-incarnation", "two processes", "(restored)", "restored from a back-up"),
         then_goes_on=("prediction", "serving"),
         promise="The older folder is refused by name; ε never leaves out a release. One whose number of starts is the "
         "newest may predict and serve: what these count is beside it.",
