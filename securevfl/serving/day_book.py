@@ -247,7 +247,9 @@ class DayBook:
         if size == self._end:
             return
         if size < self._end:
-            raise InputError(f"{file} is gone, or older than it was: what was scored today is unknown; restore the file")
+            raise InputError(
+                f"{file} is gone, or older than it was: what was scored today is unknown; restore the file"
+            )
         with file.open("rb") as content:
             content.seek(self._end)
             data = content.read()

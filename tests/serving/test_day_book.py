@@ -6,8 +6,8 @@ import json
 import os
 import signal
 import tempfile
-import tracemalloc
 import traceback
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from pathlib import Path
