@@ -269,10 +269,9 @@ class DayBook:
         if line.get("asker", self._asker) != self._asker:
             return
         people, new = _read_digests(line, self._number, file)
-        name = line.get("key")
-        if name is not None and name not in self._older:
-            self._older[name] = _read_secret(self._older_key(str(name)))
-        back = line.get("back")
+        key, back = str(line.get("key", "")), line.get("back")
+        if key and key not in self._older:
+            self._older[key] = _read_secret(self._older_key(key))
         sign = 1 if back is None else -1
         if self._each:
             _count(self._scores, people, sign)
@@ -280,7 +279,7 @@ class DayBook:
         self.rows += sign * len(people)
         if not self._minute:
             return
-        if back is not None:
+        if isinstance(back, float | int):
             with suppress(ValueError):
                 self.minutes.remove((back, len(people)))
         else:

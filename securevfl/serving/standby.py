@@ -61,8 +61,9 @@ class Standby:
     ) -> None:
         self.party = party
         self.waited = False
-        self._file, self._http, self._metrics, self._version = file, http, metrics, version
+        self._file, self._http, self._metrics = file, http, metrics
         self._say, self._end = say, end
+        self._state = _State(party, version)
         self._held = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -101,7 +102,7 @@ class Standby:
         if self._metrics is not None:
             place = Address.parse(self._metrics)
             try:
-                self._held.enter_context(serve_metrics(_State(self.party, self._version), place.port, host=place.host))
+                self._held.enter_context(serve_metrics(self._state, place.port, host=place.host))
             except InputError as error:
                 self._say(f"standby without metrics: {error}")
         if not self._http:
