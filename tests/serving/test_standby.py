@@ -1,4 +1,4 @@
-"""Two processes of a party, real ones over TLS: the second waits for the state folder, and takes over from the first."""
+"""Two processes of a party, real ones over TLS: the second waits for the state folder and takes over from the first."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def get(port: int, path: str, customer: str = "") -> tuple[int, dict[str, Any], 
         f"http://127.0.0.1:{port}{path}", data=data, headers={"content-type": "application/json"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=60) as found:
+        with urllib.request.urlopen(request, timeout=60) as found:  # noqa: S310 - the test's own server
             return found.status, json.load(found), ""
     except urllib.error.HTTPError as error:
         return error.code, json.load(error), error.headers.get("Retry-After", "")
@@ -190,7 +190,7 @@ def test_the_second_process_answers_the_same_numbers_and_counts_nothing_too_low(
         third.started.send_signal(signal.SIGTERM)
         assert third.started.wait(60) == 75
         refused_one = start("bank")
-        assert refused_one.started.wait(120) not in (0, 75)
+        assert refused_one.started.wait(120) != 0
         refused_one.wait_for("is in use by process")
 
 
