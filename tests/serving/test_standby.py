@@ -69,6 +69,11 @@ class Running:
             time.sleep(0.05)
         raise AssertionError(f"no line {pattern!r} in {''.join(self.lines)}")
 
+    def close(self) -> None:
+        self._reader.join(30)
+        if self.started.stdout is not None:
+            self.started.stdout.close()
+
     def kill(self) -> None:
         os.kill(self.started.pid, signal.SIGKILL)
         self.started.wait()
@@ -80,8 +85,9 @@ def run(words: list[str]) -> Iterator[Running]:
     started = subprocess.Popen(
         [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     )
+    running = Running(started)
     try:
-        yield Running(started)
+        yield running
     finally:
         if started.poll() is None:
             started.terminate()
@@ -89,6 +95,8 @@ def run(words: list[str]) -> Iterator[Running]:
                 started.wait(30)
             except subprocess.TimeoutExpired:
                 started.kill()
+                started.wait()
+        running.close()
 
 
 def get(port: int, path: str, customer: str = "") -> tuple[int, dict[str, Any], str]:
