@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from securevfl.serving.day_book import DAY, MINUTE, Counted, DayBook
+from securevfl.serving.day_book import DAY, MINUTE, CountedBatch, DayBook
 from securevfl.serving.policy import Refusal, ServingPolicy
 
 __all__ = ["DAY", "MINUTE", "DailyCounts"]
@@ -73,7 +73,7 @@ class DailyCounts:
         names: Sequence[str],
         released: Sequence[bool],
         epsilon: Callable[[int], float] = _spend_nothing,
-    ) -> Counted | Refusal:
+    ) -> CountedBatch | Refusal:
         """Count a batch, or return the first rule that it would break. No other process counts in between.
 
         The count is on the disk once `sync` returns: nothing of the rows may leave before. See `find_refusal` for the
@@ -86,7 +86,7 @@ class DailyCounts:
             refusal = self._find_rule(now, names, released, epsilon)
             return refusal or self._book.add(now, names, released)
 
-    def take_back(self, counted: Counted) -> None:
+    def take_back(self, counted: CountedBatch) -> None:
         """Take a batch back that was counted and of which nothing left.
 
         Raises:

@@ -19,7 +19,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from securevfl_net.durable import append_data, append_synced, lock_file, make_fo
 
 from securevfl.errors import InputError
 
-__all__ = ["DAY", "MINUTE", "Counted", "DayBook"]
+__all__ = ["DAY", "MINUTE", "CountedBatch", "DayBook"]
 
 DAY = 86400.0
 MINUTE = 60.0
@@ -38,7 +38,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
+class CountedBatch:
     """A batch that was counted, so that it can be taken back if nothing of it left.
 
     Attributes:
@@ -50,8 +50,8 @@ class Counted:
 
     day: int
     time: float
-    people: tuple[bytes, ...]
-    released: tuple[bytes, ...]
+    people: tuple[bytes, ...] = field(repr=False)
+    released: tuple[bytes, ...] = field(repr=False)
 
 
 class DayBook:
@@ -122,7 +122,7 @@ class DayBook:
         """Releases of the person who was released most often today."""
         return max(self._releases.values(), default=0)
 
-    def add(self, now: float, names: Sequence[str], released: Sequence[bool]) -> Counted:
+    def add(self, now: float, names: Sequence[str], released: Sequence[bool]) -> CountedBatch:
         """Count a batch; it is on the disk once `sync` returns. Call it inside `locked`.
 
         Raises:
@@ -130,11 +130,11 @@ class DayBook:
         """
         people = self.digest_people(names)
         new = [who for who, is_new in zip(people, released, strict=True) if is_new]
-        found = Counted(day=self._day, time=round(now, 3), people=tuple(people), released=tuple(new))
+        found = CountedBatch(day=self._day, time=round(now, 3), people=tuple(people), released=tuple(new))
         self._append(_encode(found.time, self._asker, found.people, found.released))
         return found
 
-    def take_back(self, counted: Counted) -> None:
+    def take_back(self, counted: CountedBatch) -> None:
         """Take a batch back of which nothing left; does nothing after its day. Call it inside `locked`."""
         if counted.day == self._day:
             line = _encode(self._latest, self._asker, counted.people, counted.released, back=counted.time)

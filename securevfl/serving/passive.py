@@ -13,7 +13,7 @@ from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.run.model_parts import ModelPart
-from securevfl.serving.day_book import Counted
+from securevfl.serving.day_book import CountedBatch
 from securevfl.serving.exchanges import Agreed, finish_agreed, receive_command, send_acceptance, send_refusal
 from securevfl.serving.policy import MOST_ROWS, Refusal
 from securevfl.serving.serving_context import ServingContext
@@ -39,7 +39,7 @@ class ServePassive(PartyServer):
     def __init__(self, mesh: Mesh, place: ServingContext, *, once: bool = False) -> None:
         super().__init__(mesh, place)
         self.once = once
-        self._counted: Counted | None = None
+        self._counted: CountedBatch | None = None
 
     async def serve(self, site: PartyContext, index: Index) -> None:
         try:
@@ -92,7 +92,7 @@ class ServePassive(PartyServer):
         await send_acceptance(upstream)
         return partial(self._score_batch, rows)
 
-    def _count_batch(self, serving: Serving, index: Index, rows: np.ndarray) -> Counted | Refusal:
+    def _count_batch(self, serving: Serving, index: Index, rows: np.ndarray) -> CountedBatch | Refusal:
         """Count a batch that this party takes part in: what it says binds it, whatever its other processes count
         meanwhile.
         """

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from securevfl.errors import InputError
 from securevfl.serving import DailyCounts, ServingPolicy, day_book
-from securevfl.serving.day_book import DAY, Counted
+from securevfl.serving.day_book import DAY, CountedBatch
 from securevfl.serving.policy import Refusal
 
 NOON = 20_000.5 * DAY
@@ -138,8 +138,8 @@ def test_another_process_sees_the_minute_the_day_and_the_releases(tmp_path: Path
         one, other = counts(tmp_path / rule, policy), counts(tmp_path / rule, policy)
         first = one.take(["p"], [True], float)
         second = other.take(["p"], [True], float)
-        assert isinstance(first, Counted)
-        assert isinstance(second, Counted)
+        assert isinstance(first, CountedBatch)
+        assert isinstance(second, CountedBatch)
         for each in (one, other):
             found = each.take(["p"], [True], float)
             assert isinstance(found, Refusal)
@@ -153,7 +153,7 @@ def test_another_process_sees_the_minute_the_day_and_the_releases(tmp_path: Path
 def test_askers_have_counts_of_their_own(tmp_path: Path) -> None:
     policy = ServingPolicy(scores_per_record=1)
     bank, insurer = (counts(tmp_path, policy, asker=asker) for asker in ("bank", "insurer"))
-    assert isinstance(bank.take(["p"], [False]), Counted)
+    assert isinstance(bank.take(["p"], [False]), CountedBatch)
     assert insurer.find_refusal(["p"], [False]) is None
     assert (bank.rows, insurer.rows) == (1, 0)
     assert isinstance(counts(tmp_path, policy, asker="bank").take(["p"], [False]), Refusal)
@@ -165,9 +165,9 @@ def test_midnight_passes_for_one_process_before_the_other(tmp_path: Path) -> Non
     policy = ServingPolicy(scores_per_record=1, rows_per_minute=1)
     ahead, behind = (counts(tmp_path, policy, lambda clock=clock: clock[0]) for clock in clocks)
     clocks[0][0] = clocks[1][0] = 20_001 * DAY - 90
-    assert isinstance(behind.take(["p"], [False]), Counted)
+    assert isinstance(behind.take(["p"], [False]), CountedBatch)
     clocks[0][0], clocks[1][0] = 20_001 * DAY + 1, 20_001 * DAY - 1
-    assert isinstance(ahead.take(["p"], [False]), Counted)
+    assert isinstance(ahead.take(["p"], [False]), CountedBatch)
     found = behind.take(["p"], [False])
     assert isinstance(found, Refusal)
     assert found.rule == "scores_per_record"
@@ -204,7 +204,7 @@ def test_old_counts_are_taken_over_once_even_those_of_several_folders(tmp_path: 
     keep_old_counts(tmp_path / "two", 3, key=b"l" * 32)
     kept = {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}
     running = counts(tmp_path / "days", policy)
-    assert isinstance(running.take(["q"], [False]), Counted)
+    assert isinstance(running.take(["q"], [False]), CountedBatch)
     first = counts(tmp_path / "days", policy, older=tmp_path / "one")
     assert first.most_released() == 2
     assert not list((tmp_path / "one").glob("counts-*"))
@@ -212,7 +212,7 @@ def test_old_counts_are_taken_over_once_even_those_of_several_folders(tmp_path: 
         (tmp_path / "one" / name).write_bytes(content)
     counts(tmp_path / "days", policy, older=tmp_path / "one")
     second = counts(tmp_path / "days", policy, older=tmp_path / "two")
-    assert isinstance(second.take(["p"], [False]), Counted)
+    assert isinstance(second.take(["p"], [False]), CountedBatch)
     for each in (running, first, second, counts(tmp_path / "days", policy)):
         assert each.rows == 7
         assert isinstance(each.take(["p"], [False]), Refusal), "2 + 3 + 1 scores were counted"
@@ -223,7 +223,7 @@ def test_old_counts_of_a_day_that_is_over_count_nothing_and_those_of_a_day_ahead
     policy = ServingPolicy(scores_per_record=1)
     keep_old_counts(tmp_path / "one", 2, day="2024-10-03")
     mine = counts(tmp_path / "days", policy, older=tmp_path / "one")
-    assert isinstance(mine.take(["p"], [False]), Counted)
+    assert isinstance(mine.take(["p"], [False]), CountedBatch)
     keep_old_counts(tmp_path / "two", 2, day="2024-10-05")  # the clock was put back
     mine = counts(tmp_path / "ahead", policy, older=tmp_path / "two")
     assert isinstance(mine.take(["p"], [False]), Refusal)
@@ -257,7 +257,7 @@ def test_memory_does_not_grow_with_batches(tmp_path: Path) -> None:
         def ask(first: int, last: int) -> None:
             for number in range(first, last):
                 clock[0] += 0.1
-                assert isinstance(mine.take([f"customer-{number % people}"], [False]), Counted)
+                assert isinstance(mine.take([f"customer-{number % people}"], [False]), CountedBatch)
 
         ask(0, 1000)
         tracemalloc.start()
