@@ -166,8 +166,9 @@ def count_days(folder: Path) -> Counter[str]:
     found: Counter[str] = Counter()
     for file in sorted(folder.glob("counts-*.jsonl")):
         for line in file.read_text().splitlines():
-            found.update(json.loads(line).get("scored", ()))
-    return found
+            one = json.loads(line)
+            (found.subtract if "back" in one else found.update)(one["scored"])
+    return +found
 
 
 def check_budgets(where: Companies, asked: Asked) -> dict[str, object]:
@@ -178,8 +179,7 @@ def check_budgets(where: Companies, asked: Asked) -> dict[str, object]:
     """
     answered, found = len(asked.answered), {}
     for name in where.names:
-        place = where.folder / name / "state"
-        days = count_days(place / "serving" / "counts")
+        days = count_days(where.folder / name / f"{name}.results.days")
         found[f"counts of the day, {name}"] = {"customers": len(days), "rows": days.total()}
         if name != "bank":
             book = ResultBook(where.folder / name / f"{name}.results.jsonl", party=name)

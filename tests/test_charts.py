@@ -60,7 +60,7 @@ def _pod() -> dict[str, Any]:
 def test_a_server_is_one_pod_that_can_write_its_state_alone() -> None:
     deployment, pod = render_chart("securevfl-server")["deployment.yaml"], _pod()
     assert deployment["spec"]["replicas"] == 1
-    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
     assert deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
     assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
     assert pod["spec"]["automountServiceAccountToken"] is False
@@ -73,6 +73,15 @@ def test_a_server_is_one_pod_that_can_write_its_state_alone() -> None:
     (server,) = pod["spec"]["containers"]
     writable = {mount["mountPath"] for mount in server["volumeMounts"] if not mount.get("readOnly")}
     assert writable == {"/state", "/tmp"}  # noqa: S108 - the container's own
+
+
+def test_a_second_pod_stands_by_and_gets_no_requests() -> None:
+    """It answers 503 and has metrics, which the liveness probe reads, but does not listen for peers."""
+    (server,) = _pod()["spec"]["containers"]
+    assert "--standby" in server["args"]
+    assert server["readinessProbe"]["tcpSocket"] == {"port": "peers"}
+    assert server["livenessProbe"]["exec"]["command"] == ["healthy"]
+    assert server["args"][server["args"].index("--metrics") + 1] == "9464"
 
 
 def test_a_service_leads_to_the_servers_ports() -> None:

@@ -76,6 +76,9 @@ def test_an_accepted_older_folder_is_found(tmp_path: Path) -> None:
     told = _told({"bank": [75], "shop1": [-9, 75], "shop2": [75]})
     (tmp_path / "answers.json").write_text('{"answers": {}, "failed": []}')
     assert "accepted" in _judge(told, tmp_path, "folder restored")
+    # Refused as the copy of start 2, and started again, as start 3.
+    (tmp_path / "shop1.out").write_text("--- start\nParked: two processes of 'shop1' are start 2 of one state folder")
+    assert "accepted" not in _judge(told, tmp_path, "folder restored")
 
 
 def test_exit_codes_are_read_from_the_table() -> None:
@@ -156,14 +159,19 @@ def test_a_noisy_row_that_left_for_an_answer_and_was_not_counted_is_found(tmp_pa
     told = _told({"bank": [75], "shop1": [-9, 75], "shop2": [75]})
     (tmp_path / "answers.json").write_text('{"answers": {}, "failed": []}')
     made = tmp_path / "shop1.made.jsonl"
-    counts = tmp_path / "shop1.state" / "serving" / "counts" / "counts-2026-01-01.jsonl"
+    counts = tmp_path / "shop1.results.days" / "counts-2026-01-01.jsonl"
     counts.parent.mkdir(parents=True)
     made.write_text('["answers", [3, 4]]\n["answers", [3]]\n')
     for counted, broken in (("a b a", False), ("a b", True), ("a b c", True), ("", True)):
         lines = [f'{{"time": 1, "scored": [], "released": ["{who}"]}}\n' for who in counted.split()]
         counts.write_text("".join(lines))
         assert ("counts" in _judge(told, tmp_path)) is broken
-    assert "counts" not in _judge(told, tmp_path, "folder restored")  # its counts are those of the older folder
+    assert "counts" in _judge(told, tmp_path, "folder restored"), "they are beside the folder"
+    released = [("a", ""), ("b", ""), ("a", ', "back": 1'), ("a", ""), ("a", "")]
+    lines = [f'{{"time": 1, "scored": [], "released": ["{who}"]{more}}}\n' for who, more in released]
+    for count, broken in ((5, False), (4, True)):  # one batch of these was taken back
+        counts.write_text("".join(lines[:count]))
+        assert ("counts" in _judge(told, tmp_path)) is broken
 
 
 def test_a_revoked_party_must_be_refused_by_that_name(tmp_path: Path) -> None:

@@ -75,7 +75,9 @@ def judge(folder: Path, phase: str, fault: str, victim: str, peer: str, told: To
             f"({'again' if starts_again(code or 0) else 'not again'}): {_last_words(told.texts[name])}"
             for name, code in wrong.items()
         ]
-    elif victim not in wrong and phase in expects.may_end:
+    elif (victim not in wrong and phase in expects.may_end) or (
+        victim not in wrong and phase in expects.then_goes_on and _was_named(folder, expects.words, victim)
+    ):
         pass
     elif victim not in wrong:
         broken.append(f"accepted: {victim} must be refused, and reached its end")
@@ -93,11 +95,22 @@ def judge(folder: Path, phase: str, fault: str, victim: str, peer: str, told: To
     if not wrong:
         broken += _judge_model(folder, phase, reference)
     answers = phase in ("prediction", "serving")
-    counted = [name for name in reference.names if fault != "folder restored" or name != victim]  # whose counts are old
+    # Training counts in its folder, which is old; what predictions and servers count is beside it.
+    counted = [name for name in reference.names if answers or fault != "folder restored" or name != victim]
     broken += _judge_counts(folder, counted, with_report=not wrong and not answers, answers=answers)
     if fault != "folder restored":  # the older folder's ledger lacks lines, and an audit has to say so
         broken += _judge_audit(folder, reference.names)
     return broken
+
+
+def _is_named(words: Sequence[str], text: str) -> bool:
+    return any(word in text for word in words)
+
+
+def _was_named(folder: Path, words: Sequence[str], name: str) -> bool:
+    """Whether one of a party's processes, not only the last one, said one of these words."""
+    path = folder / f"{name}.out"
+    return path.exists() and _is_named(words, path.read_text(errors="replace"))
 
 
 def _last_words(text: str) -> str:
@@ -107,7 +120,7 @@ def _last_words(text: str) -> str:
 
 def _judge_words(words: Sequence[str], victim: str, told: Told, wrong: Mapping[str, int | None]) -> list[str]:
     refused = told.texts.get(f"{victim}.copy") or (told.texts[victim] if victim in wrong else "")
-    if words and refused and not any(word in refused for word in words):
+    if words and refused and not _is_named(words, refused):
         return [f"cause: {victim} ended without the reason ({' or '.join(words)}): {_last_words(refused)}"]
     return []
 
@@ -243,9 +256,9 @@ def _judge_answered(folder: Path, name: str) -> list[str]:
         if key == ANSWERS:
             made.update(rows)
     told: Counter[str] = Counter()
-    for file in (folder / f"{name}.state").rglob("counts/counts-*.jsonl"):
+    for file in (folder / f"{name}.results.days").glob("counts-*.jsonl"):
         for line in _read_lines(file):
-            told.update(line["released"])
+            (told.subtract if "back" in line else told.update)(line["released"])
     broken = []
     if told.total() < made.total():
         broken.append(f"counts: {name} released {made.total()} noisy rows for answers, it counted {told.total()}")

@@ -37,6 +37,7 @@ class Fault:
         harms: ``"party"`` or ``"link"``: whom messages may name, the party or both ends.
         words: one of them must be in the last message of the party that is refused.
         may_end: phases in which who is refused may have its result already, and needs nobody.
+        then_goes_on: phases in which who was refused by name may go on once it is started again.
         clock: seconds by which its clock is off.
         promise: what the documentation promises.
     """
@@ -45,6 +46,7 @@ class Fault:
     harms: str = "party"
     words: tuple[str, ...] = ()
     may_end: tuple[str, ...] = ()
+    then_goes_on: tuple[str, ...] = ()
     clock: float = 0.0
     promise: str
 
@@ -65,8 +67,10 @@ FAULTS: Mapping[str, Fault] = {
     "clock behind": Fault(clock=-3600.0, promise="Nothing happens; times in the ledger stand still for an hour."),
     "folder restored": Fault(
         goes_on=False,
-        words=("stale-incarnation", "twin-incarnation", "(restored)", "restored from a back-up"),
-        promise="The older folder is refused by name; ε never leaves out a release.",
+        words=("stale-incarnation", "twin-incarnation", "two processes", "(restored)", "restored from a back-up"),
+        then_goes_on=("prediction", "serving"),
+        promise="The older folder is refused by name; ε never leaves out a release. One whose number of starts is the "
+        "newest may predict and serve: what these count is beside it.",
     ),
     "folder copied": Fault(
         words=("stale-incarnation", "twin-incarnation", "copied", "copy"),

@@ -123,6 +123,8 @@ class _Gate:
 
 
 def _fork_gate(door: int | None = None) -> tuple[_Gate, socket.socket]:
+    if door is not None:
+        raise ValueError("no party of the matrix runs under a node")
     ours, theirs = socket.socketpair()
     for sock in (ours, theirs):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
@@ -133,7 +135,7 @@ def _fork_gate(door: int | None = None) -> tuple[_Gate, socket.socket]:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            keep_own_files([*_KEPT, theirs.fileno(), *([] if door is None else [door])])
+            keep_own_files([*_KEPT, theirs.fileno()])
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             code = gate_loop.serve(theirs)
         except BaseException:  # a copy may not go on as the program: the code tells, standard error says why

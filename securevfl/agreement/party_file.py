@@ -250,6 +250,11 @@ class PartyFile:
         """Folder of the party file."""
         return self.path.parent
 
+    @property
+    def days(self) -> Path:
+        """Folder of the party's day book, beside the result book: who was scored today, over all its servers."""
+        return self.results.with_suffix(".days")
+
     def resolve_path(self, name: str) -> Path:
         """A path that the file names."""
         return self.folder / name

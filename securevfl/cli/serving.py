@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,8 +20,11 @@ from securevfl.cli.scores import describe_answers, describe_skipped, scores_as_c
 from securevfl.errors import InputError, Parked
 
 if TYPE_CHECKING:
+    from securevfl.agreement import Agreement
+    from securevfl.process.logs import EventLog
     from securevfl.serving.process import ServingProcess
     from securevfl.serving.process_tasks import Scored
+    from securevfl.serving.standby import Standby
 
 __all__ = ["predict_as"]
 
@@ -64,10 +69,14 @@ def start_command(
     trace: Annotated[
         bool, typer.Option("--trace", help="Export OpenTelemetry traces without values, as the OTEL_… variables say.")
     ] = False,
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="Wait while another process has the state folder; take over when it is gone."),
+    ] = False,
     door: Annotated[int | None, typer.Option(hidden=True, help="Of the node that started it.")] = None,
 ) -> None:
     """Stay connected and take part in scoring; the active party answers HTTP. Ends with Ctrl-C or SIGTERM."""
-    signals = asyncio.run(_start(agreement, party, file, serving, run, metrics, door, trace=trace))
+    signals = asyncio.run(_start(agreement, party, file, serving, run, metrics, door, trace=trace, standby=standby))
     if signals:
         raise typer.Exit(Parked.exit_code)
 
@@ -82,6 +91,7 @@ async def _start(
     door: int | None,
     *,
     trace: bool,
+    standby: bool,
 ) -> list[Any]:
     from securevfl.agreement import read_agreement, read_party_file
     from securevfl.process.door import follow_node
@@ -98,11 +108,34 @@ async def _start(
         open_outputs(party, peers, whole.digest, files=[state / "serving.jsonl"], screen="text", trace=trace) as told,
         stop_on_signals(end.set, told.log) as came,
     ):
-        async with run_server(agreement, party, file, serving=serving, run=run, door=follow_node(door)) as process:
+        waiting = _stand_by(party, whole, serving, metrics, told.log, end) if standby else None
+        async with (
+            nullcontext() if waiting is None else waiting,
+            run_server(
+                agreement, party, file, serving=serving, run=run, door=follow_node(door), standby=waiting
+            ) as process,
+        ):
+            if waiting is not None:
+                await waiting.close()
             process.server.news = SeveralReceivers([one for one in told.hearers if isinstance(one, RunEvents)])
             process.server.settled = settle_collector
             await _serve_until_signal(process, end, metrics)
     return came
+
+
+def _stand_by(
+    party: str, agreement: Agreement, serving: Path | None, metrics: int | None, log: EventLog, end: asyncio.Event
+) -> Standby:
+    """What the process shows while another one has the state folder."""
+    from securevfl.run.machine import package_versions
+    from securevfl.serving.settings import read_serving_file
+    from securevfl.serving.standby import Standby
+
+    file, http = read_serving_file(serving), party == agreement.proposal.owner_names[0]
+    shown = f"127.0.0.1:{metrics}" if metrics is not None else file.http.metrics if http else None
+    version = package_versions().get("securevfl", "0")
+    say = partial(log.write, "standby")
+    return Standby(party, file, http=http, metrics=shown, version=version, say=say, end=end)
 
 
 async def _serve_until_signal(process: ServingProcess, end: asyncio.Event, metrics: int | None) -> None:

@@ -32,6 +32,8 @@ from securevfl.privacy.result_lines import Grant
 __all__ = ["Grant", "ResultBook"]
 
 _KEY_BYTES = 32
+_RUNS = 64
+"""Runs that a process can go on with after another one has compacted the file."""
 _LARGE = 64 << 20
 """Bytes above which the file is replaced by one count a person and asker."""
 
@@ -255,14 +257,25 @@ class ResultBook:
         """Record the people of a run and who asks; `add` then counts its rows by position.
 
         Returns:
-            The run's identifier, for `add`.
+            The run's identifier, for `add`: that of the last run of the same people and asker, if this process began
+            one.
         """
-        run = os.urandom(8).hex()
-        if self.path is not None:
-            with self.locked():
-                digests = self.digest_names(names)
-                self._mine[run] = (asker, lines.name_people(digests), digests)
-                self._begin(run)
+        if self.path is None:
+            return os.urandom(8).hex()
+        with self.locked():
+            digests = self.digest_names(names)
+            people = lines.name_people(digests)
+            for run, (who, listed, known) in self._mine.items():
+                if listed == people:
+                    digests = known  # one copy in memory
+                    if who == asker:
+                        self._need_run(run)
+                        return run
+            run = os.urandom(8).hex()
+            self._mine[run] = (asker, people, digests)
+            if len(self._mine) > _RUNS:
+                del self._mine[next(iter(self._mine))]
+            self._begin(run)
         return run
 
     def add(self, run: str, places: np.ndarray, numbers: int, *, synced: bool = True) -> None:
@@ -280,8 +293,7 @@ class ResultBook:
         if self.path is None or not len(places):
             return
         with self.locked():
-            if run not in self._read.runs:  # another process compacted the file since
-                self._begin(run)
+            self._need_run(run)
             self._append(lines.Answered(run=run, rows=lines.pack_rows(places), numbers=numbers), synced=synced)
             if self._read.end > self._compact_above:
                 self._compact(self.path)
@@ -319,8 +331,7 @@ class ResultBook:
         if self.path is None or not len(places):
             return
         with self.locked():
-            if run not in self._read.runs:  # another process compacted the file since
-                self._begin(run)
+            self._need_run(run)
             again = np.array_equal(self._read.noised.get(run, np.empty(0)), places)
             rows = "" if again else lines.pack_rows(places)
             self._append(lines.Noised(run=run, rows=rows, loss=float(loss)))
@@ -329,7 +340,16 @@ class ResultBook:
         """Positions of these people in the book, −1 for new ones."""
         return self._read.places.find(self.digest_names(names))
 
+    def _need_run(self, run: str) -> None:
+        """Begin a run again if another process has compacted the file since; the ones used last are kept in memory."""
+        if run in self._mine:
+            self._mine[run] = self._mine.pop(run)
+        if run not in self._read.runs:
+            self._begin(run)
+
     def _begin(self, run: str) -> None:
+        if run not in self._mine:
+            raise InputError(f"run {run} began before {_RUNS} others, and is no longer in {self.path}: begin it again")
         asker, people, digests = self._mine[run]
         known = people in self._read.lists
         listed = [] if known else [lines.People(people=people, digests=lines.pack_people(digests))]

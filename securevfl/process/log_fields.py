@@ -36,6 +36,7 @@ EVENTS: Mapping[str, str] = {
     "refused": "a connection was refused",
     "rotated": "a peer has a new certificate",
     "scored": "rows were scored",
+    "standby": "the process waits for the state folder of another one",
     "started": "the process started",
     "stopping": "a signal ends the process in good order",
     "unknown": "something happened that the list of events does not have",

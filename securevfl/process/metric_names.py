@@ -90,6 +90,7 @@ METRICS: Mapping[str, Metric] = {
     "disk_bytes": Metric("gauge", "Size of the disk of the state folder."),
     # A server.
     "ready": Metric("gauge", "Whether a model is served."),
+    "standby": Metric("gauge", "1 while the process waits for the state folder of another one."),
     "sessions": Metric("counter", "Sessions that this server began."),
     "rows_today": Metric("gauge", "Rows scored since midnight UTC."),
     "rows_today_left": Metric("gauge", "Rows that the policy still allows until midnight UTC."),

@@ -167,7 +167,11 @@ class JointScores:
                 continue
             names = self._names_of_rows(batch.rows)
             # Written before anything is asked for, and on the disk before any answer leaves this party.
-            self.counts.write_batch(names, [False] * len(names))
+            counted = self.counts.take(names, [False] * len(names))
+            if isinstance(counted, Refusal):  # another process of this party has counted since the batch was agreed on
+                await send_command_to_all(self.site, "skip")
+                batch.refuse(counted)
+                continue
             next_batch = following()
             while next_batch is not None and self._refuse_own(next_batch):
                 answered(next_batch)
@@ -217,7 +221,7 @@ class JointScores:
     def _refuse_own(self, batch: Batch) -> bool:
         """Whether this party's own serving policy refuses a batch, whose rows then have their outcome."""
         count = len(batch.rows)
-        own = self.counts.find_refusal(self._names_of_rows(batch.rows), [False] * count, lambda times: 0.0)
+        own = self.counts.find_refusal(self._names_of_rows(batch.rows), [False] * count)
         if own is not None:
             batch.refuse(own)
         return own is not None

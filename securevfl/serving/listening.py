@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -16,12 +17,12 @@ import uvicorn
 from securevfl.agreement import Address
 from securevfl.errors import InputError
 from securevfl.serving.access import AccessControl
-from securevfl.serving.guards import Guarded
+from securevfl.serving.guards import App, Guarded
 from securevfl.serving.http import application
 from securevfl.serving.settings import ServingFile
 from securevfl.serving.strict_http import Connections, StrictHttp
 
-__all__ = ["serve_application"]
+__all__ = ["AddressTaken", "serve_application", "serve_asgi"]
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _IDLE = 15
@@ -30,6 +31,10 @@ _RENEWED = 30.0
 """Seconds between two looks at whether the certificate's files have changed."""
 _LEAVE = 20
 """Seconds that requests in flight have when the server stops."""
+
+
+class AddressTaken(InputError):
+    """Another process listens there."""
 
 
 class _Server(uvicorn.Server):
@@ -54,14 +59,32 @@ async def serve_application(front: AccessControl, file: ServingFile) -> AsyncIte
     Raises:
         InputError: an address that cannot be had, or certificates that cannot be read.
     """
+    async with serve_asgi(application(front), file, address_wait=front.address_wait) as address:
+        yield address
+
+
+@asynccontextmanager
+async def serve_asgi(
+    app: App, file: ServingFile, *, address_wait: Callable[[str], float] | None = None
+) -> AsyncIterator[Address]:
+    """Answer HTTP by any application; see `serve_application`.
+
+    Args:
+        app: answers.
+        file: the serving file.
+        address_wait: counts a request from a network address and returns the seconds that it has to wait.
+
+    Raises:
+        AddressTaken: another process listens there.
+    """
     http = file.http
     tls = None if http.certificate is None else _tls_context(file)
     connections = Connections(most=file.limits.connections, each=file.limits.address_connections)
     config = uvicorn.Config(
         Guarded(
-            application(front),
+            app,
             hosts=_LOOPBACK_NAMES if http.tokens is None else None,
-            address_wait=front.address_wait,
+            address_wait=address_wait,
         ),
         http=cast("Any", partial(StrictHttp, connections)),
         ws="none",
@@ -100,7 +123,8 @@ def _bind_socket(address: Address) -> socket.socket:
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return bound
     except OSError as error:
-        raise InputError(f"http.listen is {address}, which cannot be had ({error.strerror}): choose another") from None
+        kind = AddressTaken if error.errno == errno.EADDRINUSE else InputError
+        raise kind(f"http.listen is {address}, which cannot be had ({error.strerror}): choose another") from None
 
 
 async def _load_renewed(file: ServingFile, tls: ssl.SSLContext) -> None:

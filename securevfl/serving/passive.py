@@ -13,6 +13,7 @@ from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Link
 from securevfl.run.model_parts import ModelPart
+from securevfl.serving.day_book import CountedBatch
 from securevfl.serving.exchanges import Agreed, finish_agreed, receive_command, send_acceptance, send_refusal
 from securevfl.serving.policy import MOST_ROWS, Refusal
 from securevfl.serving.serving_context import ServingContext
@@ -38,8 +39,15 @@ class ServePassive(PartyServer):
     def __init__(self, mesh: Mesh, place: ServingContext, *, once: bool = False) -> None:
         super().__init__(mesh, place)
         self.once = once
+        self._counted: CountedBatch | None = None
 
     async def serve(self, site: PartyContext, index: Index) -> None:
+        try:
+            await self._follow_commands(site, index)
+        finally:
+            self._take_back()
+
+    async def _follow_commands(self, site: PartyContext, index: Index) -> None:
         upstream = site.links[site.active]
         await send_acceptance(upstream, table=self.place.table_tag(index.digest))
         agreed: Agreed | None = None  # what happens once all parties agreed to it
@@ -53,6 +61,7 @@ class ServePassive(PartyServer):
                 await finish_agreed(agreed)
                 agreed = await self._decide_batch(upstream, index, rows) if meta.get("then") == "score" else None
             elif do == "skip":
+                self._take_back()
                 agreed = self._candidate = None
             elif do == "prepare":
                 await self._prepare_part(upstream, meta)
@@ -74,14 +83,19 @@ class ServePassive(PartyServer):
             raise ProtocolError(f"{upstream.peer!r} requested rows outside of the {common} common ones")
         if self.serving is None:
             raise ProtocolError(f"{upstream.peer!r} asks for scores before a model is used")
-        refusal = self._find_refusal(self.serving, index, rows)
-        if refusal is not None:
-            await send_refusal(upstream, refusal)
+        self._take_back()
+        counted = self._count_batch(self.serving, index, rows)
+        if isinstance(counted, Refusal):
+            await send_refusal(upstream, counted)
             return None
+        self._counted = counted
         await send_acceptance(upstream)
-        return partial(self._score_batch, index, rows)
+        return partial(self._score_batch, rows)
 
-    def _find_refusal(self, serving: Serving, index: Index, rows: np.ndarray) -> Refusal | None:
+    def _count_batch(self, serving: Serving, index: Index, rows: np.ndarray) -> CountedBatch | Refusal:
+        """Count a batch that this party takes part in: what it says binds it, whatever its other processes count
+        meanwhile.
+        """
         releases = serving.program.role.releases
         fresh = releases.counts_as_release(rows)
         spent = np.flatnonzero(fresh & (releases.releases_left(rows) < 1))
@@ -98,16 +112,21 @@ class ServePassive(PartyServer):
                     f"out, or ask {self.place.name!r} for a grant"
                 )
                 return Refusal(party=self.place.name, rule="max_results", words=words, rows=tuple(over.tolist()))
-        return self.counts.find_refusal(_names_of_rows(index, rows), fresh.tolist(), releases.epsilon_of_feeding)
+        return self.counts.take(_names_of_rows(index, rows), fresh.tolist(), releases.epsilon_of_feeding)
 
-    async def _score_batch(self, index: Index, rows: np.ndarray) -> None:
-        """Count the batch, durably, and take part in scoring it."""
+    def _take_back(self) -> None:
+        """Take a batch back that was counted and is not scored."""
+        counted, self._counted = self._counted, None
+        if counted is not None:
+            self.counts.take_back(counted)
+
+    async def _score_batch(self, rows: np.ndarray) -> None:
+        """Take part in scoring a batch, once its counts are on the disk."""
         if self.serving is None or not isinstance(self.serving.program, PassiveProgram):
             raise ProtocolError("no model is used")
         program, began = self.serving.program, time.perf_counter()
-        fresh = program.role.releases.counts_as_release(rows)
-        self.counts.write_batch(_names_of_rows(index, rows), fresh.tolist())
         with program.role.count_answers_ahead(rows, synced=False):
+            self._counted = None  # from here on something of its rows may leave
             # Both files at once, and in other threads: a disk takes milliseconds.
             await asyncio.gather(asyncio.to_thread(self.counts.sync), asyncio.to_thread(program.role.opened.sync))
             await program.answer_all(rows)

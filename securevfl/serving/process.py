@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from securevfl_net.durable import InUse
 from securevfl_net.incarnation import Incarnation
 
 from securevfl.agreement import Agreement, PartyFile, check_versions, read_agreement, read_party_file, row_of
@@ -36,6 +37,7 @@ from securevfl.serving.questions import Batching
 from securevfl.serving.serving_context import ServingContext
 from securevfl.serving.settings import ServingFile, read_serving_file
 from securevfl.serving.shelf import ModelShelf
+from securevfl.serving.standby import Standby, wait_for_port
 
 __all__ = ["ServingProcess", "local_part", "put_part", "run_server"]
 
@@ -116,6 +118,7 @@ async def run_server(
     once: bool = False,
     run: str = "",
     door: int | None = None,
+    standby: Standby | None = None,
 ) -> AsyncIterator[ServingProcess]:
     """Run a party's server over the network; the block locks its state folder and runs its gate.
 
@@ -128,25 +131,29 @@ async def run_server(
         once: whether it is for one prediction, and not to stay.
         run: the model to begin with; the one of the state folder unless given.
         door: see `Start.door`.
+        standby: waits while another process has the state folder; without it, that is an error.
 
     Raises:
+        InUse: another process has the state folder.
+        Parked: it was stopped while it waited.
         InputError: files that cannot be used.
         InUse: another process of the party runs, on this state folder or on a copy of it.
         PolicyError: the agreement is about training alone, or does not let the active party ask.
         Expired: the agreement has ended.
     """
-    own, whole, file = read_party_file(own_file), read_agreement(agreement), read_serving_file(serving)
-    if own.party != party:
-        raise InputError(f"{own_file} is the file of {own.party!r}, but --as names {party!r}")
-    check_versions(whole)
-    terms = _agreed_policy(whole)
-    admission = Admission(whole, party)
-    admission.check()
-    proposal = whole.proposal
-    job = proposal.job_of(device=own.device, pool=own.pool, policies={party: own.policy})
+    read = partial(_read_files, agreement, party, own_file, serving)
+    own, whole, file = read()
     async with AsyncExitStack() as held:
-        state = held.enter_context(StateFolder.lock(own.state, party=party, agreement=whole.digest))
+        state = await _lock_folder(held, own.state, party, whole.digest, standby)
         held.enter_context(lock_party(whole.digest, party, own.state))
+        if standby is not None and standby.waited:
+            own, whole, file = read()  # what has changed while it waited
+            await wait_for_port(own.listen)
+        terms = _agreed_policy(whole)
+        admission = Admission(whole, party)
+        admission.check()
+        proposal = whole.proposal
+        job = proposal.job_of(device=own.device, pool=own.pool, policies={party: own.policy})
         folder = own.state / "serving"
         gone = state.find_gone(proposal.party_names, proposal.owner_names)
         if party in gone:
@@ -164,6 +171,7 @@ async def run_server(
             key=own.signing_key(),
             pins=proposal.public_keys,
             results=own.results,
+            days=own.days,
             organisations=own.organisations,
             coordinator=proposal.coordinator_name,
             software=software_version(),
@@ -206,6 +214,32 @@ async def run_server(
             mark.clear()
             raise
         mark.clear()
+
+
+def _read_files(
+    agreement: Path, party: str, own_file: Path, serving: Path | None
+) -> tuple[PartyFile, Agreement, ServingFile]:
+    """The party file, the agreement and the serving file, checked before the party does anything."""
+    own, whole, file = read_party_file(own_file), read_agreement(agreement), read_serving_file(serving)
+    if own.party != party:
+        raise InputError(f"{own_file} is the file of {own.party!r}, but --as names {party!r}")
+    check_versions(whole)
+    _agreed_policy(whole)
+    Admission(whole, party).check()
+    return own, whole, file
+
+
+async def _lock_folder(
+    held: AsyncExitStack, path: Path, party: str, agreement: str, standby: Standby | None
+) -> StateFolder:
+    """Lock the state folder as long as `held` lasts; with `standby`, once no other process has it."""
+    while True:
+        try:
+            return held.enter_context(StateFolder.lock(path, party=party, agreement=agreement))
+        except InUse as error:
+            if standby is None:
+                raise
+            await standby.wait(error)
 
 
 def put_part(folder: Path, place: Path, party: str, job: Job, *, run: str = "") -> ModelPart:

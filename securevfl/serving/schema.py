@@ -112,6 +112,7 @@ class Health(_Strict):
     """The process lives."""
 
     alive: bool = True
+    standby: bool = Field(default=False, description="it waits for the state folder of another process")
 
 
 class Readiness(_Strict):

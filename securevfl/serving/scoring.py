@@ -117,10 +117,10 @@ class ScoringRouter:
             return found | dict.fromkeys(names, no)
         if not names:
             return found
-        refusal = self.server.counts.find_refusal(names, [False] * len(names), lambda times: 0.0)
-        if refusal is not None:
-            return found | dict.fromkeys(names, refusal)
-        self.server.counts.count(names, [False] * len(names))
+        counted = self.server.counts.take(names, [False] * len(names))
+        if isinstance(counted, Refusal):
+            return found | dict.fromkeys(names, counted)
+        self.server.counts.sync()
         scores = local.scores(names)
         for name, row in zip(names, scores, strict=True):
             found[name] = Answer(

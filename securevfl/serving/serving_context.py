@@ -22,6 +22,7 @@ from securevfl.privacy import Clock, HeldNumbers, Ledger, ResultBook
 from securevfl.run.context_building import build_links
 from securevfl.run.digests import data_digests
 from securevfl.run.roster import Roster
+from securevfl.serving.daily import DailyCounts
 from securevfl.serving.exchanges import serving_exchanges
 from securevfl.serving.policy import ServingPolicy
 from securevfl.transport import Channel
@@ -52,6 +53,7 @@ class ServingContext:
         key: signs the party's ledgers; a new one that is never written down, unless given.
         results: file that counts the numbers of each of its rows that were answered, training and other models'
             predictions among it: the party's one book; in `folder` unless given.
+        days: folder of the party's day book, the one of all its servers; ``counts`` in `folder` unless given.
         organisations: see `PartyContext.organisations`.
         now: seconds since 1970, UTC.
         software: name and version, for ledgers.
@@ -68,6 +70,7 @@ class ServingContext:
     policy: ServingPolicy = field(default_factory=ServingPolicy)
     key: PrivateKey = field(default_factory=PrivateKey.generate, repr=False)
     results: Path | None = None
+    days: Path | None = None
     organisations: Mapping[str, str] = field(default_factory=dict)
     now: Callable[[], float] = time.time
     software: str = "securevfl serving"
@@ -102,6 +105,17 @@ class ServingContext:
     @property
     def _book_file(self) -> Path:
         return self.results or self.folder / "results.jsonl"
+
+    def count_days(self) -> DailyCounts:
+        """The party's counts of the day. Those that an earlier version kept in `folder` are taken over.
+
+        Raises:
+            InputError: they are damaged.
+        """
+        own = self.folder / "counts"
+        asker = self.organisations.get(self.active, self.active)
+        older = None if self.days is None else own
+        return DailyCounts(self.days or own, self.name, self.policy, now=self.now, asker=asker, older=older)
 
     def read_table(self) -> PartyTable:
         """The party's table, read now.

@@ -22,7 +22,6 @@ from securevfl.party.reports import View
 from securevfl.party_context import PartyContext
 from securevfl.run.model_parts import ModelPart
 from securevfl.run.store import read_tree, write_tree
-from securevfl.serving.daily import DailyCounts
 from securevfl.serving.serving_context import ServingContext, table_digest
 from securevfl.serving.serving_sessions import SessionServer, describe_end
 from securevfl.serving.shelf import ModelRecord, ModelShelf
@@ -101,7 +100,7 @@ class PartyServer(SessionServer):
             raise InputError(f"the peers of {place.name!r} are {', '.join(mesh.peers)}, which are not the job's")
         self.place = place
         self.shelf = ModelShelf(place.folder / "models", place.name, place.job)
-        self.counts = DailyCounts(place.folder / "counts", place.name, place.policy, now=place.now)
+        self.counts = place.count_days()
         self.index: Index | None = None
         self.serving: Serving | None = None
         self._table = place.read_table()

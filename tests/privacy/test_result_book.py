@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import textwrap
+import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -325,3 +326,45 @@ def test_sets_of_metrics_are_counted_for_each_asker_and_survive_a_compaction(tmp
     assert [again.metric_sets(asker) for asker in ("bank", "Other Bank", "nobody")] == [3, 1, 0]
     assert counts(path) == [1, 0, 0]
     assert again.running("bank") == 1
+
+
+# Memory of a process that lives for long.
+
+
+def test_sessions_of_the_same_people_cost_no_memory_and_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "shop.results.jsonl"
+    book = ResultBook(path, party="shop")
+
+    def hold_sessions(count: int) -> None:
+        for _ in range(count):
+            names = tuple(f"customer-{number}" for number in range(1000))
+            held = OpenedValues("shop", 10, names, asker="bank", book=book)
+            held.count_opening(np.array([0, 999]), 1)
+
+    hold_sessions(3)
+    size = path.stat().st_size
+    tracemalloc.start()
+    hold_sessions(100)
+    grown = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert grown < 150_000, "20 bytes a person and session were kept"
+    assert path.read_bytes().count(b'"line":"run"') == 1
+    assert path.stat().st_size - size < 100 * 200
+    assert counts(path, "customer-0", "customer-1", "customer-999") == [103, 0, 103]
+
+
+def test_the_runs_used_last_outlive_a_compaction_by_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "shop.results.jsonl"
+    book, other = (ResultBook(path, party="shop") for _ in range(2))
+    first, idle = (book.begin_run([name], "bank") for name in ("ann", "bob"))
+    for number in range(100):
+        book.add(book.begin_run([f"customer-{number}"], "bank"), np.array([0]), 1)
+        book.add(first, np.array([0]), 1)
+    assert len(book._mine) <= 64
+    with other.locked():
+        other._compact(path)
+    book.add(first, np.array([0]), 1)
+    with pytest.raises(InputError, match="begin it again"):
+        book.add(idle, np.array([0]), 1)
+    book.add(book.begin_run(["bob"], "bank"), np.array([0]), 1)
+    assert counts(path) == [101, 1, 0]

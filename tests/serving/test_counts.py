@@ -72,7 +72,7 @@ def test_the_days_counts_are_those_of_a_list(
             found = mine.find_refusal(names, [new] * len(names), float)
             assert rule(found) == expected
             if found is None:
-                mine.count(names, [new] * len(names))
+                mine.take(names, [new] * len(names))
                 kept += [(int(clock[0] // DAY), name, new) for name in names]
             else:
                 assert RULES[found.rule] == found.is_temporary
@@ -85,7 +85,7 @@ def test_a_minutes_rows_and_what_never_passes(tmp_path: Path) -> None:
     assert rule(mine.find_refusal(PEOPLE[:1], [True], float)) == "min_batch"
     assert rule(mine.find_refusal(PEOPLE, [True] * 4, float)) == "max_batch"
     assert rule(mine.find_refusal(PEOPLE[:2], [True] * 2, lambda times: math.inf)) == "no_noise"
-    mine.count(PEOPLE[:2], [True] * 2)
+    mine.take(PEOPLE[:2], [True] * 2)
     clock[0] += 20
     found = mine.find_refusal(PEOPLE[2:], [True] * 2, float)
     assert found is not None
@@ -99,7 +99,7 @@ def test_a_minutes_rows_and_what_never_passes(tmp_path: Path) -> None:
 def test_a_clock_that_is_put_back_gives_no_second_day(tmp_path: Path) -> None:
     clock = [MIDNIGHT + 1]
     mine = counts(tmp_path, ServingPolicy(scores_per_record=1), clock)
-    mine.count(PEOPLE[:1], [False])
+    mine.take(PEOPLE[:1], [False])
     clock[0] -= DAY
     assert rule(mine.find_refusal(PEOPLE[:1], [False], float)) == "scores_per_record"
     again = counts(tmp_path, mine.policy, clock)
@@ -109,7 +109,7 @@ def test_a_clock_that_is_put_back_gives_no_second_day(tmp_path: Path) -> None:
 def test_the_file_names_nobody_and_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     clock = [MIDNIGHT]
     mine = counts(tmp_path, ServingPolicy(scores_per_record=1), clock)
-    mine.count(PEOPLE[:2], [True, False])
+    mine.take(PEOPLE[:2], [True, False])
     (file,) = tmp_path.glob("counts-*.jsonl")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert not any(name.encode() in path.read_bytes() for path in tmp_path.iterdir() for name in PEOPLE)
@@ -117,7 +117,7 @@ def test_the_file_names_nobody_and_a_torn_line_is_cut_off(tmp_path: Path) -> Non
         torn.write(b'{"time": 1728000')
     again = counts(tmp_path, mine.policy, clock)
     assert rule(again.find_refusal(PEOPLE[:1], [False], float)) == "scores_per_record"
-    again.count(PEOPLE[2:3], [False])
+    again.take(PEOPLE[2:3], [False])
     assert all(json.loads(line) for line in file.read_bytes().splitlines())
     file.write_bytes(b"nonsense\n" + file.read_bytes())
     with pytest.raises(InputError, match=r"line 1 of .* is damaged"):

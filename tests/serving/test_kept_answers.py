@@ -18,6 +18,7 @@ from securevfl.errors import RowsSpent
 from securevfl.ledger import PrivateKey
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServePassive, ServingContext, ServingPolicy
+from securevfl.serving.day_book import CountedBatch
 from securevfl.serving.policy import SPENT, Refusal, ScoringRefused
 from securevfl.serving.process_tasks import Scored, predict_all
 from securevfl.testing.parties import make_parties
@@ -31,9 +32,9 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     batches: list[tuple[str, int]] = []
     original = ServePassive._score_batch
 
-    async def noted(self: ServePassive, index: object, rows: np.ndarray) -> None:
+    async def noted(self: ServePassive, rows: np.ndarray) -> None:
         batches.append((self.place.name, len(rows)))
-        await original(self, index, rows)  # type: ignore[arg-type]
+        await original(self, rows)
 
     monkeypatch.setattr(ServePassive, "_score_batch", noted)
     return batches
@@ -108,9 +109,9 @@ def test_a_prediction_asks_about_new_rows_alone(tmp_path: Path, plain: Parts, an
 
 def _refuse(monkeypatch: pytest.MonkeyPatch, refused: Mapping[str, set[str]], rule: str = SPENT) -> None:
     """Let parties refuse these customers."""
-    original = ServePassive._find_refusal
+    original = ServePassive._count_batch
 
-    def find(self: ServePassive, serving: object, index: object, rows: np.ndarray) -> Refusal | None:
+    def find(self: ServePassive, serving: object, index: object, rows: np.ndarray) -> CountedBatch | Refusal:
         mine = refused.get(self.place.name, set())
         names = [index.identifiers[row] for row in rows.tolist()]  # type: ignore[attr-defined]
         over = tuple(place for place, name in enumerate(names) if name in mine)
@@ -118,7 +119,7 @@ def _refuse(monkeypatch: pytest.MonkeyPatch, refused: Mapping[str, set[str]], ru
             return Refusal(party=self.place.name, rule=rule, words="no more", rows=over)
         return original(self, serving, index, rows)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ServePassive, "_find_refusal", find)
+    monkeypatch.setattr(ServePassive, "_count_batch", find)
 
 
 def test_spent_rows_end_a_prediction_before_anything_is_asked(
