@@ -12,7 +12,7 @@ import torch
 from securevfl.errors import RangeError
 from securevfl.privacy import Link, fan_out
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.calibration import ALONE, WHOLE, apply_temperature, fit_temperatures, temperature_of
+from securevfl.training.calibration import ALONE, WHOLE, Calibration, Correction, calibrate, correction_of
 from securevfl.training.outcome import check_labels, constant_metrics, few_labels, few_rows, went_nowhere
 from securevfl.training.plan import FEWEST_TO_CHOOSE
 from securevfl.training.program import RoleProgram
@@ -79,7 +79,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         super().__init__(role)
         self.progress = Progress(kept=None)
         self._within = EpochProgress()
-        self.temperature = 1.0
+        self.correction = Correction()
         self._valid_scores = np.empty((0, 0))
 
     async def run(self) -> Trained:
@@ -103,7 +103,10 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.assess_outcome()
         trained = self.close_books()
         if trained.model and trained.calibration:
-            trained.model["temperature"] = {whose: one.temperature for whose, one in trained.calibration.items()}
+            trained.model["calibration"] = {
+                whose: {"temperature": one.correction.temperature, "intercept": list(one.correction.intercept)}
+                for whose, one in trained.calibration.items()
+            }
         return trained
 
     def score_alone(self) -> None:
@@ -117,11 +120,12 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         trained.alone = role.task.compute_metrics(trained.alone_scores, labels, weights)
 
     def calibrate(self) -> None:
-        """Fit temperatures on the validation rows, if there are enough of them and their labels are exact. A model
-        trained with DP-SGD gets none: a temperature would reveal something of these rows, without noise."""
+        """Calibrate the scores on the validation rows, if there are enough of them and their labels are exact. A model
+        trained with DP-SGD is not calibrated: that would reveal something of these rows, without noise. Where classes
+        have weights no intercept is fitted: it would take them back."""
         role, trained, dp = self.role, self.trained, self.role.protection.dp
         if (
-            not role.plan.validates
+            not (role.plan.validates and role.plan.calibrates)
             or role.task.is_numeric
             or role.task.is_multilabel
             or not trained.test
@@ -129,11 +133,31 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         ):
             return
         split = role.table.split
-        valid, test = (role.labels(rows).cpu().numpy() for rows in (split.valid, split.test))
-        found = {WHOLE: fit_temperatures(trained.valid_scores, valid, trained.scores, test)}
+        found = {WHOLE: self.fit_calibration(trained.valid_scores, trained.scores)}
         if _scores_alone(role) and role.config.subsets != "all" and len(split.valid) >= FEWEST_TO_CHOOSE:
-            found[ALONE] = fit_temperatures(self.probabilities_alone(split.valid), valid, trained.alone_scores, test)
+            found[ALONE] = self.fit_calibration(self.probabilities_alone(split.valid), trained.alone_scores)
         trained.calibration = {whose: one for whose, one in found.items() if one is not None}
+        self.apply_calibration()
+
+    def fit_calibration(self, valid: np.ndarray, test: np.ndarray) -> Calibration | None:
+        """The calibration of scores (n, classes) of the validation rows and of the test rows; None if it helps none."""
+        table = self.role.table
+        labels = [self.role.labels(rows).cpu().numpy() for rows in (table.split.valid, table.split.test)]
+        weight = table.row_weights(table.split.valid)
+        return calibrate(valid, labels[0], test, labels[1], weight=weight, intercept=not self.role.plan.weighs_classes)
+
+    def apply_calibration(self) -> None:
+        """Replace the scores and the metrics by those of calibrated scores: those of every later prediction."""
+        role, trained = self.role, self.trained
+        rows = role.table.split.test
+        labels, weights = role.labels(rows).cpu().numpy(), role.table.row_weights(rows)
+        if WHOLE in trained.calibration:
+            correction = trained.calibration[WHOLE].correction
+            trained.valid_scores, trained.scores = map(correction.apply, (trained.valid_scores, trained.scores))
+            trained.test = role.task.compute_metrics(trained.scores, labels, weights)
+        if ALONE in trained.calibration:
+            trained.alone_scores = trained.calibration[ALONE].correction.apply(trained.alone_scores)
+            trained.alone = role.task.compute_metrics(trained.alone_scores, labels, weights)
 
     def probabilities_alone(self, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of numbered rows from the active party's own columns. The role has no links
@@ -276,11 +300,11 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         return progress
 
     async def come_back(self, model: State) -> None:
-        """See `RoleProgram.come_back`. Scores get the fitted temperature if all parties of the model take part."""
+        """See `RoleProgram.come_back`. Scores are calibrated if all parties of the model take part."""
         await super().come_back(model)
         self.role.task = self.role.task.with_state(model.get("target"))
         everyone = set(self.role.site.passive) == set(self.role.trained_with)
-        self.temperature = temperature_of(model, WHOLE) if everyone else 1.0
+        self.correction = correction_of(model, WHOLE) if everyone else Correction()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of aligned rows by a trained model."""
@@ -293,7 +317,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         for part in split_chunks(rows, self.role.plan.eval_rows):
             site.observer.batch_begun(site.name, site.active, 0, part)
             logits.append(await self.role.score(part))
-        return apply_temperature(self.role.task.compute_probabilities(torch.cat(logits)), self.temperature)
+        return self.correction.apply(self.role.task.compute_probabilities(torch.cat(logits)))
 
     async def evaluate_rows(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
         """Metrics of the model as it is on these rows.

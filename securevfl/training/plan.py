@@ -42,6 +42,8 @@ class Plan:
         number: how a numeric target is learned; None for classes.
         several: whether a row can have several labels.
         heaviest: the largest class weight that the job sets; 1 if it sets none.
+        weighs_classes: whether the job weights classes.
+        calibrates: whether scores are calibrated after training, see `securevfl.training.calibration`.
     """
 
     epochs: int
@@ -56,6 +58,8 @@ class Plan:
     number: LossOfNumber | None = None
     several: bool = False
     heaviest: float = 1.0
+    weighs_classes: bool = False
+    calibrates: bool = True
 
     def validates_after(self, epoch: int) -> bool:
         """Whether the validation rows are scored after `epoch`, from 1."""
