@@ -234,3 +234,17 @@ def test_labels_that_were_drawn_and_models_with_noise_get_none() -> None:
         job = sv.Job(algorithm=algorithm, epochs=1, batch_size=64, protection=sv.Plain(dp=dp))
         ran = run_parties(job, people, join_parties(people, job), run="test")
         assert ran.trained["bank"].calibration == {}
+
+
+def test_on_shares_report_and_prediction_differ_by_one_step_of_rounding_at_most() -> None:
+    """Opened log-odds are rounded at 1/16, up or down by chance at each opening; nothing else is between them."""
+    people = make_parties(rows=200)
+    job = sv.Job(algorithm=sv.LogisticRegression(), protection=sv.Shares(), epochs=1, batch_size=64, keep="last")
+    result = sv.simulate(job, people)
+    answers = sv.predict(result.model(), people)
+    place = {name: at for at, name in enumerate(answers.ids)}
+    again = answers.probabilities[[place[name] for name in result.test_ids]]
+    (scores,) = result.scores.values()
+    log_odds = [np.log(p[:, 1] / p[:, 0]) for p in (again, scores)]
+    assert len(log_odds[0]) > 20
+    assert np.abs(log_odds[0] - log_odds[1]).max() <= 1 / 16 + 1e-9
