@@ -48,6 +48,7 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     terminal.out.print(cards_text(result.record))
     terminal.out.print(worst_text(result.record), soft_wrap=True)
     terminal.out.print(comparison_table(result.record))
+    _show_gain(result)
     federated = [run for run in result.record.runs if not run.baseline]
     if federated:
         terminal.out.print(learned_table(result.record))
@@ -63,12 +64,20 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     return page
 
 
+def _show_gain(result: sv.Result) -> None:
+    from securevfl.report import joined_text
+
+    if (gain := joined_text(result.record)) is not None:
+        terminal.out.print(gain, soft_wrap=True)
+
+
 def _show_one_screen(result: sv.Result, page: Path) -> None:
     """Print the card, the comparison and where the report is."""
     from securevfl.report import cards_text, comparison_table, warnings_text
 
     terminal.out.print(cards_text(result.record, brief=True))
     terminal.out.print(comparison_table(result.record, brief=True))
+    _show_gain(result)
     if (warnings := warnings_text(result.record)) is not None:
         terminal.out.print(warnings, soft_wrap=True)
     terminal.out.print(f"Report: {page}", soft_wrap=True, highlight=False)

@@ -304,6 +304,8 @@ def _format_job(tables: list[_Table], folder: Path) -> str:
         "#   securevfl check job.toml     lists what is wrong",
         "#   securevfl run job.toml       trains, and writes a report",
         f"name = {quote_text(_choose_title(owner))}",
+        "# The run also trains what you have alone, and all tables pooled, to say whether joining is worth it.",
+        "# baselines = []   # leaves that out",
         "",
         "[job]",
         "epochs = 20",

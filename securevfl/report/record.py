@@ -20,6 +20,7 @@ __all__ = [
     "EpsilonRecord",
     "EpsilonTotal",
     "FigureRecord",
+    "GainRecord",
     "LearnedRecord",
     "LedgerRecord",
     "LinkRecord",
@@ -309,6 +310,21 @@ class ShapeRecord(msgspec.Struct, frozen=True, kw_only=True):
     bins: list[ShapeBin]
 
 
+class GainRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How much better a run is on the test rows than what the active party has without the others."""
+
+    metric: str
+    """"auc", "accuracy" or "r2" """
+    over: str
+    """key of the baseline: the better one of "alone" and "alone_boosted" on the test rows"""
+    gain: float
+    low: float | None = None
+    """of the 95 % interval, for these two models; None where scores of the test rows are missing"""
+    high: float | None = None
+    rows: int
+    """test rows"""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one algorithm under one protection (or one baseline)."""
 
@@ -350,6 +366,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     by cross-validation, expected calibration error on the test rows before and after; missing where it gains nothing"""
     evaluation: Evaluation | None = None
     """the test rows per class, by confidence and by rank; None in the report of a party without labels"""
+    gained: GainRecord | None = None
+    """what joining was worth; None for a baseline, and where none of the active party alone ran"""
     deviation: dict[str, float] = {}
     """metric → standard deviation over `draws`; `test` holds the means then"""
     prepared: dict[str, list[PreparedRecord]] = {}
