@@ -130,6 +130,9 @@ def init_command(
         list[str] | None,
         typer.Option("--label", help="The label column; guessed by default. Repeat for several labels."),
     ] = None,
+    algorithm: Annotated[
+        str, typer.Option(help="What is trained, such as boosting; how long follows from it and the rows.")
+    ] = "splitnn",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
 ) -> None:
     """Draft a job file from tables: identifiers, label and preparation, each guess with its reason."""
@@ -137,7 +140,7 @@ def init_command(
 
     if file.exists() and not overwrite:
         raise sv.InputError(f"{file} already exists: choose another --out, or replace it with --overwrite")
-    draft = draft_job(tables, file.parent, id=id or (), label=label or ())
+    draft = draft_job(tables, file.parent, id=id or (), label=label or (), algorithm=algorithm)
     write_atomic(file, draft.text.encode())
     for line in draft.found:
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)

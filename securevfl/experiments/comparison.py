@@ -27,8 +27,8 @@ from securevfl.report.record import (
 )
 from securevfl.run.checkpoint import FolderKeeper, lock_keepers
 from securevfl.run.digests import data_digests
-from securevfl.run.job_card import run_title
 from securevfl.run.gains import add_gains
+from securevfl.run.job_card import run_title
 from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.model import Model
 from securevfl.run.receipt import check_recorded_protection

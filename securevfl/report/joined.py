@@ -33,8 +33,8 @@ def describe_gain(record: Record, run: RunRecord) -> tuple[str, str]:
     digits = next((digits for name, _, digits in metrics_of(record) if name == gained.metric), 4)
     parts, alone = [], find_run(record, gained.over)
     if gained.low is not None and gained.high is not None:
-        rows = f" of such rows, from {gained.rows:,}" if gained.rows else ""
-        parts.append(f"95 % interval{rows}: {format_signed(gained.low)} to {format_signed(gained.high)}")
+        rows = f" ({gained.rows:,} test rows)" if gained.rows else ""
+        parts.append(f"95 % interval {format_signed(gained.low)} to {format_signed(gained.high)}{rows}")
         if gained.low <= 0 <= gained.high:
             parts.append("no difference is within it")
     if alone is not None:

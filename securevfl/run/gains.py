@@ -95,7 +95,9 @@ def row_influences(
         return None if any(one is None for one in found) else np.mean([one for one in found if one is not None], axis=0)
     share = each / each.sum()
     if metric == "accuracy":
-        right = (scores.argmax(axis=1) == labels) if labels.ndim == 1 else ((scores >= 0.5) == (labels == 1)).mean(axis=1)
+        right = (
+            (scores.argmax(axis=1) == labels) if labels.ndim == 1 else ((scores >= 0.5) == (labels == 1)).mean(axis=1)
+        )
         return np.asarray(share * (right - (share * right).sum()))
     error, spread = (labels - scores[:, 0]) ** 2, (labels - (share * labels).sum()) ** 2
     wrong, all_of_it = (share * error).sum(), (share * spread).sum()

@@ -13,7 +13,14 @@ from securevfl.errors import RangeError
 from securevfl.privacy import Link, fan_out
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.calibration import ALONE, WHOLE, Calibration, Correction, calibrate, correction_of
-from securevfl.training.outcome import check_labels, constant_metrics, few_labels, few_rows, went_nowhere
+from securevfl.training.outcome import (
+    check_labels,
+    constant_metrics,
+    ended_early,
+    few_labels,
+    few_rows,
+    went_nowhere,
+)
 from securevfl.training.plan import FEWEST_TO_CHOOSE
 from securevfl.training.program import RoleProgram
 from securevfl.training.rows import Epoch, Trained
@@ -22,6 +29,9 @@ from securevfl.training.state import State, as_dict, as_int, as_list
 from securevfl.transport import Kind
 
 __all__ = ["ActiveProgram", "Progress", "to_floats"]
+
+_LESS = 0.999
+"""A validation loss below this part of the smallest one so far is a gain: training goes on."""
 
 
 @dataclass
@@ -32,7 +42,8 @@ class Progress:
         kept: the snapshot of the best epoch so far.
         scores: its probabilities of the validation rows, (n, classes).
         best: the best epoch's score; larger is better.
-        since: epochs without a gain.
+        least: the smallest validation loss so far.
+        since: epochs without a gain of either.
         epoch: the one that ended last, from 1.
         stop: whether training is over.
     """
@@ -40,9 +51,14 @@ class Progress:
     kept: object = field(repr=False)
     scores: torch.Tensor | None = field(default=None, repr=False)
     best: float = -math.inf
+    least: float = math.inf
     since: int = 0
     epoch: int = 0
     stop: bool = False
+
+    def forget_best(self) -> None:
+        """Compare no later epoch with those before it: what is trained has changed."""
+        self.best, self.least, self.since = -math.inf, math.inf, 0
 
 
 @dataclass
@@ -189,6 +205,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             trained.warnings += (few_labels if task.is_multilabel else few_rows)(task.classes, parts)
         on_valid = constant_metrics(task, train, valid, weights[0], weights[1])
         trained.warnings += went_nowhere(trained.epochs, on_valid, trained.test, trained.constant, task.loss_name)
+        if role.plan.chooses_best_epoch(len(valid)) and role.protection.dp is None:
+            trained.warnings += ended_early(trained.epochs, trained.best_epoch, role.plan.epochs, task.loss_name)
         tally = self.role.books.tally()
         if tally is not None:
             trained.self_training = tally.summary_sentence
@@ -205,7 +223,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         """Train, validate, tell the others how it goes on, keep a checkpoint."""
         progress.epoch += 1
         if await self.role.begin_epoch(progress.epoch):
-            progress.best, progress.since = -math.inf, 0
+            progress.forget_best()
         loss = await self.train_epoch(progress.epoch)
         due = self.role.plan.validates_after(progress.epoch)
         valid = await self.evaluate_rows(self.role.table.split.valid, judge=True) if due else {}
@@ -245,7 +263,9 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         role, epoch = self.role, progress.epoch
         score = role.task.selection_score(valid) if valid else -math.inf  # of an epoch that did not
         better = score > progress.best
-        progress.best, progress.since = (score, 0) if better else (progress.best, progress.since + 1)
+        loss = valid.get(role.task.loss_name, math.inf)
+        progress.since = 0 if better or loss < progress.least * _LESS else progress.since + 1
+        progress.best, progress.least = max(score, progress.best), min(loss, progress.least)
         patience = role.plan.patience
         out_of_patience = bool(valid) and patience is not None and progress.since >= patience
         progress.stop = (out_of_patience and epoch >= role.config.least_epochs) or epoch >= role.plan.epochs
@@ -293,7 +313,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         progress = Progress(**as_dict(saved["progress"]))  # type: ignore[arg-type]
         progress.stop = self.checkpoints.is_finished(saved)
         if self.checkpoints.has_fewer_parties(saved):
-            progress.best, progress.since = -math.inf, 0
+            progress.forget_best()
         if "within" in saved:
             self._within = EpochProgress(**as_dict(saved["within"]))  # type: ignore[arg-type]
         self.trained.stopped = str(saved["stopped"]) if progress.stop else ""

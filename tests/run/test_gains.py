@@ -68,7 +68,9 @@ def test_the_area_s_variance_is_delong_s() -> None:
     score = np.round(rng.random(60) + 0.3 * labels, 1)
     found = row_influences("auc", np.column_stack([1 - score, score]), labels)
     assert found is not None
-    pairs = (score[labels == 1][:, None] > score[labels == 0]) + 0.5 * (score[labels == 1][:, None] == score[labels == 0])
+    pairs = (score[labels == 1][:, None] > score[labels == 0]) + 0.5 * (
+        score[labels == 1][:, None] == score[labels == 0]
+    )
     assert pairs.mean() == pytest.approx(roc_auc_score(labels, score))
     by_positive, by_negative = pairs.mean(axis=1), pairs.mean(axis=0)
     wanted = by_positive.var() / len(by_positive) + by_negative.var() / len(by_negative)
@@ -100,7 +102,9 @@ def test_the_first_tile_says_what_joining_was_worth() -> None:
     first = tiles.partition("</div>")[0]
     assert f"<b>+{gained.gain:.3f} AUC</b><span>joined: over what you have</span>" in first
     assert f"+{gained.low:.3f} to +{gained.high:.3f}" in first
-    assert joined_sentence(result.record).startswith(f"joined: +{gained.gain:.3f} AUC over what you have (95 % interval")
+    assert joined_sentence(result.record).startswith(
+        f"joined: +{gained.gain:.3f} AUC over what you have (95 % interval"
+    )
 
 
 def test_a_gain_within_chance_is_called_that() -> None:
