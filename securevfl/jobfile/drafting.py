@@ -34,6 +34,8 @@ from securevfl.training import Algorithm, find_algorithm
 __all__ = ["Draft", "draft_job"]
 
 _USUAL = "splitnn"
+_TREES = "   # `securevfl init --algorithm boosting` drafts trees; `docs/algorithms` has them all"
+_SEALED = "       # everything at the cut is encrypted; the report lists what the result reveals"
 _TRAINS = 0.7
 """Share of a table's rows that trains, with the usual split of rows that all parties have."""
 _ROWS = 100_000
@@ -324,17 +326,14 @@ def _format_job(tables: list[_Table], folder: Path, algorithm: str) -> str:
         f"task = {quote_text(task)}" + ("   # the label has many different numbers" if task == "regression" else ""),
         "",
         "[algorithm]",
-        f"name = {quote_text(algorithm)}"
-        + (
-            "   # `securevfl init --algorithm boosting` drafts trees; `docs/algorithms` has all" * (algorithm == _USUAL)
-        ),
+        f"name = {quote_text(algorithm)}" + _TREES * (algorithm == _USUAL),
         "",
     ]
     if len(tables) == 2:
         sealed = _find_sealed(chosen)
         lines += [
             "[protection]",
-            f"name = {quote_text(sealed)}       # everything at the cut is encrypted; the report lists what the result reveals"
+            f"name = {quote_text(sealed)}{_SEALED}"
             if sealed
             else 'name = "FILL IN"   # `securevfl check` says what this algorithm can have',
             "",
@@ -353,7 +352,7 @@ def _format_budget(algorithm: Algorithm, rows: int) -> list[str]:
     budget = algorithm.fit_budget(rows)
     lines = [
         f"epochs = {budget.epochs}       # at most, for about {rows:,} rows that train",
-        f"patience = {budget.patience}      # ends after {budget.patience} epochs without a gain on the validation rows",
+        f"patience = {budget.patience}      # ends after so many epochs without a gain on the validation rows",
     ]
     return lines + ([] if budget.batch_size is None else [f"batch_size = {budget.batch_size}"])
 

@@ -182,7 +182,8 @@ def _scoring_notes(job: Job, chief: Trained) -> list[str]:
         way = f"temperature {one.correction.temperature:.3g}" + " and an intercept" * bool(one.correction.intercept)
         found.append(
             f"{who[whose]} are calibrated by {way}, from {one.rows:,} validation rows, as cross-validation over these "
-            f"lowers the log-loss by {one.gain:.3g}; the figures here and every prediction are calibrated; expected calibration error on the test rows {one.before:.3f} before, {one.after:.3f} after"
+            f"lowers the log-loss by {one.gain:.3g}; the figures here and every prediction are calibrated; "
+            f"expected calibration error on the test rows {one.before:.3f} before, {one.after:.3f} after"
         )
     return found
 

@@ -204,8 +204,10 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         if not task.is_numeric:
             trained.warnings += (few_labels if task.is_multilabel else few_rows)(task.classes, parts)
         on_valid = constant_metrics(task, train, valid, weights[0], weights[1])
-        trained.warnings += went_nowhere(trained.epochs, on_valid, trained.test, trained.constant, task.loss_name)
-        if role.plan.chooses_best_epoch(len(valid)) and role.protection.dp is None:
+        chooses = role.plan.chooses_best_epoch(len(valid))
+        kept = trained.epochs[: trained.best_epoch] if chooses else trained.epochs
+        trained.warnings += went_nowhere(kept, on_valid, trained.test, trained.constant, task.loss_name)
+        if chooses and role.protection.dp is None:
             trained.warnings += ended_early(trained.epochs, trained.best_epoch, role.plan.epochs, task.loss_name)
         tally = self.role.books.tally()
         if tally is not None:

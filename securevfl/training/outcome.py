@@ -177,8 +177,8 @@ def ended_early(epochs: Sequence[Epoch], best: int, planned: int, loss: str = "l
     name = _LOSSES.get(loss, loss)
     return [
         f"the best epoch is the last of {planned:,}, and the validation {name} was still falling "
-        f"({losses[-2]:.4g}, {losses[-1]:.4g}): the model was getting better when training ended; give more epochs, such "
-        f"as epochs = {4 * planned} with patience = {max(5, planned // 2)}, which stops where nothing is gained"
+        f"({losses[-2]:.4g}, {losses[-1]:.4g}): the model was getting better when training ended; give more epochs, "
+        f"such as epochs = {4 * planned} with patience = {max(5, planned // 2)}, which stops where nothing is gained"
     ]
 
 
@@ -219,8 +219,8 @@ def went_nowhere(
     cure = (
         "the loss was still falling: train more epochs"
         if falls
-        else "training diverged or overfitted; lower the learning rates, train fewer epochs (patience = …), or take less "
-        "noise"
+        else "training diverged or overfitted; lower the learning rates, train fewer epochs (patience = …), or take "
+        "less noise"
     )
     return [
         f"{what}; always predicting the training rows' {always} has {bound:.3g}: {cure}"
