@@ -205,12 +205,23 @@ def test_the_report_measures_the_probabilities_that_predictions_give() -> None:
 
 
 def test_weights_of_classes_are_not_taken_back() -> None:
+    """Rows of one class count twenty times; an intercept would undo that."""
     people = _unsure()
-    whole = {
-        weights: sv.simulate(OVERFITTED.replace(class_weight=weights), people).run("plain").calibration.get("whole")
-        for weights in ("balanced", None)
-    }
-    assert not (whole["balanced"] or {}).get("intercept")
+    rarer = {str(people["bank"].classes[1]): 20.0}
+    job = OVERFITTED.replace(algorithm=sv.SplitNN(hidden=8, lr=0.01), class_weight=rarer)
+    result = sv.simulate(job, people)
+    assert not result.run("plain").calibration.get("whole", {}).get("intercept")
+    (scores,) = result.scores.values()
+    assert scores.argmax(axis=1).mean() > 0.8
+
+
+def test_members_of_an_average_are_averaged_as_they_are() -> None:
+    people = _unsure()
+    job = OVERFITTED.replace(algorithm=sv.Best(methods=("local", "zero_imputation"), hidden=32, lr=0.05))
+    result = sv.simulate(job, people)
+    members = result.model().parts["bank"]["parts"]["members"]
+    assert members
+    assert not any("calibration" in member for member in members.values())
 
 
 def test_the_report_says_how_sure_scores_are() -> None:
