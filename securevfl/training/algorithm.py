@@ -18,9 +18,8 @@ from securevfl.errors import InputError
 from securevfl.privacy import OTHER_OWNERS, Finding
 from securevfl.registry import FoundByName
 from securevfl.training.abilities import Abilities, Subsets
-from securevfl.training.budget import Budget, network_budget
 from securevfl.training.objectives import LossOfNumber
-from securevfl.training.plan import EXCHANGES, Plan
+from securevfl.training.plan import EXCHANGES, Budget, Plan, network_budget
 from securevfl.training.registry import load_registered, registered_algorithms
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
 

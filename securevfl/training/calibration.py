@@ -233,8 +233,6 @@ def _fit_both(logs: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> Corre
         if size <= _TINY or loss - better < 1e-10 * rows:
             break
         found, loss = found - size * step, better
-        if not 1 / _LARGEST < found[0] < _LARGEST:
-            break
     beta = float(np.clip(found[0], 1 / _LARGEST, _LARGEST))
     return Correction(1 / beta, tuple((found[1:] - found[1:].mean()).tolist()))
 

@@ -20,9 +20,8 @@ import securevfl as sv
 from securevfl.jobfile.drafting import draft_job
 from securevfl.training import ActiveProgram, find_algorithm
 from securevfl.training.active_program import Progress
-from securevfl.training.budget import network_budget, tree_budget
 from securevfl.training.outcome import ended_early, went_nowhere
-from securevfl.training.plan import Plan
+from securevfl.training.plan import Plan, network_budget, tree_budget
 from securevfl.training.rows import Epoch, Trained
 from securevfl.training.task import Task
 

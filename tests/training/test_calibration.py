@@ -74,6 +74,17 @@ def test_the_fit_is_that_of_logistic_regression() -> None:
     assert found[0].intercept[1] - found[0].intercept[0] == pytest.approx(platt.intercept_[0], abs=0.02)
 
 
+@pytest.mark.parametrize("shift", [-3.0, 3.0])
+def test_a_large_shift_of_all_scores_is_found(shift: float) -> None:
+    """As of a model that weighted one class: the first step of the search would leave the range of temperatures."""
+    p, labels = _drawn(400, 2, 1.0, 0)
+    shifted = Correction(1.0, (shift / 2, -shift / 2)).apply(p)
+    found = fit_correction(shifted, labels)
+    assert found is not None
+    assert found[0].intercept[1] - found[0].intercept[0] == pytest.approx(shift, abs=0.8)
+    np.testing.assert_allclose(found[0].apply(shifted), p, atol=0.15)
+
+
 def test_few_rows_by_chance_do_not_move_probabilities_that_are_right() -> None:
     """Of 54 rows a fitted temperature alone is never exactly 1; cross-validation keeps nearly all as they are."""
     drawn = [_drawn(54, 2, 1.0, seed) for seed in range(60)]

@@ -12,7 +12,7 @@ from securevfl.algorithms.boosting.directions import split_name
 from securevfl.cut import CutUse, Paillier, Plain, Protection
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.training.algorithm import Algorithm
-from securevfl.training.budget import Budget, tree_budget
+from securevfl.training.plan import Budget, tree_budget
 from securevfl.training.tree_terms import CELLS, TreeTerms
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
