@@ -70,14 +70,15 @@ class BestProgram(Program):
     Args:
         config: the algorithm.
         setting: the job's, at this party.
-        plan: the job's. Members run all epochs, and keep the best one if enough rows validate them.
+        plan: the job's. Members run all epochs, and keep the best one if enough rows validate them. Their scores are
+            averaged as they are, not calibrated.
     """
 
     def __init__(self, config: AveragedConfiguration, setting: Setting, plan: Plan) -> None:
         self.config = config
         self.setting = setting
         keep = "auto" if plan.keep == "best" else plan.keep
-        self.plan = replace(plan, patience=None, keep=keep)
+        self.plan = replace(plan, patience=None, keep=keep, calibrates=False)
         site = setting.site
         self.members = config.list_members(setting.table, site.seed, setting.protection, len(site.passive))
 

@@ -273,7 +273,7 @@ def _about_parties(sections: JobSections, broken: frozenset[str], roster: Roster
     if "algorithm" in broken:
         return found
     found += wrong_parties(sections.algorithm, roster.owners, roster.passive, sections.protection)
-    found += wrong_baselines(sections.algorithm, sections.baselines)
+    found += wrong_baselines(sections.algorithm, sections.baselines or ())
     return found + ([] if "job" in broken else too_few_epochs(sections.algorithm, sections.job.epochs))
 
 

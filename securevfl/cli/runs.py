@@ -48,6 +48,7 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     terminal.out.print(cards_text(result.record))
     terminal.out.print(worst_text(result.record), soft_wrap=True)
     terminal.out.print(comparison_table(result.record))
+    _show_gain(result)
     federated = [run for run in result.record.runs if not run.baseline]
     if federated:
         terminal.out.print(learned_table(result.record))
@@ -63,12 +64,20 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     return page
 
 
+def _show_gain(result: sv.Result) -> None:
+    from securevfl.report import joined_text
+
+    if (gain := joined_text(result.record)) is not None:
+        terminal.out.print(gain, soft_wrap=True)
+
+
 def _show_one_screen(result: sv.Result, page: Path) -> None:
     """Print the card, the comparison and where the report is."""
     from securevfl.report import cards_text, comparison_table, warnings_text
 
     terminal.out.print(cards_text(result.record, brief=True))
     terminal.out.print(comparison_table(result.record, brief=True))
+    _show_gain(result)
     if (warnings := warnings_text(result.record)) is not None:
         terminal.out.print(warnings, soft_wrap=True)
     terminal.out.print(f"Report: {page}", soft_wrap=True, highlight=False)
@@ -121,6 +130,9 @@ def init_command(
         list[str] | None,
         typer.Option("--label", help="The label column; guessed by default. Repeat for several labels."),
     ] = None,
+    algorithm: Annotated[
+        str, typer.Option(help="What is trained, such as boosting; how long follows from it and the rows.")
+    ] = "splitnn",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
 ) -> None:
     """Draft a job file from tables: identifiers, label and preparation, each guess with its reason."""
@@ -128,7 +140,7 @@ def init_command(
 
     if file.exists() and not overwrite:
         raise sv.InputError(f"{file} already exists: choose another --out, or replace it with --overwrite")
-    draft = draft_job(tables, file.parent, id=id or (), label=label or ())
+    draft = draft_job(tables, file.parent, id=id or (), label=label or (), algorithm=algorithm)
     write_atomic(file, draft.text.encode())
     for line in draft.found:
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)

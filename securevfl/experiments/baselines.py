@@ -22,13 +22,15 @@ from securevfl.run.recording import run_record
 from securevfl.run.simulation import Aligned, RunOutcome, run_parties
 from securevfl.training import Algorithm, Split
 
-__all__ = ["BASELINES", "run_baseline", "wrong_baselines"]
+__all__ = ["BASELINES", "run_baseline", "usual_baselines", "wrong_baselines"]
 
 BASELINES = ("alone", "alone_boosted", "pooled", "pooled_boosted")
 """Keys of the baselines: the job's own method and scikit-learn's gradient boosted trees, each over the active party's
 columns and over everybody's."""
 
 _BOOSTED = "_boosted"
+_MOST_CELLS = 20_000_000
+"""Boosted trees over a table with more cells, or of pictures, are drawn only where somebody asks for them."""
 _SETTINGS = "scikit-learn's histogram gradient boosting with its defaults; rounds chosen on validation rows"
 
 
@@ -37,6 +39,24 @@ def wrong_baselines(algorithm: Algorithm, baselines: Sequence[str]) -> list[str]
     if not (algorithm.many_owners and baselines):
         return []
     return [f"{algorithm.title} has several label owners; the baselines are for one: leave them out"]
+
+
+def usual_baselines(job: Job, parties: Parties) -> tuple[str, ...]:
+    """Baselines that say whether joining is worth it: what the active party has alone, by the job's own method and by
+    boosted trees, and the job's method over all columns. None where several parties have labels.
+
+    Args:
+        job: that they stand beside.
+        parties: the parties' tables.
+    """
+    if job.algorithm.many_owners:
+        return ()
+    own = parties.active.columns
+    if not own:
+        return ("pooled",)
+    flat = all(np.ndim(values) == 1 for values in own.values())
+    small = flat and len(own) * parties.active.rows <= _MOST_CELLS
+    return tuple(key for key in ("alone", "alone_boosted", "pooled") if small or not key.endswith(_BOOSTED))
 
 
 def run_baseline(

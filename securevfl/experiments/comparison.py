@@ -13,8 +13,8 @@ import numpy as np
 
 from securevfl.cut import Plain
 from securevfl.data import Parties
-from securevfl.errors import InputError, SecureVFLError, UnknownNameError
-from securevfl.experiments.baselines import BASELINES, run_baseline, wrong_baselines
+from securevfl.errors import InputError, PolicyError, SecureVFLError, UnknownNameError
+from securevfl.experiments.baselines import BASELINES, run_baseline, usual_baselines, wrong_baselines
 from securevfl.party import Job, choose_protection, with_default_protection
 from securevfl.party.numbering import split_own_rows
 from securevfl.party_context import Observer, PartySecret
@@ -27,6 +27,7 @@ from securevfl.report.record import (
 )
 from securevfl.run.checkpoint import FolderKeeper, lock_keepers
 from securevfl.run.digests import data_digests
+from securevfl.run.gains import add_gains
 from securevfl.run.job_card import run_title
 from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.model import Model
@@ -37,7 +38,7 @@ from securevfl.run.run_files import ALIGNMENT, RESULTS
 from securevfl.run.signing import Keys, open_signed_ledgers
 from securevfl.run.simulated_parties import coordinator_of
 from securevfl.run.simulation import Aligned, RunOutcome, align_parties, consent_parties, result_books, run_parties
-from securevfl.training import Split
+from securevfl.training import Split, Trained
 
 __all__ = ["compare", "simulate"]
 
@@ -46,7 +47,7 @@ def simulate(
     job: Job,
     parties: Parties,
     *,
-    baselines: Sequence[str] = (),
+    baselines: Sequence[str] | None = (),
     name: str = "run",
     title: str = "",
     command: str = "",
@@ -67,7 +68,8 @@ def simulate(
     Args:
         job: what to run.
         parties: the parties' tables; one of them has the labels.
-        baselines: which of `BASELINES` to run beside it.
+        baselines: which of `BASELINES` to run beside it; None for the usual ones, which say whether joining is worth
+            it. A usual one that these tables do not allow is left out, with a note.
         name: of the run, for the report.
 
     Raises:
@@ -97,7 +99,7 @@ def compare(
     jobs: Mapping[str, Job],
     parties: Parties,
     *,
-    baselines: Sequence[str] = BASELINES,
+    baselines: Sequence[str] | None = BASELINES,
     name: str = "comparison",
     title: str = "",
     command: str = "",
@@ -116,7 +118,7 @@ def compare(
     Args:
         jobs: key → job; they have to agree on the seed and on the split.
         parties: the parties' tables.
-        baselines: which of `BASELINES` to run too.
+        baselines: which of `BASELINES` to run too; see `simulate`.
         name: of the comparison, for the report.
         title: of the report; the name unless given.
         command: what runs it again, for the report.
@@ -141,7 +143,7 @@ def compare(
     Raises:
         SecureVFLError: whatever ended a run; `ledgers` of the error has its ledgers and those of the runs before it.
     """
-    first, jobs, why = _check_jobs(jobs, parties, baselines, draws)
+    first, jobs, why = _check_jobs(jobs, parties, baselines or (), draws)
     books = None if results is None else result_books(results, parties)
     observer = observer or progress_line()
     observer.run("alignment by PSI")
@@ -171,9 +173,17 @@ def compare(
         secrets=fresh | dict(secrets or {}),
     )
     chief = parties.label_owners[0]
-    runs = [course.run_baseline(key, first) for key in BASELINES if key in baselines]
+    wanted = usual_baselines(first, parties) if baselines is None else baselines
+    runs, left_out = [], list[str]()
+    for key in (key for key in BASELINES if key in wanted):
+        try:
+            runs.append(course.run_baseline(key, first))
+        except (InputError, PolicyError) as error:
+            if baselines is not None:
+                raise
+            left_out.append(f"the baseline {key!r} is left out: {error}")
     for key in jobs:
-        figures, *more = [course.run_cell(cell, why[key]) for cell in cells if cell.key == key]
+        figures, *more = [course.run_cell(cell, [*why[key], *left_out]) for cell in cells if cell.key == key]
         runs.append(over_draws(figures, [again.test for again in more]))
     split = course.split or Split.without_rows()
     record = Record(
@@ -188,7 +198,7 @@ def compare(
             PartyRecord(name=t.name, role=t.role, rows=t.rows, columns=list(t.feature_names)) for t in parties.values()
         ],
         alignment=alignment_record(aligned, split, chief.name, seconds),
-        runs=runs,
+        runs=add_gains(runs, course.chief),
         ledgers=ledger_records(course.ledgers),
     )
     observer.end()
@@ -235,6 +245,7 @@ class _Course:
     secrets: dict[str, PartySecret] = field(repr=False)
     ledgers: dict[str, Mapping[str, Ledger]] = field(default_factory=dict)
     scores: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    chief: dict[str, Trained] = field(default_factory=dict, repr=False)
     models: dict[str, Model] = field(default_factory=dict)
     split: Split | None = None
 
@@ -251,6 +262,7 @@ class _Course:
         plain = job.replace(protection=Plain(), policies=own)
         figures, ran = run_baseline(key, plain, self.parties, self.aligned, self.split, self.observer)
         self.scores[key] = ran.trained[chief.name].scores
+        self.chief[key] = ran.trained[chief.name]
         return figures
 
     def run_cell(self, cell: _Run, notes: Sequence[str]) -> RunRecord:
@@ -290,6 +302,7 @@ class _Course:
         if first:
             self.split = self.split or ran.split
             self.scores[key] = ran.trained[chief.name].scores
+            self.chief[key] = ran.trained[chief.name]
         kept_notes = dict.fromkeys(note for keeper in kept.values() for note in keeper.notes)
         owners, passive = _split_names(self.parties)
         seconds = time.perf_counter() - began

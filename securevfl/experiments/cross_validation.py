@@ -20,6 +20,7 @@ from securevfl.party import Job, with_default_protection
 from securevfl.party_context import Observer, PartySecret
 from securevfl.report import CellFigures, Failed, SweepRecord
 from securevfl.report.record import Record, RunRecord
+from securevfl.run.gains import average_gains
 from securevfl.run.result import Result
 from securevfl.run.simulation import align_parties
 
@@ -31,7 +32,7 @@ def cross_validate(
     parties: Parties,
     *,
     folds: int = 5,
-    baselines: Sequence[str] = (),
+    baselines: Sequence[str] | None = (),
     name: str = "run",
     title: str = "",
     observer: Observer | None = None,
@@ -163,4 +164,5 @@ def _average_runs(runs: Sequence[RunRecord]) -> RunRecord:
         notes=[*runs[0].notes, note],
         warnings=list(dict.fromkeys(warning for run in runs for warning in run.warnings)),
         constant={},
+        gained=average_gains([run.gained for run in runs]),
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from securevfl.cut import find_protection
 from securevfl.data.columns import ColumnUse, doubled_names
 from securevfl.data.csv_rows import CsvRows
 from securevfl.data.file_locations import place_of
@@ -18,7 +19,7 @@ from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.sample import SAMPLE
 from securevfl.data.snapshots import describe_snapshots, find_ending
-from securevfl.errors import InputError, UnknownNameError
+from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.jobfile.joining import (
     count_distinct,
     counts_rows,
@@ -28,9 +29,15 @@ from securevfl.jobfile.joining import (
     find_single_ids,
     whole_numbers,
 )
+from securevfl.training import Algorithm, find_algorithm
 
 __all__ = ["Draft", "draft_job"]
 
+_USUAL = "splitnn"
+_TREES = "   # `securevfl init --algorithm boosting` drafts trees; `docs/algorithms` has them all"
+_SEALED = "       # everything at the cut is encrypted; the report lists what the result reveals"
+_TRAINS = 0.7
+"""Share of a table's rows that trains, with the usual split of rows that all parties have."""
 _ROWS = 100_000
 """Rows of each table that guesses are made from."""
 _LABELS = re.compile(
@@ -97,7 +104,12 @@ class _Table:
 
 
 def draft_job(
-    paths: Sequence[str | Path], folder: Path, *, id: str | Sequence[str] = (), label: str | Sequence[str] = ()
+    paths: Sequence[str | Path],
+    folder: Path,
+    *,
+    id: str | Sequence[str] = (),
+    label: str | Sequence[str] = (),
+    algorithm: str = _USUAL,
 ) -> Draft:
     """Draft a job file for tables, one a party.
 
@@ -106,11 +118,12 @@ def draft_job(
         folder: where the file will be; paths in it are relative to that.
         id: the column that joins them, or several that do together, by the same names in all; guessed unless given.
         label: the label's column, or several of zeros and ones in one table; guessed unless given.
+        algorithm: name of what is trained. How long it trains follows from it and from the number of rows.
 
     Raises:
         InputError: a table that cannot be read, fewer than two, a label that several have, or several labels that no
             table has together.
-        UnknownNameError: a column that was named and is not there.
+        UnknownNameError: a column that was named and is not there, or no such algorithm.
     """
     if len(paths) < 2:
         raise InputError(f"{len(paths)} table: a job has two or more, one of each party")
@@ -126,7 +139,7 @@ def draft_job(
     missing[-1:] = [f"{one}; {why}" for one in missing[-1:]]
     missing += [] if any(one.label for one in tables) else ["which party has the label, and in which column"]
     found = tuple(_describe_format(one) for one in tables)
-    return Draft(_format_job(tables, folder), found, tuple(missing))
+    return Draft(_format_job(tables, folder, algorithm), found, tuple(missing))
 
 
 def _read_table(path: Path, number: int) -> _Table:
@@ -297,27 +310,32 @@ def _left_out(one: _Table) -> dict[str, str]:
     return found
 
 
-def _format_job(tables: list[_Table], folder: Path) -> str:
+def _format_job(tables: list[_Table], folder: Path, algorithm: str) -> str:
     task, owner = _guess_task(tables), next((one for one in tables if one.label), None)
+    chosen = find_algorithm(algorithm)()
     lines = [
         "# Drafted by `securevfl init` from the tables' headers and first rows. Read it, then:",
         "#   securevfl check job.toml     lists what is wrong",
         "#   securevfl run job.toml       trains, and writes a report",
         f"name = {quote_text(_choose_title(owner))}",
+        "# The run also trains what you have alone, and all tables pooled, to say whether joining is worth it.",
+        "# baselines = []   # leaves that out",
         "",
         "[job]",
-        "epochs = 20",
-        "patience = 5       # ends after 5 epochs without a gain on the validation rows",
+        *_format_budget(chosen, round(_TRAINS * min(one.table.num_rows for one in tables))),
         f"task = {quote_text(task)}" + ("   # the label has many different numbers" if task == "regression" else ""),
         "",
         "[algorithm]",
-        'name = "splitnn"   # "boosting" grows trees; `docs/algorithms` has them all',
+        f"name = {quote_text(algorithm)}" + _TREES * (algorithm == _USUAL),
         "",
     ]
     if len(tables) == 2:
+        sealed = _find_sealed(chosen)
         lines += [
             "[protection]",
-            'name = "bfv"       # everything at the cut is encrypted; the report lists what the result reveals',
+            f"name = {quote_text(sealed)}{_SEALED}"
+            if sealed
+            else 'name = "FILL IN"   # `securevfl check` says what this algorithm can have',
             "",
         ]
     else:
@@ -327,6 +345,27 @@ def _format_job(tables: list[_Table], folder: Path) -> str:
     for one in tables:
         lines += _format_party(one, folder)
     return "\n".join(lines) + "\n"
+
+
+def _format_budget(algorithm: Algorithm, rows: int) -> list[str]:
+    """How long to train on about so many rows."""
+    budget = algorithm.fit_budget(rows)
+    lines = [
+        f"epochs = {budget.epochs}       # at most, for about {rows:,} rows that train",
+        f"patience = {budget.patience}      # ends after so many epochs without a gain on the validation rows",
+    ]
+    return lines + ([] if budget.batch_size is None else [f"batch_size = {budget.batch_size}"])
+
+
+def _find_sealed(algorithm: Algorithm) -> str:
+    """The protection of two parties that encrypts what the algorithm sends; empty if it has none."""
+    for name in ("bfv", "paillier"):
+        try:
+            algorithm.check_protection(find_protection(name)())
+        except (InputError, PolicyError):
+            continue
+        return name
+    return ""
 
 
 def _choose_title(owner: _Table | None) -> str:

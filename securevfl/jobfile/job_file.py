@@ -215,7 +215,7 @@ class JobSections(Config):
 
     name: str = ""
     title: Annotated[str, Meta(max_length=200)] = ""
-    baselines: tuple[Literal["alone", "alone_boosted", "pooled", "pooled_boosted"], ...] = ()
+    baselines: tuple[Literal["alone", "alone_boosted", "pooled", "pooled_boosted"], ...] | None = None
     folds: Annotated[int, Meta(ge=2, le=100)] | None = None
     job: JobOptions = msgspec.field(default_factory=JobOptions)
     algorithm: Algorithm = msgspec.field(default_factory=_default_algorithm)
@@ -306,7 +306,7 @@ class JobFile:
         name: of the run; its reports go to ``runs/<name>`` by default.
         job: the job.
         parties: the parties' tables, loaded.
-        baselines: which baselines to run beside it.
+        baselines: which baselines to run beside it; None for the usual ones, see `securevfl.experiments`.
         folds: of cross-validation; None for one run.
         title: of the report; its name unless given.
     """
@@ -314,7 +314,7 @@ class JobFile:
     name: str
     job: Job
     parties: Parties
-    baselines: tuple[str, ...]
+    baselines: tuple[str, ...] | None
     folds: int | None = None
     title: str = ""
 

@@ -20,7 +20,7 @@ from securevfl.party.numbering import coded_columns
 from securevfl.party_context import PartyContext, PartySecret
 from securevfl.privacy import Clock, Ledger, Policy
 from securevfl.training import ActiveProgram, NumberedRows, Setting, Split
-from securevfl.training.calibration import ALONE, apply_temperature, temperature_of
+from securevfl.training.calibration import ALONE, correction_of
 from securevfl.training.split import split_chunks
 
 __all__ = ["Alone"]
@@ -94,7 +94,7 @@ class Alone:
         self._role = program.role
         self._role.books.restore(model["parts"])
         self._role.task = self._role.task.with_state(model.get("target"))
-        self._temperature = temperature_of(model, ALONE)
+        self._correction = correction_of(model, ALONE)
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes), or predicted numbers (n, 1), of rows of the table, by their numbers."""
@@ -102,4 +102,4 @@ class Alone:
         if not len(rows):
             return np.empty((0, role.table.classes))
         logits = [role.score_alone(part) for part in split_chunks(rows, role.plan.eval_rows)]
-        return apply_temperature(role.task.compute_probabilities(torch.cat(logits)), self._temperature)
+        return self._correction.apply(role.task.compute_probabilities(torch.cat(logits)))

@@ -336,6 +336,7 @@ class Job(JobOptions):
             number=self.number_loss,
             several=self.has_several_labels,
             heaviest=_BALANCED if self.class_weight == "balanced" else max((self.class_weight or {"": 1.0}).values()),
+            weighs_classes=self.class_weight is not None,
         )
 
     def planned_protection(self, passive: int) -> Protection:

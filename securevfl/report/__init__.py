@@ -28,6 +28,7 @@ from securevfl.report.tables import Shown, table_html
 from securevfl.report.terminal import (
     cards_text,
     comparison_table,
+    joined_text,
     learned_table,
     ledgers_text,
     receipt_table,
@@ -60,6 +61,7 @@ __all__ = [
     "count_table",
     "describe_own_share",
     "failures_text",
+    "joined_text",
     "learned_table",
     "ledgers_text",
     "list_verdicts",

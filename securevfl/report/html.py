@@ -29,6 +29,7 @@ from securevfl.report.derived import (
     phases_by_party,
     short_title,
 )
+from securevfl.report.joined import describe_gain, find_joined, format_signed
 from securevfl.report.own_share import describe_own_share, rate_own_share
 from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
 from securevfl.report.quality import describe_target, make_pictures, make_price_picture
@@ -57,34 +58,30 @@ class Headline:
 
 
 def _make_headlines(record: Record) -> list[Headline]:
-    """The gain, the price of each protection, and the alignment: what a manager asks first."""
+    """What joining was worth, the price of each protection, and the alignment: what a manager asks first."""
     found = []
-    alone, pooled, plain = find_run(record, "alone"), find_run(record, "pooled"), find_run(record, "plain")
+    joined, plain = find_joined(record), find_run(record, "plain")
     name, title, _ = next(iter(metrics_of(record)), ("auc", "AUC", 4))
-    if alone and plain and name in alone.test and name in plain.test:
-        boosted = find_run(record, "pooled_boosted")
-        ceiling = (
-            f"pooled in the clear: {pooled.test[name]:.3f}" if pooled and name in pooled.test else "on the test rows"
-        )
-        if boosted and name in boosted.test:
-            ceiling += f"; boosted trees, pooled: {boosted.test[name]:.3f}"
-        found.append(
-            Headline(f"{alone.test[name]:.3f} → {plain.test[name]:.3f}", f"{title}, alone → together", ceiling)
-        )
+    if joined is not None:
+        gain, detail = describe_gain(record, joined)
+        found.append(Headline(gain, "joined: over what you have", detail))
+    elif (alone := find_run(record, "alone")) and plain and name in alone.test and name in plain.test:
+        figure = f"{alone.test[name]:.3f} → {plain.test[name]:.3f}"
+        found.append(Headline(figure, f"{title}, alone → together", "on the test rows"))
     sealed = next((run for run in record.runs if cost_per_epoch(run)[1]), None)
     if sealed and plain and sum(cost_per_epoch(plain)):
         ratio = sum(cost_per_epoch(sealed)) / sum(cost_per_epoch(plain))
         times = f"× {ratio:,.0f}" if ratio >= 10 else f"× {ratio:.1f}"
         detail = short_title(sealed, record.runs)
         if name in sealed.test and name in plain.test:
-            detail += f"; {title} {_format_signed(sealed.test[name] - plain.test[name], 4)} against plain"
+            detail += f"; {title} {format_signed(sealed.test[name] - plain.test[name], 4)} against plain"
         found.append(Headline(times, "time with encryption", detail))
     noisy = [run for run in record.runs if run.epsilon]
     for run in noisy[:2]:
         if name in run.test:
             better = metric_gain(record, run, name)
             detail = f"{title} {run.test[name]:.3f}" + (
-                "" if better is None else f", {_format_signed(better)} against alone"
+                "" if better is None else f", {format_signed(better)} against alone"
             )
             what = " and ".join(sorted({_PROTECTS.get(line.what, line.what) for line in run.epsilon}))
             found.append(Headline(f"ε = {epsilon_of(run) or 0:.1f}", f"for {what}", detail))
@@ -94,12 +91,6 @@ def _make_headlines(record: Record) -> list[Headline]:
         facts = [f"of up to {largest:,}" if largest else "", describe_verification(record)]
         found.append(Headline(f"{a.common:,}", "common rows", "; ".join(filter(None, facts))))
     return found[:5]
-
-
-def _format_signed(value: float, digits: int = 3) -> str:
-    """+0.012 or −0.012, with a true minus sign; zero has no sign."""
-    text = f"{value:+.{digits}f}"
-    return text[1:] if not float(text) else text.replace("-", "−")
 
 
 def _group_warnings(record: Record) -> dict[str, list[str]]:
@@ -132,7 +123,7 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
     return fill_template(
         "report.html.j2",
         record.title,
-        {"bytes": human_bytes, "seconds": human_seconds, "signed": _format_signed},
+        {"bytes": human_bytes, "seconds": human_seconds, "signed": format_signed},
         record=record,
         pictures=pictures,
         headlines=_make_headlines(record),

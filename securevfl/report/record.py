@@ -20,6 +20,7 @@ __all__ = [
     "EpsilonRecord",
     "EpsilonTotal",
     "FigureRecord",
+    "GainRecord",
     "LearnedRecord",
     "LedgerRecord",
     "LinkRecord",
@@ -309,6 +310,21 @@ class ShapeRecord(msgspec.Struct, frozen=True, kw_only=True):
     bins: list[ShapeBin]
 
 
+class GainRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How much better a run is on the test rows than what the active party has without the others."""
+
+    metric: str
+    """"auc", "accuracy" or "r2" """
+    over: str
+    """key of the baseline: the better one of "alone" and "alone_boosted" on the test rows"""
+    gain: float
+    low: float | None = None
+    """of the 95 % interval, for these two models; None where scores of the test rows are missing"""
+    high: float | None = None
+    rows: int
+    """test rows"""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one algorithm under one protection (or one baseline)."""
 
@@ -345,10 +361,13 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """accuracy and log-loss on the test rows of always giving the training rows' class shares"""
     alone: dict[str, float] = {}
     """metrics on the test rows, scored from the active party's own columns without a message"""
-    calibration: dict[str, dict[str, float]] = {}
-    """"whole", "alone" → temperature, validation rows, expected calibration error on the test rows before and after"""
+    calibration: dict[str, dict[str, float | list[float]]] = {}
+    """"whole", "alone" → temperature, intercept (one number for each class, or none), validation rows, gain in log-loss
+    by cross-validation, expected calibration error on the test rows before and after; missing where it gains nothing"""
     evaluation: Evaluation | None = None
     """the test rows per class, by confidence and by rank; None in the report of a party without labels"""
+    gained: GainRecord | None = None
+    """what joining was worth; None for a baseline, and where none of the active party alone ran"""
     deviation: dict[str, float] = {}
     """metric → standard deviation over `draws`; `test` holds the means then"""
     prepared: dict[str, list[PreparedRecord]] = {}

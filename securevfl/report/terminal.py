@@ -25,6 +25,7 @@ from securevfl.report.derived import (
     metric_text,
     metrics_of,
 )
+from securevfl.report.joined import joined_sentence
 from securevfl.report.own_share import own_shares_text
 from securevfl.report.record import ReceiptLine, Record, RunRecord
 from securevfl.report.tables import make_table, number_column, text_column
@@ -32,6 +33,7 @@ from securevfl.report.tables import make_table, number_column, text_column
 __all__ = [
     "cards_text",
     "comparison_table",
+    "joined_text",
     "learned_table",
     "ledgers_text",
     "receipt_table",
@@ -98,6 +100,12 @@ def comparison_table(record: Record, *, brief: bool = False) -> Table:
         + (f" {words}" if not brief and (words := constant_of(record)) else "")
     )
     return table
+
+
+def joined_text(record: Record) -> RenderableType | None:
+    """What joining was worth, the figure in bold; None where nothing was compared."""
+    told, _, detail = joined_sentence(record).partition(" (")
+    return Text.assemble((told, "bold"), f" ({detail}") if told else None
 
 
 def self_training_text(record: Record) -> RenderableType | None:

@@ -173,8 +173,9 @@ def predict(
         everyone: also score rows that some parties lack: by each set of parties that the algorithm allows, the largest
             first, and finally by the active party alone. Each set runs another alignment, which shows the active party
             and the passive ones of the set which of their rows they share; see `Prediction.steps`.
-        calibrated: scale probabilities by the temperatures fitted on validation rows: one for scores from all columns,
-            one for the active party's own. Scores of other sets of parties have no temperature.
+        calibrated: calibrate probabilities as training did on its validation rows: scores from all columns, and those
+            from the active party's own. The report's figures are of these. Scores of other sets of parties are not
+            calibrated.
         aligned: an alignment of these tables to use again.
         observers: party → receiver of its events.
         results: see `simulate`.
@@ -219,7 +220,9 @@ def predict(
     parts = dict(model.parts)
     books = None if results is None else result_books(results, parties)
     if not calibrated:
-        parts[active] = {name: value for name, value in parts[active].items() if name != "temperature"}
+        parts[active] = {
+            name: value for name, value in parts[active].items() if name not in ("calibration", "temperature")
+        }
     asking = Asking(skip_spent=skip_spent)
     if answers is not None:
         digests = {name: tree_digest(model_part(job, name, part)) for name, part in parts.items()}

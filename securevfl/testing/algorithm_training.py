@@ -208,7 +208,7 @@ def check_prediction(trial: Trial) -> None:
         Model(job=work, parts=parts).save(folder)
         model = Model.load(folder, work)
     aligned = join_parties(members, work)
-    found = predict(model, members, aligned=aligned, calibrated=False)
+    found = predict(model, members, aligned=aligned)
     rows, wanted = ran.split.test, ran.trained[owner.name].scores
     gap = np.abs(found.probabilities[rows] - wanted).max() if len(rows) else 0.0
     if not gap <= 1e-5:
@@ -230,8 +230,7 @@ def check_subsets(trial: Trial) -> None:
     if not len(trained.alone_scores):
         raise CheckFailed(f"subsets is {trial.algorithm.subsets!r} and training scored no test rows alone: score_alone")
     rows = join_parties(people, work).parties[owner.name].rows[ran.split.test]
-    bare = {name: value for name, value in parts[owner.name].items() if name != "temperature"}
-    gap = np.abs(Alone(owner, work, bare).scores(rows) - trained.alone_scores).max()
+    gap = np.abs(Alone(owner, work, parts[owner.name]).scores(rows) - trained.alone_scores).max()
     if not gap <= 1e-5:
         raise CheckFailed(
             f"the active party alone scores test rows up to {gap:.3g} from what training scored alone: score_alone has "

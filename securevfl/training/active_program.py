@@ -12,8 +12,15 @@ import torch
 from securevfl.errors import RangeError
 from securevfl.privacy import Link, fan_out
 from securevfl.training.active_role import ActiveRole
-from securevfl.training.calibration import ALONE, WHOLE, apply_temperature, fit_temperatures, temperature_of
-from securevfl.training.outcome import check_labels, constant_metrics, few_labels, few_rows, went_nowhere
+from securevfl.training.calibration import ALONE, WHOLE, Calibration, Correction, calibrate, correction_of
+from securevfl.training.outcome import (
+    check_labels,
+    constant_metrics,
+    ended_early,
+    few_labels,
+    few_rows,
+    went_nowhere,
+)
 from securevfl.training.plan import FEWEST_TO_CHOOSE
 from securevfl.training.program import RoleProgram
 from securevfl.training.rows import Epoch, Trained
@@ -22,6 +29,9 @@ from securevfl.training.state import State, as_dict, as_int, as_list
 from securevfl.transport import Kind
 
 __all__ = ["ActiveProgram", "Progress", "to_floats"]
+
+_LESS = 0.999
+"""A validation loss below this part of the smallest one so far is a gain: training goes on."""
 
 
 @dataclass
@@ -32,7 +42,8 @@ class Progress:
         kept: the snapshot of the best epoch so far.
         scores: its probabilities of the validation rows, (n, classes).
         best: the best epoch's score; larger is better.
-        since: epochs without a gain.
+        least: the smallest validation loss so far.
+        since: epochs without a gain of either.
         epoch: the one that ended last, from 1.
         stop: whether training is over.
     """
@@ -40,9 +51,14 @@ class Progress:
     kept: object = field(repr=False)
     scores: torch.Tensor | None = field(default=None, repr=False)
     best: float = -math.inf
+    least: float = math.inf
     since: int = 0
     epoch: int = 0
     stop: bool = False
+
+    def forget_best(self) -> None:
+        """Compare no later epoch with those before it: what is trained has changed."""
+        self.best, self.least, self.since = -math.inf, math.inf, 0
 
 
 @dataclass
@@ -79,7 +95,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         super().__init__(role)
         self.progress = Progress(kept=None)
         self._within = EpochProgress()
-        self.temperature = 1.0
+        self.correction = Correction()
         self._valid_scores = np.empty((0, 0))
 
     async def run(self) -> Trained:
@@ -103,7 +119,10 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.assess_outcome()
         trained = self.close_books()
         if trained.model and trained.calibration:
-            trained.model["temperature"] = {whose: one.temperature for whose, one in trained.calibration.items()}
+            trained.model["calibration"] = {
+                whose: {"temperature": one.correction.temperature, "intercept": list(one.correction.intercept)}
+                for whose, one in trained.calibration.items()
+            }
         return trained
 
     def score_alone(self) -> None:
@@ -117,11 +136,12 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         trained.alone = role.task.compute_metrics(trained.alone_scores, labels, weights)
 
     def calibrate(self) -> None:
-        """Fit temperatures on the validation rows, if there are enough of them and their labels are exact. A model
-        trained with DP-SGD gets none: a temperature would reveal something of these rows, without noise."""
+        """Calibrate the scores on the validation rows, if there are enough of them and their labels are exact. A model
+        trained with DP-SGD is not calibrated: that would reveal something of these rows, without noise. Where classes
+        have weights no intercept is fitted: it would take them back."""
         role, trained, dp = self.role, self.trained, self.role.protection.dp
         if (
-            not role.plan.validates
+            not (role.plan.validates and role.plan.calibrates)
             or role.task.is_numeric
             or role.task.is_multilabel
             or not trained.test
@@ -129,11 +149,31 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         ):
             return
         split = role.table.split
-        valid, test = (role.labels(rows).cpu().numpy() for rows in (split.valid, split.test))
-        found = {WHOLE: fit_temperatures(trained.valid_scores, valid, trained.scores, test)}
+        found = {WHOLE: self.fit_calibration(trained.valid_scores, trained.scores)}
         if _scores_alone(role) and role.config.subsets != "all" and len(split.valid) >= FEWEST_TO_CHOOSE:
-            found[ALONE] = fit_temperatures(self.probabilities_alone(split.valid), valid, trained.alone_scores, test)
+            found[ALONE] = self.fit_calibration(self.probabilities_alone(split.valid), trained.alone_scores)
         trained.calibration = {whose: one for whose, one in found.items() if one is not None}
+        self.apply_calibration()
+
+    def fit_calibration(self, valid: np.ndarray, test: np.ndarray) -> Calibration | None:
+        """The calibration of scores (n, classes) of the validation rows and of the test rows; None if it helps none."""
+        table = self.role.table
+        labels = [self.role.labels(rows).cpu().numpy() for rows in (table.split.valid, table.split.test)]
+        weight = table.row_weights(table.split.valid)
+        return calibrate(valid, labels[0], test, labels[1], weight=weight, intercept=not self.role.plan.weighs_classes)
+
+    def apply_calibration(self) -> None:
+        """Replace the scores and the metrics by those of calibrated scores: those of every later prediction."""
+        role, trained = self.role, self.trained
+        rows = role.table.split.test
+        labels, weights = role.labels(rows).cpu().numpy(), role.table.row_weights(rows)
+        if WHOLE in trained.calibration:
+            correction = trained.calibration[WHOLE].correction
+            trained.valid_scores, trained.scores = map(correction.apply, (trained.valid_scores, trained.scores))
+            trained.test = role.task.compute_metrics(trained.scores, labels, weights)
+        if ALONE in trained.calibration:
+            trained.alone_scores = trained.calibration[ALONE].correction.apply(trained.alone_scores)
+            trained.alone = role.task.compute_metrics(trained.alone_scores, labels, weights)
 
     def probabilities_alone(self, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of numbered rows from the active party's own columns. The role has no links
@@ -164,7 +204,11 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         if not task.is_numeric:
             trained.warnings += (few_labels if task.is_multilabel else few_rows)(task.classes, parts)
         on_valid = constant_metrics(task, train, valid, weights[0], weights[1])
-        trained.warnings += went_nowhere(trained.epochs, on_valid, trained.test, trained.constant, task.loss_name)
+        chooses = role.plan.chooses_best_epoch(len(valid))
+        kept = trained.epochs[: trained.best_epoch] if chooses else trained.epochs
+        trained.warnings += went_nowhere(kept, on_valid, trained.test, trained.constant, task.loss_name)
+        if chooses and role.protection.dp is None:
+            trained.warnings += ended_early(trained.epochs, trained.best_epoch, role.plan.epochs, task.loss_name)
         tally = self.role.books.tally()
         if tally is not None:
             trained.self_training = tally.summary_sentence
@@ -181,7 +225,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         """Train, validate, tell the others how it goes on, keep a checkpoint."""
         progress.epoch += 1
         if await self.role.begin_epoch(progress.epoch):
-            progress.best, progress.since = -math.inf, 0
+            progress.forget_best()
         loss = await self.train_epoch(progress.epoch)
         due = self.role.plan.validates_after(progress.epoch)
         valid = await self.evaluate_rows(self.role.table.split.valid, judge=True) if due else {}
@@ -221,7 +265,9 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         role, epoch = self.role, progress.epoch
         score = role.task.selection_score(valid) if valid else -math.inf  # of an epoch that did not
         better = score > progress.best
-        progress.best, progress.since = (score, 0) if better else (progress.best, progress.since + 1)
+        loss = valid.get(role.task.loss_name, math.inf)
+        progress.since = 0 if better or loss < progress.least * _LESS else progress.since + 1
+        progress.best, progress.least = max(score, progress.best), min(loss, progress.least)
         patience = role.plan.patience
         out_of_patience = bool(valid) and patience is not None and progress.since >= patience
         progress.stop = (out_of_patience and epoch >= role.config.least_epochs) or epoch >= role.plan.epochs
@@ -269,18 +315,18 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         progress = Progress(**as_dict(saved["progress"]))  # type: ignore[arg-type]
         progress.stop = self.checkpoints.is_finished(saved)
         if self.checkpoints.has_fewer_parties(saved):
-            progress.best, progress.since = -math.inf, 0
+            progress.forget_best()
         if "within" in saved:
             self._within = EpochProgress(**as_dict(saved["within"]))  # type: ignore[arg-type]
         self.trained.stopped = str(saved["stopped"]) if progress.stop else ""
         return progress
 
     async def come_back(self, model: State) -> None:
-        """See `RoleProgram.come_back`. Scores get the fitted temperature if all parties of the model take part."""
+        """See `RoleProgram.come_back`. Scores are calibrated if all parties of the model take part."""
         await super().come_back(model)
         self.role.task = self.role.task.with_state(model.get("target"))
         everyone = set(self.role.site.passive) == set(self.role.trained_with)
-        self.temperature = temperature_of(model, WHOLE) if everyone else 1.0
+        self.correction = correction_of(model, WHOLE) if everyone else Correction()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of aligned rows by a trained model."""
@@ -293,7 +339,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         for part in split_chunks(rows, self.role.plan.eval_rows):
             site.observer.batch_begun(site.name, site.active, 0, part)
             logits.append(await self.role.score(part))
-        return apply_temperature(self.role.task.compute_probabilities(torch.cat(logits)), self.temperature)
+        return self.correction.apply(self.role.task.compute_probabilities(torch.cat(logits)))
 
     async def evaluate_rows(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
         """Metrics of the model as it is on these rows.

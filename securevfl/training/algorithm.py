@@ -19,7 +19,7 @@ from securevfl.privacy import OTHER_OWNERS, Finding
 from securevfl.registry import FoundByName
 from securevfl.training.abilities import Abilities, Subsets
 from securevfl.training.objectives import LossOfNumber
-from securevfl.training.plan import EXCHANGES, Plan
+from securevfl.training.plan import EXCHANGES, Budget, Plan, network_budget
 from securevfl.training.registry import load_registered, registered_algorithms
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
 
@@ -88,6 +88,10 @@ class Algorithm(Abilities):
     def least_epochs(self) -> int:
         """Fewest epochs that reach the algorithm's last stage. Training does not stop early before them."""
         return 1
+
+    def fit_budget(self, rows: int) -> Budget:
+        """How long to train on so many rows, as `securevfl init` drafts it; jobs state their own budget."""
+        return network_budget(rows)
 
     @property
     def draws_secretly(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,7 +18,15 @@ from securevfl.training.regression import Regression
 from securevfl.training.rows import Epoch
 from securevfl.training.task import Task
 
-__all__ = ["check_classes", "check_labels", "constant_metrics", "few_labels", "few_rows", "went_nowhere"]
+__all__ = [
+    "check_classes",
+    "check_labels",
+    "constant_metrics",
+    "ended_early",
+    "few_labels",
+    "few_rows",
+    "went_nowhere",
+]
 
 _LAST = 3
 """How many of the last epochs are checked."""
@@ -153,6 +162,26 @@ def few_labels(labels: int, parts: dict[str, np.ndarray]) -> list[str]:
     return found
 
 
+def ended_early(epochs: Sequence[Epoch], best: int, planned: int, loss: str = "log_loss") -> list[str]:
+    """Warn if training used all of its epochs and the last one was the best: it was still getting better.
+
+    Args:
+        epochs: the history.
+        best: the epoch that was kept, from 1.
+        planned: how many the job allows.
+        loss: the metric that is the loss.
+    """
+    losses = [epoch.valid[loss] for epoch in epochs if loss in epoch.valid]
+    if not best == len(epochs) == planned or len(losses) < 2 or losses[-1] >= min(losses[:-1]):
+        return []
+    name = _LOSSES.get(loss, loss)
+    return [
+        f"the best epoch is the last of {planned:,}, and the validation {name} was still falling "
+        f"({losses[-2]:.4g}, {losses[-1]:.4g}): the model was getting better when training ended; give more epochs, "
+        f"such as epochs = {4 * planned} with patience = {max(5, planned // 2)}, which stops where nothing is gained"
+    ]
+
+
 def went_nowhere(
     epochs: Sequence[Epoch],
     constant: dict[str, float],
@@ -186,9 +215,15 @@ def went_nowhere(
             on_test.get(loss, math.inf),
         ),
     ]
+    falls = len(losses) > 1 and all(later < before for before, later in pairwise(losses))
+    cure = (
+        "the loss was still falling: train more epochs"
+        if falls
+        else "training diverged or overfitted; lower the learning rates, train fewer epochs (patience = …), or take "
+        "less noise"
+    )
     return [
-        f"{what}; always predicting the training rows' {always} has {bound:.3g}: training diverged or overfitted; "
-        "lower the learning rates, train fewer epochs (patience = …), or take less noise"
+        f"{what}; always predicting the training rows' {always} has {bound:.3g}: {cure}"
         for what, value, bound in compared
         if value > bound * _MARGIN
     ][:1]

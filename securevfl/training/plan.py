@@ -4,6 +4,7 @@ proposed and checked from.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,7 @@ from securevfl.training.calibration import FEWEST_TO_CHOOSE
 from securevfl.training.objectives import LossOfNumber
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind
 
-__all__ = ["EXCHANGES", "FEWEST_TO_CHOOSE", "Keep", "Plan"]
+__all__ = ["EXCHANGES", "FEWEST_TO_CHOOSE", "Budget", "Keep", "Plan", "network_budget", "tree_budget"]
 
 EXCHANGES = (
     Exchange("train/epoch", Kind.CONTROL, ACTIVE, PASSIVE, "whether to keep, whether to stop"),
@@ -22,6 +23,14 @@ EXCHANGES = (
 
 Keep = Literal["best", "last", "auto"]
 """Which epoch's weights a run keeps; see `Plan.keep`."""
+
+_STEPS = 3000
+_BATCHES = 16
+"""Batches that an epoch has at least, down to the smallest batch."""
+_SMALLEST, _LARGEST = 32, 256
+_FEWEST_EPOCHS, _MOST_EPOCHS = 20, 200
+_FEWEST_WAITED = 5
+_TREES, _TREES_WAITED = 300, 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +51,8 @@ class Plan:
         number: how a numeric target is learned; None for classes.
         several: whether a row can have several labels.
         heaviest: the largest class weight that the job sets; 1 if it sets none.
+        weighs_classes: whether the job weights classes.
+        calibrates: whether scores are calibrated after training, see `securevfl.training.calibration`.
     """
 
     epochs: int
@@ -56,6 +67,8 @@ class Plan:
     number: LossOfNumber | None = None
     several: bool = False
     heaviest: float = 1.0
+    weighs_classes: bool = False
+    calibrates: bool = True
 
     def validates_after(self, epoch: int) -> bool:
         """Whether the validation rows are scored after `epoch`, from 1."""
@@ -64,3 +77,45 @@ class Plan:
     def chooses_best_epoch(self, valid: int) -> bool:
         """Return True if a run with `valid` validation rows keeps its best epoch, False if it keeps the last."""
         return self.keep == "best" or (self.keep == "auto" and valid >= FEWEST_TO_CHOOSE)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long a job trains at most, to fit its table.
+
+    Few rows need many epochs of small batches, many rows few of large ones: a network needs some thousand steps
+    whatever the number of rows, a boosted model some hundred trees. Too large a budget costs time, as training stops
+    early on the validation rows; too small a one ends with a model that was still getting better.
+
+    Attributes:
+        epochs: passes over the training rows, or trees.
+        patience: epochs without a gain on the validation rows after which training stops.
+        batch_size: rows in a batch; None where an algorithm takes all rows together.
+    """
+
+    epochs: int
+    patience: int
+    batch_size: int | None
+
+
+def network_budget(rows: int) -> Budget:
+    """The budget of a network: batches of 32 to 256 rows, sixteen in an epoch where the rows allow it, and about 3,000
+    steps in 20 to 200 epochs.
+
+    Args:
+        rows: that train.
+    """
+    size = 2 ** math.floor(math.log2(max(rows / _BATCHES, 1)))
+    size = min(max(size, _SMALLEST), _LARGEST)
+    steps = math.ceil(max(rows, 1) / size)
+    epochs = min(max(math.ceil(_STEPS / steps), _FEWEST_EPOCHS), _MOST_EPOCHS)
+    return Budget(epochs, max(_FEWEST_WAITED, epochs // 8), size)
+
+
+def tree_budget(rows: int) -> Budget:
+    """The budget of boosted trees: 300 trees, of which training keeps as many as the validation rows ask for.
+
+    Args:
+        rows: that train.
+    """
+    return Budget(_TREES, _TREES_WAITED, None)

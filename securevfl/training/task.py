@@ -56,8 +56,9 @@ class Task:
         return "log_loss"
 
     def selection_score(self, metrics: dict[str, float]) -> float:
-        """The figure that chooses the best epoch, from metrics of the validation rows; larger is better."""
-        return metrics.get(self.score_name, -metrics["log_loss"])
+        """The figure that chooses the best epoch, from metrics of the validation rows; larger is better: the AUC of two
+        classes, else the log-loss with its sign turned. Accuracy moves in steps of a row and stops early."""
+        return metrics["auc"] if self.classes == 2 and "auc" in metrics else -metrics["log_loss"]
 
     def build_loss(self) -> Loss:
         """The loss of each row that training minimises."""

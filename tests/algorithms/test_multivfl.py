@@ -236,7 +236,7 @@ def test_all_copies_and_owners_end_alike(convolution: tuple[int, ...]) -> None:
     model = result.model()
     assert sorted(model.parts) == ["clinic", "lab", "owner1", "shop"]
     whole = sv.Parties.of(people()["owner1"], *people().passive)
-    predicted = sv.predict(model, whole, calibrated=False)
+    predicted = sv.predict(model, whole)
     place = {name: row for row, name in enumerate(predicted.ids)}
     rows = [place[name] for name in result.test_ids]
     np.testing.assert_allclose(predicted.probabilities[rows], result.scores["plain"], atol=1e-6)

@@ -144,7 +144,7 @@ def test_own_columns_that_changed_are_a_new_question(tmp_path: Path) -> None:
 def test_another_model_and_other_tables_of_partners_are_new_questions(tmp_path: Path) -> None:
     model, people = _model()
     rows = len(sv.predict(model, _fresh(), answers=tmp_path).ids)
-    other = sv.Model(job=model.job, parts={**model.parts, "bank": {**model.parts["bank"], "temperature": np.ones(2)}})
+    other = sv.Model(job=model.job, parts={**model.parts, "bank": {**model.parts["bank"], "calibration": np.ones(2)}})
     parts = dict(model.parts)
     parts["bank"] = {**parts["bank"], "more": "of another run"}
     assert sv.predict(replace(other, parts=parts), _fresh(), answers=tmp_path).asked == rows

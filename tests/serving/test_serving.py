@@ -368,3 +368,18 @@ def test_a_session_that_was_stopped_is_said_to_be_so() -> None:
     said = "broken off: a process was stopped or restarted"
     assert describe_end(asyncio.CancelledError()) == describe_end(PeerEnded("shop1 ended")) == said
     assert describe_end(InputError("a table is damaged")) == "ended: InputError"
+
+
+def test_served_scores_are_calibrated_as_predictions_are(tmp_path: Path, plain: Parts) -> None:
+    fitted = {"whole": {"temperature": 3.0, "intercept": [0.5, -0.5]}}
+    parts = {**plain, "bank": replace(plain["bank"], tree={**plain["bank"].tree, "calibration": fitted})}
+    expected, bare = predicted(parts), predicted(plain)
+    ids = sorted(expected)[:3]
+
+    async def main() -> np.ndarray:
+        async with served(ready(tmp_path, parts)) as running:
+            return scores_of(await running.bank.scores(ids))
+
+    found = asyncio.run(main())
+    assert np.allclose(found, [expected[name] for name in ids], atol=1e-6)
+    assert not np.allclose(found, [bare[name] for name in ids], atol=1e-2)

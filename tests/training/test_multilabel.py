@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -251,7 +252,7 @@ def test_three_commands_and_a_prediction(
     assert np.array_equal(file.parties["bank"].label, _people(200)["bank"].label)
     assert tuple(file.parties["bank"].columns) == ("a", "b")
     assert command("check", "job.toml") == 0
-    Path("job.toml").write_text(text.replace('"bfv"', '"plain"').replace("epochs = 20", "epochs = 2"))
+    Path("job.toml").write_text(re.sub("epochs = [0-9]+", "epochs = 2", text.replace('"bfv"', '"plain"')))
     assert command("run", "job.toml", "--out", "run") == 0
     assert command("predict", "job.toml", "run/model", "--out", "scores.csv") == 0
     rows = list(csv.DictReader(Path("scores.csv").read_text().splitlines()))

@@ -12,6 +12,7 @@ from securevfl.algorithms.boosting.directions import split_name
 from securevfl.cut import CutUse, Paillier, Plain, Protection
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.training.algorithm import Algorithm
+from securevfl.training.plan import Budget, tree_budget
 from securevfl.training.tree_terms import CELLS, TreeTerms
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
@@ -87,6 +88,9 @@ class BoostingSettings(Algorithm):
     @property
     def title(self) -> str:
         return f"{self.label}, nodes shown" if self.nodes == "shown" else self.label
+
+    def fit_budget(self, rows: int) -> Budget:
+        return tree_budget(rows)
 
     @property
     def trainable(self) -> bool:
