@@ -161,14 +161,14 @@ class _Party:
         )
         if self.name == "a":
             self.end.send((mesh.listening[0].port, listener.getsockname()[1]))
-        while not isinstance(await mesh.next_event(), Connected):
-            pass
-        channel = mesh.begin_view(_VIEW)[self.peer]
-        await mesh.send_note(self.peer, b"ready")
-        while not isinstance(await mesh.next_event(), NoteReceived):
-            pass
-        mesh.open_view()
-        with self._bare_socket(listener, port) as bare, listener:
+        with listener, await asyncio.to_thread(self._bare_socket, listener, port) as bare:
+            while not isinstance(await mesh.next_event(), Connected):
+                pass
+            channel = mesh.begin_view(_VIEW)[self.peer]
+            await mesh.send_note(self.peer, b"ready")
+            while not isinstance(await mesh.next_event(), NoteReceived):
+                pass
+            mesh.open_view()
             self.end.send("ready")
             await self._obey(mesh, channel, bare)
         mesh.kill_gate()
