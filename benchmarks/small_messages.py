@@ -1,4 +1,4 @@
-"""What a small message costs: codec, digest and ledger at its sender and receiver; round trips beside a bare TLS socket.
+"""What a small message costs: codec, digest and ledger at both ends; round trips beside a bare TLS socket.
 
     python -m benchmarks.small_messages [--quick]
 
@@ -11,7 +11,6 @@ it to its gate over a socket pair; a receiver takes it from there, decodes it an
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import socket
 import tempfile
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from securevfl_net.gate.frames import Bulk, FrameIn, Frames, Inbox, Outbox
+from securevfl_net.gate.frames import Bulk, Frames, Inbox, Outbox
 from securevfl_net.session import DEFAULT_SESSION_LIMITS
 
 from benchmarks.common import write
@@ -86,7 +85,9 @@ class _Gate:
         self._inbox.read(self.gate)
 
 
-def _least(work: Callable[[int], object], count: int, repeat: int, between: Callable[[], object] | None = None) -> float:
+def _least(
+    work: Callable[[int], object], count: int, repeat: int, between: Callable[[], object] | None = None
+) -> float:
     """CPU microseconds of one call of the fastest repetition; `between` repetitions, something unmeasured."""
     found = []
     for _ in range(repeat):

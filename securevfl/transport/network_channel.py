@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -47,6 +47,10 @@ class Carrier(Protocol):
         """Parts were taken out of the window."""
         ...
 
+    def commit_first(self, commit: Callable[[], None]) -> None:
+        """See `CommitsFirst`."""
+        ...
+
 
 class NetworkChannel:
     """One party's end of a view's connection to one peer. Made by `NetworkMesh.begin_view`; see `Channel`."""
@@ -60,7 +64,7 @@ class NetworkChannel:
         self._generation = generation
         self._window, self._part = window, part
         self._limits = limits
-        self._failure: ProtocolError | None = None
+        self._failure: Exception | None = None
         # outgoing
         self._parts: deque[tuple[int, str, Iterator[list[memoryview]]]] = deque()
         self._begun = False
@@ -152,6 +156,10 @@ class NetworkChannel:
         object.__setattr__(message, "written", (len(whole), digest))
         return message, len(whole)
 
+    def commit_first(self, commit: Callable[[], None]) -> None:
+        """See `CommitsFirst`."""
+        self._mesh.commit_first(commit)
+
     def send_beat(self, beat: Beat) -> None:
         """See `Channel.send_beat`."""
         self._beat = beat
@@ -177,7 +185,7 @@ class NetworkChannel:
             self.send_beat(self._beat)
             self._wake_writers(every=True)
 
-    def fail_calls(self, failure: ProtocolError) -> None:
+    def fail_calls(self, failure: Exception) -> None:
         """Pending and later calls raise `failure`; the first one stays. What was not sent is dropped."""
         if self._failure is None:
             self._failure = failure

@@ -242,11 +242,7 @@ def encode_parts(message: Message) -> list[memoryview]:
     parts = []
     for raw in wire_arrays(message).values():
         if raw.nbytes:
-            parts += (
-                [memoryview(pending), raw.view(np.uint8).data]
-                if pending
-                else [raw.view(np.uint8).data]
-            )
+            parts += [memoryview(pending), raw.view(np.uint8).data] if pending else [raw.view(np.uint8).data]
             pending = bytes(_count_padding(raw.nbytes))
     return [*parts, memoryview(pending)] if pending else parts
 
