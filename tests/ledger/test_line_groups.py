@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from securevfl_net.gate.settings import BookSettings, GateSettings, Timing
 from securevfl_net.identity import PeerBook
 
 from securevfl.errors import AuditError, DiskFull
-from securevfl.ledger import Entry, Ledger, decode_line, line_file
+from securevfl.ledger import Entry, Ledger, PrivateKey, decode_line, line_file
 from securevfl.ledger.entry_bytes import encode_entry
 from securevfl.ledger.line_file import LineFile
 from securevfl.ledger.lines import encode, hash_of
@@ -33,6 +34,7 @@ from securevfl.transport.network_mesh import NetworkMesh
 unix = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 PEERS = ("b", "c")
 BURSTS = 4
+_WRITE = "securevfl.ledger.line_file.os.write"
 
 
 @given(
@@ -76,9 +78,7 @@ def _record(ledger: Ledger, number: int, *, grouped: bool, way: Any = "sent") ->
 
 
 def test_a_group_has_the_bytes_of_lines_written_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from securevfl.ledger import PrivateKey, chain
-
-    monkeypatch.setattr(chain.time, "time_ns", lambda: 10**18)
+    monkeypatch.setattr("securevfl.ledger.chain.time.time_ns", lambda: 10**18)
     key, found = PrivateKey.generate(), []
     for name, grouped in (("alone", False), ("grouped", True)):
         ledger = Ledger("a", run="r", job="ab", key=key, session="0" * 32, path=tmp_path / name, kept=False)
@@ -108,9 +108,8 @@ def test_whoever_reads_or_signs_the_chain_sees_lines_that_waited(tmp_path: Path)
         _record(ledger, 0, grouped=True)
         assert path.read_bytes().count(b"\n") == 1
         act(ledger)
-        assert [line.seq for line in map(decode_line, path.read_bytes().splitlines()) if isinstance(line, Entry)][
-            0
-        ] == 1
+        lines = map(decode_line, path.read_bytes().splitlines())
+        assert next(line.seq for line in lines if isinstance(line, Entry)) == 1
 
 
 def test_a_full_disk_takes_no_part_of_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +129,7 @@ def test_a_full_disk_takes_no_part_of_a_group(tmp_path: Path, monkeypatch: pytes
             return done
 
         with monkeypatch.context() as patch:
-            patch.setattr(line_file.os, "write", fill)
+            patch.setattr(_WRITE, fill)
             with pytest.raises(DiskFull):
                 file.commit()
             with pytest.raises(DiskFull):
@@ -259,7 +258,7 @@ def _die_at(count: int, part: float) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return write(handle, data)
 
-    line_file.os.write = die  # type: ignore[assignment]  # in a process that ends
+    pytest.MonkeyPatch().setattr(_WRITE, die)  # in a process that ends
 
 
 def _die_sending(count: int) -> None:
@@ -273,22 +272,20 @@ def _die_sending(count: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return done
 
-    Outbox.write = die  # type: ignore[method-assign]  # in a process that ends
+    pytest.MonkeyPatch().setattr(Outbox, "write", die)  # in a process that ends
 
 
 @unix
 @pytest.mark.parametrize("part", [0.0, 0.5, 1.0, None], ids=["before", "in mid-group", "after", "behind the gate's"])
 def test_a_kill_at_each_write_leaves_a_line_of_all_that_left(part: float | None, tmp_path: Path) -> None:
-    count, most = 0, 0
+    count = 0
     while True:
         count += 1
         assert count < 50
         path = tmp_path / f"{count}.jsonl"
-        status, left, lines = _run_killed(
-            path, (lambda: _die_sending(count)) if part is None else (lambda: _die_at(count, part))
-        )
+        arm = partial(_die_sending, count) if part is None else partial(_die_at, count, part)
+        status, left, lines = _run_killed(path, arm)
         assert set(left) <= set(lines), count
-        most = max(most, len(lines))
         if status == 0:
             assert len(left) == len(lines) == 4 * BURSTS
             break
@@ -307,7 +304,7 @@ def _full_at(count: int) -> Iterator[None]:
         return write(handle, data)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line_file.os, "write", fill)
+        patch.setattr(_WRITE, fill)
         yield
 
 
@@ -347,9 +344,9 @@ def test_a_reader_is_told_that_the_disk_is_full(tmp_path: Path) -> None:
 
 def test_no_head_is_given_before_its_chain_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither during a run nor at its end, nor is a peer's head taken for recorded before."""
+    path = tmp_path / "a.jsonl"
     synced: list[bytes] = [b""]
     monkeypatch.setattr(line_file, "flush_to_disk", lambda handle: synced.append(path.read_bytes()))
-    path = tmp_path / "a.jsonl"
     mine = Ledger("a", run="r", job="ab", path=path, kept=False)
     peer = Ledger("b", run="r", job="ab")
     mine.record_peers({"b": ("passive", peer.introduction)})
