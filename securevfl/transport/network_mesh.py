@@ -298,7 +298,10 @@ class NetworkMesh:
         """Parts were taken out of the window."""
         if generation == self._generation:
             self._credits[index] += cost
-            self.wake_writer()
+            if not self._flushing and not self._why:
+                # A turn later than other frames: what the reader sends in answer then goes with it.
+                self._flushing = True
+                self._loop.call_soon(self._loop.call_soon, self._flush_outbox)
 
     def commit_first(self, commit: Callable[[], None]) -> None:
         """See `CommitsFirst`; until the view ends."""
