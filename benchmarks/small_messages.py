@@ -16,6 +16,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ MESSAGES: Mapping[str, Content] = {
     "command": (Kind.CONTROL, "epoch/next", {}, {"epoch": 3, "go": True}, NO_GUARD),
 }
 SIZES = {"64 B": 16, "1 KiB": 256}
+GROUP = 8
+"""Messages that leave at the same time, where lines are written together."""
 BOUND = 15.0
 """Most microseconds of codec, digest and ledger at the sender."""
 
@@ -64,6 +67,7 @@ class _Gate:
 
     def __init__(self) -> None:
         self.outbox = Outbox()
+        self._commit: Callable[[], object] = int
         self.program, self.gate = socket.socketpair()
         self._inbox = Inbox(lambda frame: None, lambda *head: None)
         for end in (self.program, self.gate):
@@ -75,8 +79,13 @@ class _Gate:
     def return_credit(self, index: int, generation: int, cost: int) -> None:
         """Drop it."""
 
+    def commit_first(self, commit: Callable[[], None]) -> None:
+        """Let `write` call it."""
+        self._commit = commit
+
     def write(self) -> None:
-        """Write what waits."""
+        """Write what waits, its lines before it."""
+        self._commit()
         self.outbox.write(self.program)
 
     def drain(self) -> None:
@@ -118,21 +127,20 @@ def measure_sender(content: Content, folder: Path, count: int, repeat: int) -> d
         for _ in range(count):
             measure_message(Message(kind, what, arrays, meta, guard))
 
-    def record(count: int) -> None:
-        for _ in range(count):
+    def record(count: int, group: int = 1, encodes: bool = False) -> None:
+        for number in range(count):
             message = Message(kind, what, arrays, meta, guard)
-            ledger.record("sent", "b", message, measure_message(message)[0])
-
-    def encode(count: int) -> None:
-        for _ in range(count):
-            message = Message(kind, what, arrays, meta, guard)
-            ledger.record("sent", "b", message, measure_message(message)[0])
-            encode_parts(message)
+            ledger.record("sent", "b", message, measure_message(message)[0], grouped=True)
+            if encodes:
+                encode_parts(message)
+            if number % group == 0:
+                ledger.commit()
 
     def hand_over(count: int) -> None:
         for _ in range(count):
             message = Message(kind, what, arrays, meta, guard)
-            ledger.record("sent", "b", message, measure_message(message)[0])
+            ledger.record("sent", "b", message, measure_message(message)[0], grouped=True)
+            ledger.commit()
             _run(channel.send(message))
             gate.write()
 
@@ -140,10 +148,13 @@ def measure_sender(content: Content, folder: Path, count: int, repeat: int) -> d
         gate.drain()
         channel.add_room(channel._out)
 
+    encode = partial(record, encodes=True)
     whole = [_least(work, count, repeat) for work in (compose, digest, record, encode)]
     whole.append(_least(hand_over, count, repeat, drain))
     found = _steps(["header and digest", "ledger line", "bytes for the channel", "hand-over to the gate"], whole)
     found["codec, digest and ledger"] = round(whole[3] - whole[0], 2)
+    grouped = _least(partial(record, group=GROUP, encodes=True), count, repeat)
+    found["codec, digest and ledger, lines in groups"] = round(grouped - whole[0], 2)
     found["all, by a link"] = round(_measure_link(content, folder, count, repeat), 2)
     ledger.close()
     return found
@@ -255,7 +266,12 @@ def main() -> None:
     trip = measure_trips(SIZES, rounds=rounds, trips=trips)
     write(
         "small_messages",
-        {"CPU microseconds a message": found, "bound at the sender": BOUND, "round trips": trip},
+        {
+            "CPU microseconds a message": found,
+            "bound at the sender": BOUND,
+            "lines of a group": GROUP,
+            "round trips": trip,
+        },
     )
 
 

@@ -115,7 +115,7 @@ class NetworkChannel:
     def pump_parts(self) -> None:
         """Hand parts to the gate while it has room."""
         outbox, window = self._mesh.outbox, self._window
-        queue = self._parts
+        queue, before = self._parts, outbox.waiting
         while queue and self._at_gate < window and outbox.waiting < _QUEUED:
             size, what, parts = queue[0]
             part = next(parts, None)
@@ -134,7 +134,8 @@ class NetworkChannel:
             bulk.size = sum(map(len, part))
             self._at_gate += bulk.size + OVERHEAD
             outbox.put_bulk(bulk)
-        self._mesh.wake_writer()
+        if outbox.waiting > before:
+            self._mesh.wake_writer()
 
     async def receive(self) -> tuple[Message, int]:
         """See `Channel.receive`."""
