@@ -30,7 +30,7 @@ __all__ = ["Gate", "serve"]
 _TICK = 1.0
 _SOON = 0.1
 """Seconds between two looks at the timers, with and without something that may be late."""
-_UNHURRIED = 0.001
+_UNHURRIED = 0.005
 """Seconds for which the acknowledgement of a small part waits for something to go with."""
 _ABORT = 5.0
 """Seconds in which peers may take the reason of an abort."""
