@@ -70,6 +70,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.counting", quick=("--quick",)),
     Benchmark("benchmarks.serving", quick=("--quick", "plain")),
     Benchmark("benchmarks.serving_soak", ("--clients", "64"), quick=("--questions", "300", "--kills", "1")),
+    Benchmark("benchmarks.small_messages", quick=("--quick",)),
     Benchmark("benchmarks.plain_path", quick=("--epochs", "6", "--threads", "1", "--most", "1e5")),
     Benchmark("benchmarks.growth", quick=("--quick", "--only", "psi", "plain")),
     Benchmark("benchmarks.gpu", quick=("--stand-in", "cpu", "--quick")),

@@ -2,8 +2,9 @@
 
 A line records what was sent (kind, step, shapes, bytes, digest), when, how it was protected (cipher, key size, key,
 noise) and the hash of the line before it. The party signs the opening line, a mark after every 1,024 messages and the
-closing line; because lines are chained by hash, each signature covers all lines before it. The ledger writes a
-message's line, to disk if it has a file, *before* the message leaves: a line means "may have left".
+closing line; because lines are chained by hash, each signature covers all lines before it. If the ledger has a file, a
+message's line is in it *before* the message leaves: a line means "may have left". Lines of messages that leave together
+are written together, see `Ledger.commit`.
 
 During a run a party can send its peers the signed head of its chain, and the peers record it. What the party sent and
 read up to that head is then proven even if its process dies. Before it closes, each party sends every peer its signed
@@ -19,13 +20,12 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 from msgspec.structs import force_setattr
 
 from securevfl.errors import AuditError, ProtocolError
+from securevfl.ledger.entry_bytes import encode_entry, stored_shapes
 from securevfl.ledger.keys import PrivateKey, PublicSigningKey
 from securevfl.ledger.line_file import LineFile
 from securevfl.ledger.lines import (
@@ -41,6 +41,7 @@ from securevfl.ledger.lines import (
     OpeningLine,
     Peer,
     PeersLine,
+    Way,
     Word,
     Words,
     decode_line,
@@ -62,19 +63,8 @@ LAG = 64
 _LONGEST = 4000
 """Maximum characters of a note or an outcome; a longer text is cut and ends with its original length."""
 
-
-_NO_HASH = b'"hash":""'
-
-Way = Literal["sent", "received"]
-
 _Late = tuple[int, int, Way, str, Message, int, Callable[[], None] | None]
 """A message waiting to be recorded: its number, its time and the arguments of `Ledger.record`."""
-
-
-@lru_cache(maxsize=256)
-def _stored_shapes(arrays: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, list[int]]:
-    """Return the shapes as an `Entry` stores them. Cached, because most lines share a few shapes."""
-    return {name: list(shape) for name, shape in arrays}
 
 
 class Ledger:
@@ -128,6 +118,8 @@ class Ledger:
         self._time = not_before
         self._count = 0
         self._attempt = 0, ""
+        self._last_message = 0, 0
+        self._last: Line | bytes = b""
         self._late: deque[_Late] = deque()
         self._closed = False
         self._attested = False
@@ -161,21 +153,24 @@ class Ledger:
         force_setattr(line, "hash", hashlib.sha256(content).hexdigest())  # nobody else has seen the line yet
         if isinstance(line, OpeningLine | AttemptLine | Mark | Closing):
             force_setattr(line, "signature", self._key.sign(signed_kind(line), content))
-        self._write_line(line)
+        self._write_line(encode(line), line.hash)
+        self._last = line
+        if self._lines is not None:
+            self._lines.append(line)
 
-    def _write_line(self, line: Line, encoded: bytes = b"") -> None:
-        """Make `line` the last one. If it cannot be written, the chain is as before."""
+    def _write_line(self, encoded: bytes, found: str, *, grouped: bool = False) -> None:
+        """Make a line with this hash the last one. If it cannot be written, the chain is as before."""
         if self._file is not None:
-            raw = (encoded or encode(line)) + b"\n"
+            raw = encoded + b"\n"
             if len(raw) > LINE_BYTES:
                 raise AuditError(
                     f"{self.party!r}'s ledger line has {len(raw)} bytes; the limit is {LINE_BYTES}: use shorter names"
                 )
-            self._file.append(raw)
-        if self._lines is not None:
-            self._lines.append(line)
-        self._last = line
-        self._head = line.hash
+            if grouped:
+                self._file.put(raw)
+            else:
+                self._file.append(raw)
+        self._head = found
         self.length += 1
 
     def record(
@@ -186,6 +181,7 @@ class Ledger:
         size: int,
         *,
         check: Callable[[], None] | None = None,
+        grouped: bool = False,
     ) -> None:
         """Append one message of `size` bytes; call it for a sent message before the message leaves.
 
@@ -199,12 +195,14 @@ class Ledger:
             message: the message.
             size: its size in bytes on the wire.
             check: called once the arrays have arrived from the device; it may raise.
+            grouped: False has the line in the file on return. True leaves that to `commit`, to be called before the
+                message leaves.
 
         Raises:
             DiskFull: no room for a line; the message must not leave.
         """
         if message.here and not self._late:
-            self._append_entry(self._count + 1, self._next_time(), way, peer, message, size)
+            self._append_entry(self._count + 1, self._next_time(), way, peer, message, size, grouped=grouped)
             self._count += 1
             self._mark_messages()
             if check is not None:
@@ -217,14 +215,24 @@ class Ledger:
         if len(self._late) > LAG:
             self._append_oldest()
 
+    def commit(self) -> None:
+        """Write the lines that `record` left to it, all with one write. They then outlast a killed process.
+
+        Raises:
+            DiskFull: no room for them; none of their messages may leave.
+        """
+        if self._file is not None and self._file.waiting:
+            self._file.commit()
+
     def catch_up(self) -> None:
-        """Record all waiting messages and run their checks.
+        """Record all waiting messages, run their checks, and write all lines.
 
         Raises:
             ProtocolError: a check of a message failed.
         """
         while self._late:
             self._append_oldest()
+        self.commit()
 
     def _append_oldest(self, *, checked: bool = True) -> None:
         """Record the message that waits longest; it stays if its line cannot be written."""
@@ -235,34 +243,39 @@ class Ledger:
         if checked and check is not None:
             check()
 
-    def _append_entry(self, seq: int, moment: int, way: Way, peer: str, message: Message, size: int) -> None:
-        guard = message.guard
-        line = Entry(
-            seq=seq,
-            time=moment,
-            way=way,
-            peer=peer,
-            kind=message.kind,
-            what=message.what,
-            shapes=_stored_shapes(tuple((name, array.shape) for name, array in message.arrays.items())),
-            bytes=size,
-            digest=measure_message(message)[1],
-            cipher=guard.cipher,
-            bits=guard.bits,
-            key=guard.key,
-            noise=guard.noise,
-            prev=self._head,
-        )
-        content = encode(line)  # no `_append_line`: it has no hash yet and is never signed
-        digest = hashlib.sha256(content).hexdigest()
-        force_setattr(line, "hash", digest)
-        # The first empty hash is the line's own: before it stand its type, a number and the hash of another line.
-        self._write_line(line, content.replace(_NO_HASH, b'"hash":"%b"' % digest.encode(), 1))
+    def _append_entry(
+        self, seq: int, moment: int, way: Way, peer: str, message: Message, size: int, *, grouped: bool = False
+    ) -> None:
+        digest, before = measure_message(message)[1], self._head
+        encoded, found = encode_entry(way, peer, message, seq=seq, time=moment, size=size, digest=digest, prev=before)
+        self._write_line(encoded, found, grouped=grouped)
+        self._last_message = seq, moment
+        self._last = encoded
+        if self._lines is not None:
+            guard = message.guard
+            line = Entry(
+                time=moment,
+                prev=before,
+                hash=found,
+                seq=seq,
+                way=way,
+                peer=peer,
+                kind=message.kind,
+                what=message.what,
+                shapes=stored_shapes(tuple([(name, array.shape) for name, array in message.arrays.items()])),
+                bytes=size,
+                digest=digest,
+                cipher=guard.cipher,
+                bits=guard.bits,
+                key=guard.key,
+                noise=guard.noise,
+            )
+            self._lines.append(line)
 
     def _mark_messages(self) -> None:
-        last = self._last
-        if isinstance(last, Entry) and last.seq % MARK_EVERY == 0:
-            self._append_line(Mark(time=last.time, messages=last.seq, prev=self._head))
+        seq, moment = self._last_message
+        if seq % MARK_EVERY == 0:
+            self._append_line(Mark(time=moment, messages=seq, prev=self._head))
 
     def record_attempt(self, attempt: int, view: str, *, epoch: int = 0, step: int = 0) -> None:
         """Append the attempt line, the chain's second line, and return once it is on disk.
@@ -486,7 +499,9 @@ class Ledger:
     def last_line(self) -> Line:
         """The last line."""
         self.catch_up()
-        return self._lines[-1] if self._lines else self._last
+        if self._lines:
+            return self._lines[-1]
+        return decode_line(self._last) if isinstance(self._last, bytes) else self._last
 
     @property
     def message_count(self) -> int:

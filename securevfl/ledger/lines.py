@@ -35,6 +35,7 @@ __all__ = [
     "OpeningLine",
     "Peer",
     "PeersLine",
+    "Way",
     "Word",
     "Words",
     "decode_line",
@@ -72,6 +73,8 @@ them.
 LINE_BYTES = 1 << 16
 """Maximum bytes of a line, including its line feed."""
 
+Way = Literal["sent", "received"]
+"""Direction of a message."""
 Name = Annotated[str, Meta(max_length=256)]
 Text = Annotated[str, Meta(max_length=16_384)]
 Hex = Annotated[str, Meta(max_length=128, pattern="^[0-9a-f]*$")]
@@ -153,7 +156,7 @@ class Entry(_Line, frozen=True, kw_only=True, tag="message", gc=False):
     """
 
     seq: Count
-    way: Literal["sent", "received"]
+    way: Way
     peer: Name
     kind: Kind
     what: Name

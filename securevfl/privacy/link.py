@@ -24,6 +24,7 @@ from securevfl.transport import (
     NO_GUARD,
     Array,
     Channel,
+    CommitsFirst,
     Exchange,
     Guard,
     Kind,
@@ -51,9 +52,10 @@ MessageObserver = Callable[[str, str, Literal["sent", "received"], Message], Non
 class Link:
     """One party's connection to one peer.
 
-    Before a message goes to the channel, the link checks that it was declared, checks it against `policy` and writes it
-    to `ledger`, in this order. A message that arrives is written to the ledger and then checked in the same way. Public
-    keys are signed and checked as `signed_keys` describes.
+    Before a message goes to the channel, the link checks that it was declared, checks it against `policy` and records
+    it in `ledger`, in this order. A channel that `CommitsFirst` has the ledger write the lines before messages leave
+    the process; for others each line is written before the message is handed over. A message that arrives is written to
+    the ledger and then checked in the same way. Public keys are signed and checked as `signed_keys` describes.
 
     Attributes:
         awaits: what the program is waiting for on this link; empty if it is not waiting.
@@ -75,6 +77,7 @@ class Link:
     __slots__ = (
         "_channel",
         "_clock",
+        "_grouped",
         "_heard",
         "_ledger",
         "_sends",
@@ -109,6 +112,9 @@ class Link:
         self._sends = sends
         self._takes = takes
         self._heard = heard
+        self._grouped = isinstance(channel, CommitsFirst)
+        if isinstance(channel, CommitsFirst):
+            channel.commit_first(ledger.commit)
         self.awaits = ""
         self.sent = 0
         self.received = 0
@@ -154,7 +160,7 @@ class Link:
         late = self._deferred_check(message, self.me, self.peer)
         # Recorded before it is sent: after a crash in between, the ledger may list too much, never too little.
         size = measure_message(message)[0] if late is None else wire_size(message)
-        self._ledger.record("sent", self.peer, message, size, check=late)
+        self._ledger.record("sent", self.peer, message, size, check=late, grouped=self._grouped)
         if self._channel.can_send:
             size = await self._channel.send(message)
         else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from securevfl.lazy import load_on_use
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
-    from securevfl.transport.channel import WINDOW, Channel
+    from securevfl.transport.channel import WINDOW, Channel, CommitsFirst
     from securevfl.transport.devices import HostCopy, fits_device, on_host, to_device, wait_for_device
     from securevfl.transport.exchange import (
         ACTIVE,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
 
 _NAMES = {
-    "securevfl.transport.channel": "WINDOW Channel",
+    "securevfl.transport.channel": "WINDOW Channel CommitsFirst",
     "securevfl.transport.devices": "HostCopy wait_for_device fits_device on_host to_device",
     "securevfl.transport.exchange": "ACTIVE COORDINATOR PASSIVE Exchange Exchanges PartyRole Severity Sight",
     "securevfl.transport.hub": "MemoryHub MemoryMesh",
@@ -82,6 +82,7 @@ __all__ = [
     "Assembler",
     "CertificateReplaced",
     "Channel",
+    "CommitsFirst",
     "Connected",
     "ConnectionRefused",
     "Disconnected",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from securevfl_net.link_state import Beat
 
 if TYPE_CHECKING:  # messages contain tensors; a gate needs channels' beats but never loads torch
     from securevfl.transport.message import Message
 
-__all__ = ["WINDOW", "Channel"]
+__all__ = ["WINDOW", "Channel", "CommitsFirst"]
 
 WINDOW = 32 << 20
 """Bytes that may be on their way in one direction before a sender waits."""
@@ -55,4 +56,18 @@ class Channel(Protocol):
 
     def close(self) -> None:
         """Close the sending side: the peer will receive nothing more."""
+        ...
+
+
+@runtime_checkable
+class CommitsFirst(Protocol):
+    """A channel that keeps messages in this process until the party's ledger has their lines."""
+
+    def commit_first(self, commit: Callable[[], None]) -> None:
+        """Call `commit` each time before messages of the present view leave this process. If it raises, none of them
+        leaves, and calls of all channels of the view raise its error.
+
+        Args:
+            commit: writes the lines of all messages that were sent.
+        """
         ...

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["HostCopy", "fits_device", "on_host", "to_device", "wait_for_device"]
 
+_NUMPY = (np.ndarray, np.generic)
 _SHARE = 0.5
 """Largest share of a device's free memory for one table."""
 
 
 def on_host(array: np.ndarray | torch.Tensor) -> bool:
     """Whether an array is in this machine's main memory."""
-    return isinstance(array, np.ndarray | np.generic) or array.device.type == "cpu"
+    return isinstance(array, _NUMPY) or array.is_cpu
 
 
 class HostCopy:

@@ -40,6 +40,7 @@ class Message:
         copies: name → the array's `HostCopy`, once `wire.begin_copies` has begun them; of arrays on a device alone.
         written: size and SHA-256 of the wire codec's output, after the first `wire.measure_message`. Both ends of a
             channel in memory share the same object, so its content is hashed once.
+        encoded: the wire codec's output of a small message, likewise: the bytes that were hashed are those that leave.
     """
 
     kind: Kind
@@ -48,6 +49,7 @@ class Message:
     meta: Mapping[str, Scalar] = field(default_factory=lambda: MappingProxyType({}))
     guard: Guard = NO_GUARD
     written: tuple[int, str] | None = field(default=None, init=False, repr=False, compare=False)
+    encoded: bytes | None = field(default=None, init=False, repr=False, compare=False)
     copies: Mapping[str, HostCopy] = field(
         default_factory=lambda: MappingProxyType({}), init=False, repr=False, compare=False
     )

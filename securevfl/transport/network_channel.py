@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -47,6 +47,10 @@ class Carrier(Protocol):
         """Parts were taken out of the window."""
         ...
 
+    def commit_first(self, commit: Callable[[], None]) -> None:
+        """See `CommitsFirst`."""
+        ...
+
 
 class NetworkChannel:
     """One party's end of a view's connection to one peer. Made by `NetworkMesh.begin_view`; see `Channel`."""
@@ -60,7 +64,7 @@ class NetworkChannel:
         self._generation = generation
         self._window, self._part = window, part
         self._limits = limits
-        self._failure: ProtocolError | None = None
+        self._failure: Exception | None = None
         # outgoing
         self._parts: deque[tuple[int, str, Iterator[list[memoryview]]]] = deque()
         self._begun = False
@@ -111,7 +115,7 @@ class NetworkChannel:
     def pump_parts(self) -> None:
         """Hand parts to the gate while it has room."""
         outbox, window = self._mesh.outbox, self._window
-        queue = self._parts
+        queue, before = self._parts, outbox.waiting
         while queue and self._at_gate < window and outbox.waiting < _QUEUED:
             size, what, parts = queue[0]
             part = next(parts, None)
@@ -130,7 +134,8 @@ class NetworkChannel:
             bulk.size = sum(map(len, part))
             self._at_gate += bulk.size + OVERHEAD
             outbox.put_bulk(bulk)
-        self._mesh.wake_writer()
+        if outbox.waiting > before:
+            self._mesh.wake_writer()
 
     async def receive(self) -> tuple[Message, int]:
         """See `Channel.receive`."""
@@ -151,6 +156,10 @@ class NetworkChannel:
         message = decode_message(whole, self._limits)
         object.__setattr__(message, "written", (len(whole), digest))
         return message, len(whole)
+
+    def commit_first(self, commit: Callable[[], None]) -> None:
+        """See `CommitsFirst`."""
+        self._mesh.commit_first(commit)
 
     def send_beat(self, beat: Beat) -> None:
         """See `Channel.send_beat`."""
@@ -177,7 +186,7 @@ class NetworkChannel:
             self.send_beat(self._beat)
             self._wake_writers(every=True)
 
-    def fail_calls(self, failure: ProtocolError) -> None:
+    def fail_calls(self, failure: Exception) -> None:
         """Pending and later calls raise `failure`; the first one stays. What was not sent is dropped."""
         if self._failure is None:
             self._failure = failure

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 
@@ -87,6 +87,7 @@ class NetworkMesh:
         self._channels: dict[str, NetworkChannel] = {}
         self._by_index: list[NetworkChannel | None] = [None] * len(self.peers)
         self._credits = [0] * len(self.peers)
+        self._commits: list[Callable[[], None]] = []
         self._standing = LinkStates(self.peers)
         self._flushing = self._writing = False
         self._drained: asyncio.Future[None] | None = None
@@ -217,9 +218,12 @@ class NetworkMesh:
 
     def park_view(self, why: str) -> None:
         """See `Mesh.park_view`."""
-        if not self._view:
-            return
-        self._fail_channels(Parked(why))
+        if self._view:
+            self._end_view(Parked(why))
+
+    def _end_view(self, failure: Exception) -> None:
+        self._fail_channels(failure)
+        self._commits.clear()
         self._channels, self._view = {}, b""
         self._by_index = [None] * len(self.peers)
         self._credits = [0] * len(self.peers)
@@ -231,6 +235,7 @@ class NetworkMesh:
         """See `Mesh.abort_job`."""
         self._require_gate()
         self._fail_channels(ProtocolError(f"{self.me!r} ended the job: {reason}"))
+        self._commits.clear()
         self.outbox.drop_bulk()
         self.outbox.put_frame(Frames.ABORT, reason.encode())
         await self._finish_gate(10.0, f"the mesh of {self.me!r} ended the job")
@@ -246,6 +251,7 @@ class NetworkMesh:
             self._drained = self._loop.create_future()
             await asyncio.wait([self._drained], timeout=0.2)
             self._require_gate()
+        self._commit_lines()
         self.outbox.put_frame_behind(Frames.CLOSE)
         await self._finish_gate(None, f"the mesh of {self.me!r} was closed")
 
@@ -302,7 +308,15 @@ class NetworkMesh:
         """Parts were taken out of the window."""
         if generation == self._generation:
             self._credits[index] += cost
-            self.wake_writer()
+            if not self._flushing and not self._why:
+                # A turn later than other frames: what the reader sends in answer then goes with it.
+                self._flushing = True
+                self._loop.call_soon(self._loop.call_soon, self._flush_outbox)
+
+    def commit_first(self, commit: Callable[[], None]) -> None:
+        """See `CommitsFirst`; until the view ends."""
+        if commit not in self._commits:
+            self._commits.append(commit)
 
     # --- inside
 
@@ -324,6 +338,7 @@ class NetworkMesh:
         self._flushing = False
         if self._why:
             return
+        self._commit_lines()
         for index, cost in enumerate(self._credits):
             if cost:
                 self._credits[index] = 0
@@ -345,6 +360,14 @@ class NetworkMesh:
                     channel.pump_parts()
             if self._drained is not None and not self._drained.done():
                 self._drained.set_result(None)
+
+    def _commit_lines(self) -> None:
+        """Have the ledger write its lines before what they record leaves. If it cannot, nothing of the view leaves."""
+        try:
+            for commit in self._commits:
+                commit()
+        except (SecureVFLError, OSError) as error:
+            self._end_view(error)
 
     def _read_frames(self) -> None:
         try:
@@ -382,7 +405,7 @@ class NetworkMesh:
                     future.set_result(None)
         self._wake_waiter()
 
-    def _fail_channels(self, failure: ProtocolError) -> None:
+    def _fail_channels(self, failure: Exception) -> None:
         for channel in self._channels.values():
             channel.fail_calls(failure)
 

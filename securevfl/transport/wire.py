@@ -63,6 +63,9 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(name) for name in ("|b1", "|u1", "<i4", "<i8", "<u4", "<u8", "<f2", "<f4", "<f8")
 }
 _NUMPY = (np.ndarray, np.generic)
+_SMALL = 16 << 10
+"""Messages up to this many bytes are encoded once, to be hashed and sent: a copy takes less than a call for each part.
+"""
 _TENSORS = {
     "torch.bool": "|b1",
     "torch.uint8": "|u1",
@@ -143,27 +146,32 @@ def _count_bytes(array: Array) -> int:
 
 
 def measure_message(message: Message) -> tuple[int, str]:
-    """Bytes of `encode(message)` and their SHA-256, hexadecimal, without encoding the arrays; once for each message.
+    """Bytes of `encode(message)` and their SHA-256, hexadecimal; once for each message. Large arrays are not copied.
 
     Raises:
         WireError: an array of an element type that the wire does not carry.
     """
     if message.written is not None:
         return message.written
-    beginning = _encode_beginning(message)
-    hashed = hashlib.sha256(beginning)
-    total = len(beginning)
+    pieces: list[bytes | memoryview] = [_encode_beginning(message)]
+    total = len(pieces[0])
     for raw in wire_arrays(message).values():
-        hashed.update(raw.data)
         length = raw.nbytes
         pad = -length % 8
-        if pad:
-            hashed.update(_ZEROS[:pad])
+        pieces += (raw.data, _ZEROS[:pad]) if pad else (raw.data,)
         total += length + pad
-    found = total, hashed.hexdigest()
     # Message is frozen; these fields only cache what follows from its content.
-    object.__setattr__(message, "written", found)
-    return found
+    if total <= _SMALL:
+        encoded = b"".join(pieces)
+        object.__setattr__(message, "encoded", encoded)
+        digest = hashlib.sha256(encoded).hexdigest()
+    else:
+        hashed = hashlib.sha256()
+        for piece in pieces:
+            hashed.update(piece)
+        digest = hashed.hexdigest()
+    object.__setattr__(message, "written", (total, digest))
+    return total, digest
 
 
 def wire_arrays(message: Message) -> Mapping[str, np.ndarray]:
@@ -201,7 +209,7 @@ def move_to_host(message: Message) -> Message:
 
 def _raw_array(array: Array) -> np.ndarray:
     """The array in C order, little-endian, on the host; without a copy where it is so already."""
-    host = array if isinstance(array, _NUMPY) else array.detach().cpu().numpy()
+    host = array if isinstance(array, _NUMPY) else array.numpy(force=True)
     if _LITTLE and host.dtype.isnative:
         return host if host.flags.c_contiguous else np.ascontiguousarray(host)
     return np.ascontiguousarray(host, dtype=host.dtype.newbyteorder("<"))
@@ -222,22 +230,19 @@ def encode_parts(message: Message) -> list[memoryview]:
     """The bytes of the message as buffers, in order. Arrays on the host in little-endian C order are not copied.
 
     Returns:
-        Views of bytes, none of them empty. They show the arrays at the time of reading: none may change until
-        all was sent.
+        Views of bytes, none of them empty. Those of a small message that was measured are the bytes that were hashed;
+        others show the arrays at the time of reading: none may change until all was sent.
 
     Raises:
         WireError: an array of an element type that the wire does not carry.
     """
+    if message.encoded is not None:
+        return [memoryview(message.encoded)]
     pending = _encode_beginning(message)
     parts = []
-    for array in message.arrays.values():
-        raw = _raw_array(array)
+    for raw in wire_arrays(message).values():
         if raw.nbytes:
-            parts += (
-                [memoryview(pending), raw.reshape(-1).view(np.uint8).data]
-                if pending
-                else [raw.reshape(-1).view(np.uint8).data]
-            )
+            parts += [memoryview(pending), raw.view(np.uint8).data] if pending else [raw.view(np.uint8).data]
             pending = bytes(_count_padding(raw.nbytes))
     return [*parts, memoryview(pending)] if pending else parts
 

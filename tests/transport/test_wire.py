@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import struct
 
 import msgspec
@@ -14,7 +15,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from securevfl.errors import WireError
-from securevfl.transport import Guard, Kind, Message, MessageLimits, decode_message, encode_message, encoded_size
+from securevfl.transport import (
+    Guard,
+    Kind,
+    Message,
+    MessageLimits,
+    decode_message,
+    encode_message,
+    encode_parts,
+    encoded_size,
+    measure_message,
+)
 
 DTYPES = ("bool", "uint8", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64")
 arrays = st.sampled_from(DTYPES).flatmap(
@@ -157,3 +168,26 @@ def test_guards_that_no_message_has_are_refused(guard: tuple[str, int, str, floa
     """A length of 2^63 bits would rate as the strongest key there is, and noise that is no number as noise."""
     with pytest.raises(WireError, match="noise is finite"):
         decode_message(_claiming((), guard))
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 8, 1000, 4090, 4096, 5000, 1 << 18])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.bool_])
+def test_the_digest_is_of_the_bytes_that_leave(size: int, dtype: type) -> None:
+    message = Message(Kind.STATISTIC, "s", {"a": np.arange(size).astype(dtype), "b": torch.ones(size)}, {"n": size})
+    plain = encode_message(message)
+    found = measure_message(message)
+    assert found == (len(plain), hashlib.sha256(plain).hexdigest())
+    assert b"".join(encode_parts(message)) == plain
+    assert encoded_size(message) == len(plain)
+
+
+def test_a_small_message_that_was_measured_leaves_as_it_was_hashed() -> None:
+    """In one buffer, whatever becomes of its arrays; a large one is not copied."""
+    small, large = np.zeros(100), np.zeros(1 << 16)
+    for array in (small, large):
+        message = Message(Kind.STATISTIC, "s", {"a": array})
+        _, digest = measure_message(message)
+        array[:] = 1.0
+        parts = encode_parts(message)
+        assert (hashlib.sha256(b"".join(parts)).hexdigest() == digest) == (array is small)
+        assert (len(parts) == 1) == (array is small)

@@ -177,12 +177,9 @@ class Outbox:
 
     def _refill_buffers(self) -> None:
         now, bulk = self._now, self._bulk
-        if self._urgent:
-            now.append(memoryview(b"".join(self._urgent)))
-            self._urgent.clear()
-            self.urgent = 0
-            return
-        small: list[bytes | memoryview] = []
+        small: list[bytes | memoryview] = [*self._urgent]
+        self._urgent.clear()
+        self.urgent = 0
         taken = 0
         while bulk and taken < _GATHER:
             one = bulk.popleft()

@@ -30,6 +30,8 @@ __all__ = ["Gate", "serve"]
 _TICK = 1.0
 _SOON = 0.1
 """Seconds between two looks at the timers, with and without something that may be late."""
+_UNHURRIED = 0.005
+"""Seconds for which the acknowledgement of a small part waits for something to go with."""
 _ABORT = 5.0
 """Seconds in which peers may take the reason of an abort."""
 _STRANGERS = 5
@@ -69,6 +71,7 @@ class Gate:
         self._told = 0
         self._next_tick = self._next_reload = 0.0
         self._minute = self._endorsing = 0.0
+        self._waiting_since = 0.0
         self._endorsement = b""
         self._farewell = 0.0
         self._done = False
@@ -110,16 +113,16 @@ class Gate:
             now = time.monotonic()
             if now >= self._next_tick:
                 self._run_timers(now)
-            for key, _ in self._selector.select(0 if self._again else max(0.0, self._next_tick - now)):
+            seconds = 0 if self._again else max(0.0, self._next_tick - now)
+            for key, _ in self._selector.select(min(seconds, _UNHURRIED) if self._waiting_since else seconds):
                 if key.fileobj is self._program:
-                    continue
-                if isinstance(key.data, Connection):
+                    self._in.read(self._program)
+                elif isinstance(key.data, Connection):
                     self._again[key.data] = None
                 elif isinstance(key.data, Listener | Door):
                     key.data.accept()
                 else:
                     key.data(0)
-            self._in.read(self._program)
             again, self._again = self._again, {}
             for connection in again:
                 self._serve_connection(connection)
@@ -157,13 +160,13 @@ class Gate:
     def _relay_events(self) -> None:
         """Carry events of sessions to the program, and the program's frames to connections."""
         watch = self._watch
+        waits, late = False, bool(self._waiting_since) and time.monotonic() >= self._waiting_since + _UNHURRIED
         for peer in self._peers:
             peer.relay_events(watch.worked, watch.spoke)
-            for one in list(peer.connections):
-                if one.phase == Phase.LIVE and one not in self._again:
-                    if one.flush() == Turn.AGAIN:
-                        self._again[one] = None
-                    self._register_events(one)
+            if peer.session.may_wait and not late:
+                waits = True
+            else:
+                self._flush_connections(peer)
             peer.relay_events(watch.worked, watch.spoke)
             if not self._out.urgent:
                 peer.noted = 0
@@ -174,9 +177,18 @@ class Gate:
                 if one.reads == held:
                     one.reads = not held
                     self._again[one] = None
+        self._waiting_since = (self._waiting_since or time.monotonic()) if waits else 0.0
         if self._out.urgent == 0:
             for peer in self._peers:
                 peer.noted = 0
+
+    def _flush_connections(self, peer: GatePeer) -> None:
+        """Write what its session has."""
+        for one in list(peer.connections):
+            if one.phase == Phase.LIVE and one not in self._again:
+                if one.flush() == Turn.AGAIN:
+                    self._again[one] = None
+                self._register_events(one)
 
     def _serve_connection(self, connection: Connection) -> None:
         stranger = connection.line is None
@@ -418,12 +430,14 @@ class Gate:
         match kind:
             case Frames.BEGIN:
                 for peer in self._peers:
+                    self._flush_connections(peer)  # the peer may wait for the acknowledgement of its last parts
                     peer.begin_view(generation, body)
             case Frames.OPEN:
                 for peer in self._peers:
                     peer.open_view()
             case Frames.PARK:
                 for peer in self._peers:
+                    self._flush_connections(peer)
                     peer.leave_view()
             case Frames.ABORT | Frames.CLOSE:
                 self._say_goodbye(body.decode(errors="replace"), abort=kind == Frames.ABORT)

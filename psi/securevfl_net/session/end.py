@@ -22,6 +22,8 @@ _YOUNG = 8
 """Connections of one peer that may wait for its hello."""
 _NOTES = 1 << 20
 """Bytes of notes that may wait to be written."""
+_UNHURRIED = 64 << 10
+"""Most bytes of parts whose acknowledgement may wait for something to go with."""
 
 
 class SessionEnd(Meeting):
@@ -134,6 +136,18 @@ class SessionEnd(Meeting):
     def blocked_step(self) -> str | None:
         """The step of the next part if it waits for the peer's program to read; otherwise None."""
         return self._out.blocked_step
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether nothing has to be written now but the acknowledgement of little, which can go with the next part or
+        note. Write it within milliseconds, and before the view is left: the peer keeps its parts until then.
+        """
+        incoming, out = self._in, self._out
+        if not self._arrived or self._owes or self._bye or self._abort is not None or self._line is None:
+            return False
+        if self._ping is not None or self._notes or self._line.last_words or out.queue:
+            return False
+        return incoming.arrived - incoming.announced < min(_UNHURRIED, incoming.window >> 3)
 
     @property
     def window(self) -> int:
@@ -295,11 +309,11 @@ class SessionEnd(Meeting):
         else:
             self._write_urgent(urgent)
         size = sum(map(len, urgent))
-        if urgent:
-            out.append(memoryview(b"".join(urgent)))
         if line.up and self._out.opened and size < most:
-            self._out.take_frames(most - size, out)
+            self._out.take_frames(most - size, out, urgent)
             self._tell_blocked(out)
+        elif urgent:
+            out.append(memoryview(b"".join(urgent)))
         if line.up and self._bye and not self._bye_sent and not self._out.held:
             self._bye_sent = True
             out.append(memoryview(encode_frame(FrameKind.BYE)))
@@ -313,8 +327,8 @@ class SessionEnd(Meeting):
         if self._ping is not None:  # behind the notes: who answers it has them
             out.append(self._ping)
             self._ping = None
-        if self._owes:
-            self._owes = False
+        if self._owes or self._arrived:
+            self._owes = self._arrived = False
             if self._in.view:
                 incoming = self._in
                 if incoming.next_limit > incoming.granted:

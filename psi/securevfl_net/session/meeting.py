@@ -78,7 +78,7 @@ class Meeting:
         self._ping: bytes | None = None
         self._abort: bytes | None = None
         self._bye = self._bye_sent = self._left = False
-        self._owes = False
+        self._owes = self._arrived = False
         self._blocked_at = -1
         self._theirs: tuple[int, str] | None = None
         self._control = 0
@@ -157,7 +157,7 @@ class Meeting:
         if incoming is None or incoming is not self._in:
             return
         last = incoming.count_part(len(data), total)
-        self._owes = True
+        self._arrived = True
         self._events.append(ev.MessagePart(incoming.view, total, data, last))
 
     # --- the handshake

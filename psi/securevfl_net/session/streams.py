@@ -5,6 +5,7 @@ Each view has its own pair.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from securevfl_net.errors import InputError
 from securevfl_net.session.frames import NO_VIEW, Position, data_head
@@ -84,15 +85,20 @@ class Outgoing:
         queue = self.queue
         return queue[0][3] if queue and self.opened and queue[0][0] > self.allowed else None
 
-    def take_frames(self, most: int, out: list[memoryview]) -> int:
+    def take_frames(self, most: int, out: list[memoryview], before: Iterable[bytes] = ()) -> int:
         """Append what may leave now to `out`, as whole frames: about `most` bytes, at least one part.
+
+        Args:
+            most: bytes.
+            out: buffers to write.
+            before: frames that go before them.
 
         Returns:
             Bytes that were appended.
         """
         queue, unacked, allowed = self.queue, self.unacked, self.allowed
         taken = 0
-        small: list[bytes | memoryview] = []
+        small: list[bytes | memoryview] = [*before]
         while queue:
             item = queue[0]
             end, head, part, _ = item
@@ -160,15 +166,16 @@ class Incoming:
         received: number of the last part that arrived.
         arrived: where it ends in the stream.
         granted: limit to which the peer may send, as last announced.
+        announced: `arrived` when it was last announced.
         window: bytes that the peer may be ahead of the program.
     """
 
-    __slots__ = ("_consumed", "_remaining", "arrived", "granted", "received", "tag", "view", "window")
+    __slots__ = ("_consumed", "_remaining", "announced", "arrived", "granted", "received", "tag", "view", "window")
 
     def __init__(self, view: bytes = b"", window: int = 0) -> None:
         self.view = view
         self.tag = view[: len(NO_VIEW)] or NO_VIEW
-        self.received = self.arrived = self.granted = 0
+        self.received = self.arrived = self.announced = self.granted = 0
         self.window = window
         self._consumed = 0
         self._remaining = 0
@@ -186,6 +193,7 @@ class Incoming:
     def announce_position(self) -> Position:
         """The position to announce to the peer. It counts as announced from then on."""
         self.granted = self.next_limit
+        self.announced = self.arrived
         return Position(self.tag, self.received, self.granted)
 
     def admit_part(self, number: int, size: int, total: int | None, limits: SessionLimits) -> None:
