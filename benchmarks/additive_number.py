@@ -54,7 +54,7 @@ def declare_columns(people: Parties) -> sv.Additive:
 
 def train(people: Parties, epsilon: float | None, seed: int) -> tuple[dict[str, float], tuple[str, ...]]:
     """Figures of one job, and names of its test rows."""
-    protection: sv.Protection = sv.Plain()
+    protection: sv.cut.Protection = sv.Plain()
     if epsilon is not None:
         protection = sv.Shares(dp=sv.DP(model=sv.Gaussian(epsilon=epsilon)), metrics="none")
     job = sv.Job(
