@@ -18,6 +18,7 @@ from securevfl.transport import MemoryChannel, Message, measure_message
 
 JOB = """
 name = "long"
+baselines = []
 [job]
 epochs = 100000
 batch_size = 16
