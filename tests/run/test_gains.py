@@ -73,7 +73,7 @@ def test_the_area_s_variance_is_delong_s() -> None:
     )
     assert pairs.mean() == pytest.approx(roc_auc_score(labels, score))
     by_positive, by_negative = pairs.mean(axis=1), pairs.mean(axis=0)
-    wanted = by_positive.var() / len(by_positive) + by_negative.var() / len(by_negative)
+    wanted = by_positive.var(ddof=1) / len(by_positive) + by_negative.var(ddof=1) / len(by_negative)
     assert (found**2).sum() == pytest.approx(wanted)
 
 
@@ -83,6 +83,44 @@ def test_scores_that_agree_leave_no_width_and_missing_ones_no_interval() -> None
     assert measure_gain("auc", one, one) == 0
     assert measure_gain("auc", one, none) is None
     assert measure_gain("auc", one, Trained(scores=scores, labels=np.zeros(50, int))) is None
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_interval_holds_where_a_class_has_few_rows(weighted: bool) -> None:
+    """Three rows of a class: divided by their number instead of one less, their spread is a third too small."""
+    rng, rows, covered, spread = np.random.default_rng(3), 33, 0, []
+    labels = np.repeat([1, 0], [3, 30])
+    for _ in range(1500):
+        shared = rng.normal(size=rows) + labels
+        weight = rng.uniform(0.5, 1.5, rows) if weighted else None
+        runs = []
+        for _ in range(2):
+            score = shared + 0.7 * rng.normal(size=rows)
+            runs.append(Trained(scores=np.column_stack([-score, score]), labels=labels, weight=weight))
+        half = measure_gain("auc", *runs)
+        difference = np.subtract(*(_area(one) for one in runs))
+        spread.append((difference**2, 0.0 if half is None else (half / 1.96) ** 2))
+        covered += half is not None and abs(difference) <= half
+    assert covered / 1500 > 0.91
+    true, estimated = np.mean(spread, axis=0)
+    assert estimated == pytest.approx(true, rel=0.12)
+
+
+def _area(one: Trained) -> float:
+    curve = roc_curve(one.labels == 1, one.scores[:, 1], one.weight)
+    assert curve is not None
+    return curve.auc
+
+
+def test_rows_that_show_no_chance_give_no_interval() -> None:
+    """A perfect ranking against none differs in every row by the same; one row of a class has no spread."""
+    perfect, flat = np.array([0.1, 0.2, 0.8, 0.9]), np.full(4, 0.5)
+    for labels in (np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1])):
+        mine, other = (Trained(scores=np.column_stack([1 - one, one]), labels=labels) for one in (perfect, flat))
+        assert measure_gain("auc", mine, other) is None
+    right, wrong = (np.array([[a, 1 - a]] * 4) for a in (0.9, 0.1))
+    zeros = np.zeros(4, int)
+    assert measure_gain("accuracy", Trained(scores=right, labels=zeros), Trained(scores=wrong, labels=zeros)) is None
 
 
 def test_the_first_tile_says_what_joining_was_worth() -> None:
@@ -113,6 +151,9 @@ def test_a_gain_within_chance_is_called_that() -> None:
     runs = [one if one.baseline else msgspec.structs.replace(one, gained=gained) for one in record.runs]
     assert "no difference is within it" in joined_sentence(msgspec.structs.replace(record, runs=runs))
     assert joined_sentence(msgspec.structs.replace(record, runs=record.runs[:1])) == ""
+    bare = msgspec.structs.replace(gained, low=None, high=None)
+    runs = [one if one.baseline else msgspec.structs.replace(one, gained=bare) for one in record.runs]
+    assert "no interval: the test rows are too few" in joined_sentence(msgspec.structs.replace(record, runs=runs))
 
 
 def test_a_usual_baseline_that_cannot_run_is_left_out_and_a_named_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
