@@ -97,8 +97,8 @@ def test_the_interval_holds_where_a_class_has_few_rows(weighted: bool) -> None:
         for _ in range(2):
             score = shared + 0.7 * rng.normal(size=rows)
             runs.append(Trained(scores=np.column_stack([-score, score]), labels=labels, weight=weight))
-        half = measure_gain("auc", *runs)
-        difference = np.subtract(*(_area(one) for one in runs))
+        half = measure_gain("auc", runs[0], runs[1])
+        difference = _area(runs[0]) - _area(runs[1])
         spread.append((difference**2, 0.0 if half is None else (half / 1.96) ** 2))
         covered += half is not None and abs(difference) <= half
     assert covered / 1500 > 0.91
