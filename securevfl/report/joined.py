@@ -38,7 +38,7 @@ def describe_gain(record: Record, run: RunRecord) -> tuple[str, str]:
         if gained.low <= 0 <= gained.high:
             parts.append("no difference is within it")
     else:
-        parts.append("no interval: the test rows are too few or too alike to tell chance")
+        parts.append("no interval: the test rows are too few or too alike to show chance, or their scores are not here")
     if alone is not None:
         before, after = (metric_text(gained.metric, one.test[gained.metric], digits) for one in (alone, run))
         parts.append(f"{alone.title} {before}, together {after}")

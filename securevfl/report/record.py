@@ -319,7 +319,8 @@ class GainRecord(msgspec.Struct, frozen=True, kw_only=True):
     """key of the baseline: the better one of "alone" and "alone_boosted" on the test rows"""
     gain: float
     low: float | None = None
-    """of the 95 % interval, for these two models; None where scores of the test rows are missing"""
+    """of the 95 % interval, for these two models; None where scores of the test rows are missing, or where these rows
+    are too few or too alike to show chance"""
     high: float | None = None
     rows: int
     """test rows"""
