@@ -130,15 +130,18 @@ def _auc_influences(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray) ->
 
 
 def average_gains(found: Sequence[GainRecord | None]) -> GainRecord | None:
-    """The mean gain of folds, whose test rows differ; None unless all compare the same two things."""
+    """The mean gain of folds, whose test rows differ; None unless all have one of the same metric. In each fold it is over
+    the baseline that is better there; where that is not always the same one, the mean names none."""
     gains = [one for one in found if one is not None]
-    if len(gains) < len(found) or len({(one.metric, one.over) for one in gains}) != 1:
+    if len(gains) < len(found) or len({one.metric for one in gains}) != 1:
         return None
+    rivals = {one.over for one in gains}
     mean = float(np.mean([one.gain for one in gains]))
     halves = [one.high - one.gain for one in gains if one.high is not None]
     half = float(np.sqrt(np.square(halves).sum())) / len(gains) if len(halves) == len(gains) else None
     return msgspec.structs.replace(
         gains[0],
+        over=rivals.pop() if len(rivals) == 1 else "",
         gain=mean,
         low=None if half is None else mean - half,
         high=None if half is None else mean + half,

@@ -176,7 +176,20 @@ def test_folds_have_their_mean_gain() -> None:
     assert (mean.gain, mean.rows) == (pytest.approx(0.15), 100)
     assert mean.high == pytest.approx(0.15 + 0.1 / 2)  # √(0.06² + 0.08²) / 2
     assert average_gains([one, None]) is None
-    assert average_gains([one, msgspec.structs.replace(two, over="alone_boosted")]) is None
+    assert average_gains([one, msgspec.structs.replace(two, metric="accuracy")]) is None
+
+
+def test_folds_with_different_best_baselines_have_a_mean_gain() -> None:
+    one = GainRecord(metric="auc", over="alone", gain=0.1, low=0.04, high=0.16, rows=60)
+    mean = average_gains([one, msgspec.structs.replace(one, over="alone_boosted", gain=0.2, low=0.12, high=0.28)])
+    assert mean is not None
+    assert mean.over == ""
+    assert (mean.gain, mean.high) == (pytest.approx(0.15), pytest.approx(0.2))
+    record = sv.simulate(JOB.replace(epochs=1), make_parties(rows=300), baselines=["alone"]).record
+    runs = [run if run.baseline else msgspec.structs.replace(run, gained=mean) for run in record.runs]
+    said = joined_sentence(msgspec.structs.replace(record, runs=runs))
+    assert said.startswith("joined: +0.150 AUC over what you have (95 % interval +0.100 to +0.200")
+    assert said.endswith("in each fold over the better one of two methods alone)")
 
 
 def test_a_job_file_without_baselines_draws_the_usual_ones(tmp_path: Path) -> None:
