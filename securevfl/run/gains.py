@@ -130,8 +130,8 @@ def _auc_influences(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray) ->
 
 
 def average_gains(found: Sequence[GainRecord | None]) -> GainRecord | None:
-    """The mean gain of folds, whose test rows differ; None unless all have one of the same metric. In each fold it is over
-    the baseline that is better there; where that is not always the same one, the mean names none."""
+    """The mean gain of folds, whose test rows differ; None unless all have one of the same metric. Each is over the
+    baseline that is better in its fold; where that is not always the same one, the mean names none."""
     gains = [one for one in found if one is not None]
     if len(gains) < len(found) or len({one.metric for one in gains}) != 1:
         return None
