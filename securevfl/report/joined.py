@@ -37,9 +37,13 @@ def describe_gain(record: Record, run: RunRecord) -> tuple[str, str]:
         parts.append(f"95 % interval {format_signed(gained.low)} to {format_signed(gained.high)}{rows}")
         if gained.low <= 0 <= gained.high:
             parts.append("no difference is within it")
+    else:
+        parts.append("no interval: the test rows are too few or too alike to show chance, or their scores are not here")
     if alone is not None:
         before, after = (metric_text(gained.metric, one.test[gained.metric], digits) for one in (alone, run))
         parts.append(f"{alone.title} {before}, together {after}")
+    if not gained.over:
+        parts.append("in each fold over the better one of two methods alone")
     for key, title in (("pooled", "pooled in the clear"), ("pooled_boosted", "boosted trees, pooled")):
         ceiling = find_run(record, key)
         if ceiling is not None and gained.metric in ceiling.test:

@@ -316,10 +316,12 @@ class GainRecord(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     """"auc", "accuracy" or "r2" """
     over: str
-    """key of the baseline: the better one of "alone" and "alone_boosted" on the test rows"""
+    """key of the baseline: the better one of "alone" and "alone_boosted" on the test rows; empty where it is not
+    the same one in all folds"""
     gain: float
     low: float | None = None
-    """of the 95 % interval, for these two models; None where scores of the test rows are missing"""
+    """of the 95 % interval, for these two models; None where scores of the test rows are missing, or where these rows
+    are too few or too alike to show chance"""
     high: float | None = None
     rows: int
     """test rows"""

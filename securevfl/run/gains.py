@@ -22,6 +22,7 @@ METRICS = ("auc", "accuracy", "r2")
 """Metrics that a gain is stated in, the first that both runs have; larger is better."""
 
 _ALONE = ("alone", "alone_boosted")
+_ROUNDING = 1e-12
 _SURE = 1.959963984540054
 """Standard deviations of a normal distribution that hold 95 % of it."""
 
@@ -57,7 +58,8 @@ def _with_gain(run: RunRecord, alone: Sequence[RunRecord], trained: Mapping[str,
 
 def measure_gain(metric: str, mine: Trained, other: Trained) -> float | None:
     """Half the width of the 95 % interval of the difference of a metric on the same test rows; None where one has no
-    scores of these rows, or the metric no interval.
+    scores of these rows, the metric no interval, or scores differ and yet no row moves the difference: such rows show
+    no chance, and do not show that there is none.
 
     Args:
         metric: one of `METRICS`.
@@ -69,7 +71,8 @@ def measure_gain(metric: str, mine: Trained, other: Trained) -> float | None:
     parts = [row_influences(metric, one.scores, one.labels, mine.weight) for one in (mine, other)]
     if parts[0] is None or parts[1] is None:
         return None
-    return float(_SURE * np.sqrt(((parts[0] - parts[1]) ** 2).sum()))
+    half = float(_SURE * np.sqrt(((parts[0] - parts[1]) ** 2).sum()))
+    return half if half > _ROUNDING or np.array_equal(mine.scores, other.scores) else None
 
 
 def row_influences(
@@ -107,10 +110,11 @@ def row_influences(
 
 
 def _auc_influences(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray) -> np.ndarray | None:
-    """Of the area under one class's curve: DeLong's structural components; None unless rows are of both sides."""
-    totals = [weight[side].sum() for side in (~hits, hits)]
-    if not all(totals):
+    """Of the area under one class's curve: DeLong's structural components, whose spread is estimated with one row less
+    than a side has; None unless each side has two rows."""
+    if any(np.count_nonzero(weight[side]) < 2 for side in (~hits, hits)):
         return None
+    totals = [weight[side].sum() for side in (~hits, hits)]
     found = np.empty(len(scores))
     for side, other, total in ((hits, ~hits, totals[0]), (~hits, hits, totals[1])):
         order = np.argsort(scores[other], kind="stable")
@@ -120,19 +124,24 @@ def _auc_influences(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray) ->
         found[side] = (below + sums[np.searchsorted(ranked, scores[side], "right")]) / (2 * total)
     found[~hits] = 1 - found[~hits]
     area = float(np.average(found[hits], weights=weight[hits]))
-    return np.asarray((found - area) * weight / np.where(hits, totals[1], totals[0]))
+    share = weight / np.where(hits, totals[1], totals[0])
+    lost = [1 - (share[side] ** 2).sum() for side in (~hits, hits)]  # 1 - 1/n where rows count alike
+    return np.asarray((found - area) * share / np.sqrt(np.where(hits, lost[1], lost[0])))
 
 
 def average_gains(found: Sequence[GainRecord | None]) -> GainRecord | None:
-    """The mean gain of folds, whose test rows differ; None unless all compare the same two things."""
+    """The mean gain of folds, whose test rows differ; None unless all have one of the same metric. Each is over the
+    baseline that is better in its fold; where that is not always the same one, the mean names none."""
     gains = [one for one in found if one is not None]
-    if len(gains) < len(found) or len({(one.metric, one.over) for one in gains}) != 1:
+    if len(gains) < len(found) or len({one.metric for one in gains}) != 1:
         return None
+    rivals = {one.over for one in gains}
     mean = float(np.mean([one.gain for one in gains]))
     halves = [one.high - one.gain for one in gains if one.high is not None]
     half = float(np.sqrt(np.square(halves).sum())) / len(gains) if len(halves) == len(gains) else None
     return msgspec.structs.replace(
         gains[0],
+        over=rivals.pop() if len(rivals) == 1 else "",
         gain=mean,
         low=None if half is None else mean - half,
         high=None if half is None else mean + half,

@@ -40,7 +40,7 @@ class Progress:
 
     Attributes:
         kept: the snapshot of the best epoch so far.
-        scores: its probabilities of the validation rows, (n, classes).
+        scores: its probabilities of the validation rows, (n, classes); None where they are unknown.
         best: the best epoch's score; larger is better.
         least: the smallest validation loss so far.
         since: epochs without a gain of either.
@@ -316,6 +316,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         progress.stop = self.checkpoints.is_finished(saved)
         if self.checkpoints.has_fewer_parties(saved):
             progress.forget_best()
+            progress.scores = None  # they have the columns of a party that left
         if "within" in saved:
             self._within = EpochProgress(**as_dict(saved["within"]))  # type: ignore[arg-type]
         self.trained.stopped = str(saved["stopped"]) if progress.stop else ""

@@ -73,7 +73,7 @@ def test_the_area_s_variance_is_delong_s() -> None:
     )
     assert pairs.mean() == pytest.approx(roc_auc_score(labels, score))
     by_positive, by_negative = pairs.mean(axis=1), pairs.mean(axis=0)
-    wanted = by_positive.var() / len(by_positive) + by_negative.var() / len(by_negative)
+    wanted = by_positive.var(ddof=1) / len(by_positive) + by_negative.var(ddof=1) / len(by_negative)
     assert (found**2).sum() == pytest.approx(wanted)
 
 
@@ -83,6 +83,44 @@ def test_scores_that_agree_leave_no_width_and_missing_ones_no_interval() -> None
     assert measure_gain("auc", one, one) == 0
     assert measure_gain("auc", one, none) is None
     assert measure_gain("auc", one, Trained(scores=scores, labels=np.zeros(50, int))) is None
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_interval_holds_where_a_class_has_few_rows(weighted: bool) -> None:
+    """Three rows of a class: divided by their number instead of one less, their spread is a third too small."""
+    rng, rows, covered, spread = np.random.default_rng(3), 33, 0, []
+    labels = np.repeat([1, 0], [3, 30])
+    for _ in range(1500):
+        shared = rng.normal(size=rows) + labels
+        weight = rng.uniform(0.5, 1.5, rows) if weighted else None
+        runs = []
+        for _ in range(2):
+            score = shared + 0.7 * rng.normal(size=rows)
+            runs.append(Trained(scores=np.column_stack([-score, score]), labels=labels, weight=weight))
+        half = measure_gain("auc", runs[0], runs[1])
+        difference = _area(runs[0]) - _area(runs[1])
+        spread.append((difference**2, 0.0 if half is None else (half / 1.96) ** 2))
+        covered += half is not None and abs(difference) <= half
+    assert covered / 1500 > 0.91
+    true, estimated = np.mean(spread, axis=0)
+    assert estimated == pytest.approx(true, rel=0.12)
+
+
+def _area(one: Trained) -> float:
+    curve = roc_curve(one.labels == 1, one.scores[:, 1], one.weight)
+    assert curve is not None
+    return curve.auc
+
+
+def test_rows_that_show_no_chance_give_no_interval() -> None:
+    """A perfect ranking against none differs in every row by the same; one row of a class has no spread."""
+    perfect, flat = np.array([0.1, 0.2, 0.8, 0.9]), np.full(4, 0.5)
+    for labels in (np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1])):
+        mine, other = (Trained(scores=np.column_stack([1 - one, one]), labels=labels) for one in (perfect, flat))
+        assert measure_gain("auc", mine, other) is None
+    right, wrong = (np.array([[a, 1 - a]] * 4) for a in (0.9, 0.1))
+    zeros = np.zeros(4, int)
+    assert measure_gain("accuracy", Trained(scores=right, labels=zeros), Trained(scores=wrong, labels=zeros)) is None
 
 
 def test_the_first_tile_says_what_joining_was_worth() -> None:
@@ -113,6 +151,9 @@ def test_a_gain_within_chance_is_called_that() -> None:
     runs = [one if one.baseline else msgspec.structs.replace(one, gained=gained) for one in record.runs]
     assert "no difference is within it" in joined_sentence(msgspec.structs.replace(record, runs=runs))
     assert joined_sentence(msgspec.structs.replace(record, runs=record.runs[:1])) == ""
+    bare = msgspec.structs.replace(gained, low=None, high=None)
+    runs = [one if one.baseline else msgspec.structs.replace(one, gained=bare) for one in record.runs]
+    assert "no interval: the test rows are too few" in joined_sentence(msgspec.structs.replace(record, runs=runs))
 
 
 def test_a_usual_baseline_that_cannot_run_is_left_out_and_a_named_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +176,20 @@ def test_folds_have_their_mean_gain() -> None:
     assert (mean.gain, mean.rows) == (pytest.approx(0.15), 100)
     assert mean.high == pytest.approx(0.15 + 0.1 / 2)  # √(0.06² + 0.08²) / 2
     assert average_gains([one, None]) is None
-    assert average_gains([one, msgspec.structs.replace(two, over="alone_boosted")]) is None
+    assert average_gains([one, msgspec.structs.replace(two, metric="accuracy")]) is None
+
+
+def test_folds_with_different_best_baselines_have_a_mean_gain() -> None:
+    one = GainRecord(metric="auc", over="alone", gain=0.1, low=0.04, high=0.16, rows=60)
+    mean = average_gains([one, msgspec.structs.replace(one, over="alone_boosted", gain=0.2, low=0.12, high=0.28)])
+    assert mean is not None
+    assert mean.over == ""
+    assert (mean.gain, mean.high) == (pytest.approx(0.15), pytest.approx(0.2))
+    record = sv.simulate(JOB.replace(epochs=1), make_parties(rows=300), baselines=["alone"]).record
+    runs = [run if run.baseline else msgspec.structs.replace(run, gained=mean) for run in record.runs]
+    said = joined_sentence(msgspec.structs.replace(record, runs=runs))
+    assert said.startswith("joined: +0.150 AUC over what you have (95 % interval +0.100 to +0.200")
+    assert said.endswith("in each fold over the better one of two methods alone)")
 
 
 def test_a_job_file_without_baselines_draws_the_usual_ones(tmp_path: Path) -> None:

@@ -3,16 +3,21 @@ reported, predicted and served."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.run.simulation import join_parties, run_parties
+from securevfl.training import Trained
+from securevfl.training.active_program import ActiveProgram, Progress
 from securevfl.training.calibration import (
     FEWEST_TO_CHOOSE,
     Correction,
@@ -213,6 +218,20 @@ def test_the_report_measures_the_probabilities_that_predictions_give() -> None:
     place = {name: at for at, name in enumerate(single.ids)}
     alone = single.probabilities[[place[name] for name in result.test_ids]]
     assert run.alone["log_loss"] == pytest.approx(-np.log(alone[np.arange(len(alone)), labels]).mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_scores_of_a_party_that_left_calibrate_nothing(left: bool) -> None:
+    """A training that was over is resumed: the kept model loses the party's columns, and has other scores."""
+    program = ActiveProgram.__new__(ActiveProgram)
+    program.trained = Trained()
+    checkpoints: Any = SimpleNamespace(is_finished=lambda saved: True, has_fewer_parties=lambda saved: left)
+    program.checkpoints = checkpoints
+    progress = Progress(kept=None, scores=torch.full((60, 2), 0.5), best=0.7, epoch=3, stop=True)
+    saved = {"best_epoch": 3, "history": [], "progress": asdict(progress), "stopped": "all epochs done"}
+    found = program.resume_from(saved)
+    assert found.stop
+    assert (found.scores is None) is left
 
 
 def test_weights_of_classes_are_not_taken_back() -> None:
