@@ -445,6 +445,8 @@ class Gate:
             case Frames.PIN:
                 with suppress(Refusal):  # the program took it
                     self._book.accept_endorsement(body)
+                for peer in self._peers:
+                    peer.handle_pin(body)
             case Frames.RENEW:
                 self._renew_certificate()
             case _:
