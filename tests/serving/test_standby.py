@@ -148,7 +148,7 @@ def test_a_standby_whose_files_name_another_folder_is_started_again(tmp_path: Pa
     from securevfl.process.state_folder import StateFolder
     from securevfl.serving.process import run_server
 
-    job = sv.Job(algorithm=sv.SplitNN(hidden=4, bottom=[3]), protection=sv.Plain(), epochs=1, batch_size=16, seed=3)
+    job = sv.Job(algorithm=sv.SplitNN(hidden=4, bottom=(3,)), protection=sv.Plain(), epochs=1, batch_size=16, seed=3)
     people = make_parties(passive=1, rows=60)
     company = create_company(tmp_path, people, job, serving=ServingTerms(asks=(people.active.name,)))
     name = people.active.name
