@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import threading
@@ -9,11 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from securevfl_net.durable import InUse
+from securevfl_net.durable import InUse, is_held, lock_folder
 
 from securevfl.process import machine_lock
 from securevfl.process.machine_lock import lock_party
 
+fcntl = pytest.importorskip("fcntl")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the system has no such locks")
 
 
@@ -59,3 +61,16 @@ def test_it_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.Mo
         lock_party("00", "bank", tmp_path / "state"),
     ):
         pass
+
+
+def test_who_only_looks_at_a_folder_refuses_nobody(tmp_path: Path) -> None:
+    """A node and `securevfl status` look by sharing its lock for a moment, in which a party may start."""
+    looking = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    threading.Timer(0.1, os.close, [looking]).start()
+    with lock_folder(tmp_path, "a test"):
+        assert is_held(tmp_path)
+        began = time.monotonic()
+        with pytest.raises(InUse), lock_folder(tmp_path, "a test"):
+            pass
+        assert time.monotonic() - began < 0.1
