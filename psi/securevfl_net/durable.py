@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,8 @@ __all__ = [
 
 RUNNING = ".running"
 """File with the id of the process that has the folder locked."""
+_LOOKS = 50
+"""Tries to lock a folder at which others only look, a hundredth of a second apart."""
 
 
 class InUse(InputError):
@@ -172,7 +175,7 @@ def lock_folder(folder: Path, what: str) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_now(handle)
         except BlockingIOError:
             raise InUse(f"{folder} is in use by process {_read_holder(folder)}: {what}") from None
         except OSError as error:
@@ -216,6 +219,23 @@ def lock_file(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _lock_now(handle: int) -> None:
+    """Lock an open folder. Whoever only looks, as `is_held` does, shares the lock for a moment: that is waited for.
+
+    Raises:
+        BlockingIOError: another process has it locked.
+        OSError: it cannot be locked.
+    """
+    for _ in range(_LOOKS):
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # fails unless all others only look
+        fcntl.flock(handle, fcntl.LOCK_UN)
+        time.sleep(0.01)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_held(folder: Path) -> bool:

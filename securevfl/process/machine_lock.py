@@ -11,6 +11,7 @@ import hashlib
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,10 +23,17 @@ if sys.platform != "win32":
 
 __all__ = ["lock_party"]
 
+_ENDING = 5.0
+_LOOK = 0.02
+"""Seconds for which a process that has left the very same folder may still hold the party, and between two looks."""
+
 
 @contextmanager
 def lock_party(agreement: str, party: str, folder: Path) -> Iterator[None]:
     """Lock a party for the duration of the block; does nothing where the system has no place for such locks.
+
+    Call it with the folder locked. A process that ends lets go of the folder and of the party one after the other: if
+    it was on this very folder, wait for it.
 
     Args:
         agreement: SHA-256 of the proposal, hexadecimal.
@@ -40,8 +48,12 @@ def lock_party(agreement: str, party: str, folder: Path) -> Iterator[None]:
         yield
         return
     try:
-        if not _take_lock(handle):
+        until = time.monotonic() + _ENDING
+        while not _take_lock(handle):
             other = os.pread(handle, 4096, 0).decode(errors="replace")
+            if other == str(folder.resolve()) and time.monotonic() < until:
+                time.sleep(_LOOK)
+                continue
             raise InUse(
                 f"{party!r} runs already on this machine, on {other or 'another folder'}: {folder} is a copy, which "
                 "must not run beside it: delete it, or end the other process and move its newest state here"

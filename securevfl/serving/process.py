@@ -134,8 +134,7 @@ async def run_server(
         standby: waits while another process has the state folder; without it, that is an error.
 
     Raises:
-        InUse: another process has the state folder.
-        Parked: it was stopped while it waited.
+        Parked: it was stopped while it waited, or what it locked is no more what its files name: it is started again.
         InputError: files that cannot be used.
         InUse: another process of the party runs, on this state folder or on a copy of it.
         PolicyError: the agreement is about training alone, or does not let the active party ask.
@@ -147,7 +146,10 @@ async def run_server(
         state = await _lock_folder(held, own.state, party, whole.digest, standby)
         held.enter_context(lock_party(whole.digest, party, own.state))
         if standby is not None and standby.waited:
+            locked = own.state.resolve(), whole.digest
             own, whole, file = read()  # what has changed while it waited
+            if (own.state.resolve(), whole.digest) != locked:
+                raise Parked(f"the agreement or the state folder of {party!r} was changed while it stood by")
             await wait_for_port(own.listen)
         terms = _agreed_policy(whole)
         admission = Admission(whole, party)

@@ -374,6 +374,9 @@ class NetworkMesh:
             self._inbox.read(self._sock)
         except (GateLost, ProtocolError) as error:
             self._find_gate_dead(error)
+        except OSError as error:  # a peer's new certificate could not be stored; what follows would be read twice
+            why = f"what {self.me!r} must keep of a peer could not be stored: {error}; start the party again to resume"
+            self._lose_gate(why, died=True)
 
     def _close_writer(self, error: GateLost) -> None:
         """Nothing can be written any more: first read what the gate sent before it ended, perhaps with its reason."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from securevfl_crypto.errors import MalformedError, OverflowRefused, WeakKeyError
+from securevfl_crypto.errors import EngineError, MalformedError, OverflowRefused, WeakKeyError
 from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.parameters import DEGREE, Chain
 from securevfl_crypto.rlwe.residues import (
@@ -220,3 +222,49 @@ def test_processes_that_were_forked_share_no_file_with_seal() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert theirs not in (0, Path(context._file.path).stat().st_ino)
     assert context.make_encryptor(mine)
+
+
+_NO_FILE_LEFT = """
+import os, sys
+import numpy as np
+from securevfl_crypto.errors import EngineError
+from securevfl_crypto.rlwe.parameters import DEGREE, Chain
+from securevfl_crypto.rlwe.seal import seal_context
+
+context = seal_context(Chain((48, 40), 56))
+zeros = np.zeros((2, len(context.data.primes), DEGREE), np.uint64)
+context.make_ciphertext(zeros)
+mine = os.stat(context._file.path).st_ino
+make = os.memfd_create
+
+def fail(*given):
+    raise OSError(24, "Too many open files")
+
+os.memfd_create = fail
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+try:
+    context.make_ciphertext(zeros)
+except EngineError as error:
+    if "no file in memory" not in str(error):
+        os._exit(5)
+else:
+    os._exit(6)
+os.memfd_create = make
+context.make_ciphertext(zeros)
+os._exit(7 if os.stat(context._file.path).st_ino == mine else 0)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system has no files in memory")
+def test_a_forked_process_without_a_file_to_be_had_does_not_use_its_parents() -> None:
+    """Python ignores errors of what runs after a fork: the child went on with the file of its parent."""
+    assert subprocess.run([sys.executable, "-c", _NO_FILE_LEFT], check=False).returncode == 0
+
+
+def test_a_machine_without_memory_is_no_fault_of_the_peers_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = seal_context(Chain((48, 40), 56))
+    monkeypatch.setattr(os, "pwritev", lambda *given: 0)
+    with pytest.raises(EngineError, match="no memory left"):
+        context.make_ciphertext(np.zeros((2, len(context.data.primes), DEGREE), np.uint64))

@@ -107,6 +107,32 @@ def test_room_that_the_peer_needs_does_not_wait() -> None:
     assert not end.may_wait
 
 
+@pytest.mark.parametrize("begins", [False, True], ids=["leaves", "begins another"])
+def test_a_view_that_ends_before_anything_was_written_is_acknowledged(begins: bool) -> None:
+    """The socket may be full, or more may wait to be read: the gate then writes only after the view has ended."""
+    both, pipe = _begun()
+    _say(both, pipe, 0)
+    asked, end = both.ends
+    if begins:
+        end.begin_view(bytes(7) + b"two......")
+    else:
+        end.leave_view()
+    assert not end.may_wait
+    both.settle(pipe)
+    assert not asked.held_bytes
+
+
+def test_an_acknowledgement_of_a_view_that_ended_stays_with_its_connection() -> None:
+    """A new connection tells what arrived by itself; a number from before it could be ahead of what was sent again."""
+    both, pipe = _begun()
+    _say(both, pipe, 0)
+    both.ends[1].leave_view()
+    pipe.close()
+    pipe = both.meet()
+    both.settle(pipe)
+    assert all(end.is_up for end in both.ends)
+
+
 def test_urgent_frames_and_others_take_one_write() -> None:
     outbox = Outbox()
     for kind in (Frames.ROOM, Frames.PART, Frames.BEAT):

@@ -9,9 +9,9 @@ import pytest
 from securevfl_net.errors import InputError
 from securevfl_net.gate.connection import Connection
 from securevfl_net.gate.frames import Outbox
-from securevfl_net.gate.peer import GatePeer
+from securevfl_net.gate.peer import _PING, GatePeer
 from securevfl_net.gate.settings import Timing
-from securevfl_net.session import SessionEnd
+from securevfl_net.session import Beaten, Endorsed, Event, SessionEnd
 
 
 @pytest.fixture
@@ -56,3 +56,42 @@ def test_it_waits_while_too_many_notes_do(peer: GatePeer) -> None:
     cast(Mock, peer.session).send_endorsement.side_effect = None
     assert not _tell(peer)
     assert cast(Mock, peer.session).send_endorsement.call_count == 2
+
+
+def _hear(peer: GatePeer, *events: Event) -> int:
+    """Take events of the peer, then ping it; returns which of its pings that answers."""
+    session = cast(Mock, peer.session)
+    session.take_events.return_value, session.held_bytes = list(events), 0
+    peer.relay_events(0.0, 0.0)
+    peer.send_ping(0.0, 0.0)
+    return int(_PING.unpack_from(session.send_ping.call_args.args[0])[1])
+
+
+def _ping(clock: int) -> Beaten:
+    return Beaten(_PING.pack(clock, 0, 0, 0.0, 0))
+
+
+@pytest.fixture
+def heard(peer: GatePeer) -> GatePeer:
+    cast(Mock, peer._outbox).urgent = 1
+    return peer
+
+
+def test_a_ping_behind_an_endorsement_is_answered_once_the_program_has_stored_it(heard: GatePeer) -> None:
+    """A program that is killed first has nothing, and would refuse the peer's new certificate for ever."""
+    assert _hear(heard, _ping(5)) == 5
+    assert _hear(heard, Endorsed(b"signed"), _ping(6)) == 5
+    assert _hear(heard, _ping(7)) == 5
+    heard.handle_pin(b"another")
+    assert _hear(heard) == 5
+    heard.handle_pin(b"signed")
+    assert _hear(heard) == 7
+    assert _hear(heard, _ping(8)) == 8
+
+
+def test_an_endorsement_that_the_program_refused_is_not_answered_for_before_the_next(heard: GatePeer) -> None:
+    assert _hear(heard, _ping(5)) == 5
+    assert _hear(heard, Endorsed(b"wrong"), _ping(6)) == 5
+    assert _hear(heard, Endorsed(b"right"), _ping(7)) == 5
+    heard.handle_pin(b"right")
+    assert _hear(heard) == 7

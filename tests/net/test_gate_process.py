@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -26,7 +27,7 @@ from securevfl_net.incarnation import Incarnation
 from securevfl_net.session import SessionLimits
 from support.networks import AGREEMENT, LOCAL, QUICK, SMALL, Loopback, Splice, until
 
-from securevfl.errors import InputError, MachineFault, Parked, PeerEnded, ProtocolError
+from securevfl.errors import DiskFull, InputError, MachineFault, Parked, PeerEnded, ProtocolError
 from securevfl.ledger import PrivateKey
 from securevfl.transport import (
     CertificateReplaced,
@@ -425,6 +426,25 @@ def test_an_endorsement_reaches_a_peer_whose_connection_ends_meanwhile(play: Pla
         ours, theirs = await _begun(loopback)
         await ours.send(_message(2))
         assert (await theirs.receive())[0].what == "m2"
+
+    play(work)
+
+
+def test_an_endorsement_that_cannot_be_stored_ends_the_process(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its peer does not show the certificate meanwhile, and gives the endorsement to the party's next start."""
+
+    def fail(self: PeerBook, payload: bytes, *, sender: str = "") -> Endorsement:
+        raise DiskFull(errno.ENOSPC, "No space left on device", "endorsements.json")
+
+    async def work(loopback: Loopback) -> None:
+        await loopback.start("ab", limits=SMALL)
+        a, b = loopback.meshes["a"], loopback.meshes["b"]
+        monkeypatch.setattr(PeerBook, "accept_endorsement", fail)
+        told = asyncio.create_task(b.send_endorsement(b"signed"))
+        with pytest.raises(MachineFault, match="could not be stored"):
+            await asyncio.wait_for(_of(a, CertificateReplaced), 10.0)
+        assert not told.done()
+        told.cancel()
 
     play(work)
 

@@ -15,9 +15,14 @@ from typing import Any
 import pytest
 from support.served_processes import Running, ask, federation, post, run
 
+import securevfl as sv
+from securevfl.agreement import ServingTerms
 from securevfl.errors import InputError, Parked
 from securevfl.privacy import ResultBook
 from securevfl.serving.settings import read_serving_file
+from securevfl.serving.standby import Standby
+from securevfl.testing.company import create_company
+from securevfl.testing.parties import make_parties
 
 pytest.importorskip("uvicorn")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="parties run as processes on Unix alone")
@@ -95,7 +100,6 @@ def test_the_second_process_answers_the_same_numbers_and_counts_nothing_too_low(
 
 def test_a_port_that_the_first_process_has_is_no_reason_to_end(tmp_path: Path) -> None:
     from securevfl.serving.listening import AddressTaken
-    from securevfl.serving.standby import Standby
 
     lines: list[str] = []
 
@@ -117,8 +121,6 @@ def test_a_port_that_the_first_process_has_is_no_reason_to_end(tmp_path: Path) -
 
 
 def test_a_waiting_process_shows_metrics_that_set_off_no_alert(tmp_path: Path) -> None:
-    from securevfl.serving.standby import Standby
-
     async def main() -> None:
         end = asyncio.Event()
         async with Standby(
@@ -139,3 +141,45 @@ def test_a_waiting_process_shows_metrics_that_set_off_no_alert(tmp_path: Path) -
                 await standby.wait(InputError("x"))
 
     asyncio.run(main())
+
+
+def test_a_standby_whose_files_name_another_folder_is_started_again(tmp_path: Path) -> None:
+    """It has locked the one before: two processes could be on the new one, or on another agreement."""
+    from securevfl.process.state_folder import StateFolder
+    from securevfl.serving.process import run_server
+
+    job = sv.Job(algorithm=sv.SplitNN(hidden=4, bottom=(3,)), protection=sv.Plain(), epochs=1, batch_size=16, seed=3)
+    people = make_parties(passive=1, rows=60)
+    company = create_company(tmp_path, people, job, serving=ServingTerms(asks=(people.active.name,)))
+    name = people.active.name
+    own = tmp_path / f"{name}.toml"
+    waits: list[str] = []
+
+    async def main() -> None:
+        with ExitStack() as first:
+            digest = company.agreement.digest
+            first.enter_context(StateFolder.lock(tmp_path / f"{name}.state", party=name, agreement=digest))
+
+            class Waiting(Standby):
+                async def wait(self, why: InputError) -> None:
+                    waits.append(why.args[0])
+                    self.waited = True
+                    own.write_text(own.read_text().replace(f"{name}.state", "moved.state"))
+                    first.close()
+
+            standby = Waiting(
+                name,
+                read_serving_file(None),
+                http=False,
+                metrics=None,
+                version="1",
+                say=lambda line: None,
+                end=asyncio.Event(),
+            )
+            with pytest.raises(Parked, match="changed while it stood by"):
+                async with run_server(company.agreement_file, name, own, standby=standby):
+                    pass
+
+    asyncio.run(main())
+    assert len(waits) == 1
+    assert not (tmp_path / "moved.state" / "serving").exists()

@@ -50,12 +50,32 @@ class _MemoryFile:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._fd, self.path = self._open()
-        self._which = _identify_file(self._fd)
+        self._handle, self._path = -1, ""
+        self._which: tuple[int, int] | None = None
+        self._ensure_open()
         _FILES.add(self)
 
+    @property
+    def path(self) -> str:
+        """Its name for SEAL."""
+        self._ensure_open()
+        return self._path
+
+    def _ensure_open(self) -> int:
+        """Open a new, empty file, where there is none; return its descriptor.
+
+        Raises:
+            EngineError: the system has none left.
+        """
+        if self._handle < 0:
+            try:
+                self._handle, self._path = self._open()
+            except OSError as error:
+                raise EngineError(f"no file in memory to be had ({error.strerror}); raise the limit of them") from error
+            self._which = _identify_file(self._handle)
+        return self._handle
+
     def _open(self) -> tuple[int, str]:
-        """A new, empty file: its descriptor, and its name for SEAL."""
         if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
             handle = os.memfd_create("seal", os.MFD_CLOEXEC)
             return handle, f"/proc/self/fd/{handle}"
@@ -65,29 +85,24 @@ class _MemoryFile:
         return os.open(path, os.O_CREAT | os.O_RDWR, 0o600), path
 
     def write(self, parts: Sequence[bytes]) -> None:
-        if os.pwritev(self._fd, parts, 0) != sum(len(part) for part in parts):
+        if os.pwritev(self._ensure_open(), parts, 0) != sum(len(part) for part in parts):
             raise EngineError("no memory left for a file in memory; free some, or lower the batch size")
 
     def read(self) -> bytes:
-        return os.pread(self._fd, os.fstat(self._fd).st_size, 0)
+        handle = self._ensure_open()
+        return os.pread(handle, os.fstat(handle).st_size, 0)
 
     def clear(self) -> None:
-        os.ftruncate(self._fd, 0)
+        os.ftruncate(self._ensure_open(), 0)
 
     def leave_to_parent(self) -> None:
-        """After a fork: open another file. Two processes would read each other's keys, or write over them.
-
-        It takes the descriptor of the shared one, unless that was closed meanwhile and is now something else.
+        """After a fork: let go of the file; the first use opens another. Two processes would read each other's keys, or
+        write over them. What fails in this function is ignored by Python, so it opens nothing.
         """
         self.lock = threading.RLock()  # another thread of the parent may have held it
-        handle, path = self._open()
-        if _identify_file(self._fd) == self._which:
-            os.dup2(handle, self._fd, inheritable=False)
+        handle, self._handle = self._handle, -1
+        if handle >= 0 and _identify_file(handle) == self._which:  # unless it was closed and is now something else
             os.close(handle)
-            self.path = path.replace(f"/proc/self/fd/{handle}", f"/proc/self/fd/{self._fd}")
-        else:
-            self._fd, self.path = handle, path
-        self._which = _identify_file(self._fd)
 
 
 def _identify_file(handle: int) -> tuple[int, int] | None:
@@ -201,11 +216,16 @@ class SealContext:
         return body
 
     def _load_object(self, thing: Any, body: Sequence[bytes]) -> Any:
-        """Load an object from the parts that follow the header."""
+        """Load an object from the parts that follow the header.
+
+        Raises:
+            MalformedError: SEAL refuses it.
+            EngineError: this machine has no room for it.
+        """
         size = _HEADER.size + sum(len(part) for part in body)
         with self._file.lock:
+            self._file.write([self._header(size), *body])
             try:
-                self._file.write([self._header(size), *body])
                 thing.load(self.context, self._file.path)
             except (RuntimeError, ValueError, IndexError) as error:
                 raise MalformedError(f"SEAL refuses a ring element: {error}") from error

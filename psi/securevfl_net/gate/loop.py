@@ -430,14 +430,12 @@ class Gate:
         match kind:
             case Frames.BEGIN:
                 for peer in self._peers:
-                    self._flush_connections(peer)  # the peer may wait for the acknowledgement of its last parts
                     peer.begin_view(generation, body)
             case Frames.OPEN:
                 for peer in self._peers:
                     peer.open_view()
             case Frames.PARK:
                 for peer in self._peers:
-                    self._flush_connections(peer)
                     peer.leave_view()
             case Frames.ABORT | Frames.CLOSE:
                 self._say_goodbye(body.decode(errors="replace"), abort=kind == Frames.ABORT)
@@ -447,6 +445,8 @@ class Gate:
             case Frames.PIN:
                 with suppress(Refusal):  # the program took it
                     self._book.accept_endorsement(body)
+                for peer in self._peers:
+                    peer.handle_pin(body)
             case Frames.RENEW:
                 self._renew_certificate()
             case _:

@@ -96,6 +96,8 @@ class GatePeer:
         self.waits = ""
         self.awaits = False
         self._echoed = 0
+        self._unpinned = b""
+        self._late = 0, 0.0
         self._endorsed_on: tuple[Connection | None, float] = None, 0.0
         self._endorsed_at = 0
         self.why = "not connected yet"
@@ -170,7 +172,7 @@ class GatePeer:
             worked, spoke: as for `send_ping`.
 
         Returns:
-            Whether the peer has answered a ping that was sent behind it, and so has it.
+            Whether the peer has answered a ping that was sent behind it, and so has stored it.
         """
         if not self.session.is_up:
             return False
@@ -182,6 +184,11 @@ class GatePeer:
             self._endorsed_on, self._endorsed_at = (self.current, since), int(1e6 * time.monotonic())
             self.send_ping(worked, spoke)
         return self._echoed >= self._endorsed_at
+
+    def handle_pin(self, payload: bytes) -> None:
+        """The program has stored an endorsement: answer the pings behind it."""
+        if self._unpinned and payload == self._unpinned:
+            self._unpinned, self._theirs = b"", self._late
 
     def send_ping(self, worked: float, spoke: float) -> None:
         """Show the peer a sign of life: the program's last one, and what the gate saw of the program since."""
@@ -272,6 +279,10 @@ class GatePeer:
                 self._handle_up(event, worked, spoke)
             case Noted() | Endorsed():
                 kind = Frames.NOTE if isinstance(event, Noted) else Frames.ENDORSE
+                if isinstance(event, Endorsed):
+                    if not self._unpinned:
+                        self._late = self._theirs
+                    self._unpinned = event.payload
                 self.noted += len(event.payload)
                 outbox.put_frame(kind, event.payload, peer=self.index)
             case Beaten():
@@ -321,7 +332,9 @@ class GatePeer:
             return
         clock, echo, held, worked, quiet = _PING.unpack_from(beat)
         now = time.monotonic()
-        self._theirs = clock, now
+        self._late = clock, now
+        if not self._unpinned:  # a ping behind an endorsement is answered once the program has stored it
+            self._theirs = self._late
         self._echoed = max(self._echoed, echo)
         trip = now - (echo + held) / 1e6
         if echo and 0 <= trip < self._timing.silent:

@@ -140,7 +140,7 @@ class SessionEnd(Meeting):
     @property
     def may_wait(self) -> bool:
         """Whether nothing has to be written now but the acknowledgement of little, which can go with the next part or
-        note. Write it within milliseconds, and before the view is left: the peer keeps its parts until then.
+        note. Write it within milliseconds: the peer keeps its parts until then.
         """
         incoming, out = self._in, self._out
         if not self._arrived or self._owes or self._bye or self._abort is not None or self._line is None:
@@ -191,6 +191,7 @@ class SessionEnd(Meeting):
         if tag in self._views:
             raise InputError(f"view {view.hex()[:16]} was begun before; every attempt needs a new view")
         self._views.add(tag)
+        self._acknowledge_last()
         self._discard_incoming()
         self._in = Incoming(view, self.limits.window)
         self._out = Outgoing(tag)
@@ -210,8 +211,19 @@ class SessionEnd(Meeting):
 
     def leave_view(self) -> None:
         """Leave the view: what was not sent, and what still comes in it, is dropped."""
+        self._acknowledge_last()
         self._discard_incoming()
         self._in, self._out = Incoming(), Outgoing()
+
+    def _acknowledge_last(self) -> None:
+        """Acknowledge, ahead of all else, what arrived in a view that is about to end here: the peer keeps its parts,
+        and says no goodbye, until it has that.
+        """
+        incoming = self._in
+        if self._arrived and self._line is not None and incoming.view:
+            last = Position(incoming.tag, incoming.received, incoming.granted)
+            self._notes.append(encode_frame(FrameKind.ACK, last.pack()))
+        self._arrived = False
 
     def send_part(self, part: memoryview, *, first_total: int | None, step: str = "") -> None:
         """Send a part of a message in the present view.

@@ -155,3 +155,40 @@ def test_a_running_party_waits_until_all_peers_are_connected(world: World) -> No
     assert said == [(world.folder / "bank.1.endorsement").read_bytes()]
     assert "bank.1.crt is now in use" in heard[0]
     assert row.shown.renewals == 1
+
+
+@pytest.mark.parametrize("connected", [True, False], ids=["never answers", "away"])
+def test_a_party_says_that_a_peer_keeps_its_new_certificate_from_use(world: World, connected: bool) -> None:
+    first = world.own("bank")
+    row = CertificateSeries(first.certificate_file, first.key_file, [first.certificate], agreement=HERE)
+    heard: list[str] = []
+
+    class Mesh:
+        def link_states(self) -> Mapping[str, LinkState]:
+            return {"shop": LinkState(connected=connected), "net": LinkState(connected=True)}
+
+        async def send_endorsement(self, endorsement: bytes) -> None:
+            await asyncio.sleep(3600)
+
+        def renew_certificate(self) -> None:
+            raise AssertionError("not all peers have it")
+
+    class Heard(RunEvents):
+        def report_event(self, what: str, words: str, **values: object) -> None:
+            heard.append(words)
+
+    async def work() -> None:
+        task = asyncio.create_task(renew_certificates(row, Mesh(), Heard(), look=0.001, patience=0.05))
+        _rotate(world, 1)
+        await asyncio.sleep(0.01)
+        assert not heard
+        while not heard:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.1)
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+    (said,) = heard
+    why = "a peer has not stored its endorsement: see its log" if connected else "shop is not connected"
+    assert f"bank.1.crt is not in use yet: {why}. The one before ends on 20" in said
+    assert row.shown == first
