@@ -80,7 +80,7 @@ class SessionServer(ABC):
         self.over = False
         self.end_mark: EndMark | None = None
         self.was_over = False
-        self._here = 0.0
+        self._here = time.monotonic()
         self.seen: Callable[[str, Incarnation], None] = lambda peer, incarnation: None
         self._superseded = SupersededWatch(mesh.me)
         self.settled: Callable[[], None] = _do_nothing
@@ -150,9 +150,7 @@ class SessionServer(ABC):
 
     def _are_gone(self) -> bool:
         """Whether all peers have been away for half a minute: they have ended, as this party has all that it needs."""
-        now = time.monotonic()
-        self._here = now if len(self.away) < len(self.mesh.peers) else self._here
-        return now - self._here > _GONE
+        return len(self.away) == len(self.mesh.peers) and time.monotonic() - self._here > _GONE
 
     def note_over(self) -> None:
         """Nothing is left to do in this prediction but to say so."""
@@ -177,11 +175,11 @@ class SessionServer(ABC):
                 self.news.report_event("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
                 actions = gathering.on_connected(event.peer, str(event.incarnation), event.resumed)
             case Disconnected():
-                self.away[event.peer] = event.why
+                self.away[event.peer], self._here = event.why, time.monotonic()
                 self.news.report_event("down", f"{event.peer} is not connected: {event.why}", peer=event.peer)
                 actions = gathering.on_disconnected(event.peer)
             case PeerLeft():
-                self.away[event.peer] = "it stopped serving"
+                self.away[event.peer], self._here = "it stopped serving", time.monotonic()
                 self.news.report_event("down", f"{event.peer} stopped serving", peer=event.peer)
                 actions = gathering.on_disconnected(event.peer)
             case NoteReceived():

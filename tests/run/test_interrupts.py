@@ -20,6 +20,7 @@ from securevfl.cli import main
 JOB = """
 name = "tiny"
 protection = "plain"
+baselines = []
 [job]
 epochs = {epochs}
 batch_size = 64

@@ -344,8 +344,8 @@ def test_clients_show_certificates_over_tls(tmp_path: Path, plain: Parts) -> Non
             listed = f'[[token]]\nclient = "teller"\nkind = "certificate"\nsha256 = "{digest}"\n'
             (tmp_path / "tokens.toml").write_text(listed)
     (tmp_path / "serving.toml").write_text(
-        '[http]\nlisten = "127.0.0.1:0"\ntokens = "tokens.toml"\ncertificate = "bank.crt"\nkey = "bank.key"\n'
-        'clients = "clients.crt"\n'
+        '[http]\nlisten = "127.0.0.1:0"\nmetrics = "127.0.0.1:0"\ntokens = "tokens.toml"\n'
+        'certificate = "bank.crt"\nkey = "bank.key"\nclients = "clients.crt"\n'
     )
 
     async def main() -> None:
