@@ -31,7 +31,6 @@ from benchmarks.faults.expected import GONE
 from benchmarks.faults.spawning import keep_own_files
 from securevfl import cli
 from securevfl.ledger import chain as ledger_chain
-from securevfl.ledger.lines import Entry
 from securevfl.party import superseded
 from securevfl.privacy import ResultBook
 from securevfl.privacy.rows import RowRelease
@@ -243,9 +242,11 @@ def _install(watcher: _Watcher) -> None:
     lines = "consent", "alignment", "training", "finish", "prediction", "serving"
 
     def line(half: bool) -> Callable[..., None]:
-        def reach(ledger: Any, written: Any, *_: Any) -> None:
-            if isinstance(written, Entry) and watcher.phase in lines:
-                watcher.ledger, watcher.peer = ledger._path, written.peer
+        def reach(ledger: Any, number: int, when: int, way: str, peer: str, *_: Any, **__: Any) -> None:
+            if watcher.phase in lines:
+                watcher.ledger, watcher.peer = ledger._path, peer
+                if not half:
+                    ledger.commit()  # lines of messages that leave together may wait until then
                 watcher.reach(watcher.phase, before=half)
 
         return reach
@@ -271,7 +272,7 @@ def _install(watcher: _Watcher) -> None:
         if watcher.phase == "finish":
             watcher.reach("finish")
 
-    _around(ledger_chain.Ledger, "_write_line", line(True), line(False))
+    _around(ledger_chain.Ledger, "_append_entry", line(True), line(False))
     _around(LogObserver, "phase", phase, None)
     _around(FolderKeeper, "save", begin_save, end_save)
     _around(durable, "flush_to_disk", None, lambda *_: watcher.reach("checkpoint") if saving[0] else None)
