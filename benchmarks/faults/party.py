@@ -28,7 +28,7 @@ from securevfl_net import durable
 from securevfl_net.gate import loop as gate_loop
 
 from benchmarks.faults.expected import GONE
-from benchmarks.faults.spawning import keep_own_files
+from benchmarks.faults.spawning import keep_own_files, open_files
 from securevfl import cli
 from securevfl.ledger import chain as ledger_chain
 from securevfl.party import superseded
@@ -329,6 +329,7 @@ def run_party(orders: Orders, control: socket.socket, kept: Iterable[int]) -> in
     code = 70
     try:
         os.setpgid(0, 0)
+        kept = open_files() & set(kept)  # what a library closed at the fork gives its number to something else
         output = os.open(orders.files / f"{orders.name}.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(output, 1)
         os.dup2(output, 2)
