@@ -170,6 +170,7 @@ class Start:
         known: Mapping[str, Incarnation] | None = None,
         limits: SessionLimits = DEFAULT_SESSION_LIMITS,
         without: Collection[str] = (),
+        recalls: bool = False,
     ) -> NetworkMesh:
         """Open the party's gate to the peers of the agreement, as the party's file describes.
 
@@ -181,6 +182,7 @@ class Start:
             known: see `NetworkMesh.start`.
             limits: see `NetworkMesh.start`.
             without: parties that left for good: nobody connects to them.
+            recalls: see `NetworkMesh.start`.
         """
         listen = self.own.listen if self.door is None else None
         return await NetworkMesh.start(
@@ -194,6 +196,7 @@ class Start:
             known=known,
             limits=limits,
             door=self.door,
+            recalls=recalls,
         )
 
     def _session_limits(self) -> SessionLimits:

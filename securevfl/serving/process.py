@@ -185,6 +185,7 @@ async def run_server(
             folder=own.state,
             known={peer: Incarnation.from_text(text) for peer, text in state.known_incarnations.items()},
             without=gone,
+            recalls=True,
         )
         held.push_async_callback(mesh.close)
         batching = Batching(seconds=3600.0, grace=600.0) if once else file.batches

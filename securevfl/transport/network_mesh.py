@@ -109,6 +109,7 @@ class NetworkMesh:
         limits: SessionLimits = DEFAULT_SESSION_LIMITS,
         timing: Timing | None = None,
         door: int | None = None,
+        recalls: bool = False,
     ) -> NetworkMesh:
         """Start a gate and wait until it listens; connections come later, as events.
 
@@ -125,6 +126,7 @@ class NetworkMesh:
             limits: of the sessions; parts are of one size at all parties.
             timing: seconds of the gate.
             door: descriptor through which a node hands over callers.
+            recalls: whether peers that left in good order are called again.
 
         Raises:
             InputError: a certificate, a revocation list or an address that cannot be used.
@@ -148,6 +150,7 @@ class NetworkMesh:
             limits=asdict(limits),
             timing=timing or Timing(),
             door=door,
+            recalls=recalls,
         )
         mesh = cls(*spawn_gate(door), settings, book)
         mesh.outbox.put_frame(Frames.SETTINGS, msgspec.msgpack.encode(settings))

@@ -242,6 +242,35 @@ def test_an_older_folder_is_refused_by_servers_that_saw_a_newer_start(tmp_path: 
     come_back(Superseded, "is start 2, start 3 has been seen")
 
 
+def test_a_server_that_was_stopped_and_started_is_called_again(tmp_path: Path, parts: Parts) -> None:
+    """The bank says goodbye, and calls nobody: its partners call it."""
+    where = companies(tmp_path, parts, ServingTerms(asks=("bank",)))
+
+    async def main() -> None:
+        async with AsyncExitStack() as held:
+            async with AsyncExitStack() as first:
+                bank = await first.enter_async_context(
+                    run_server(where.agreement, "bank", where.party_file("bank", {}))
+                )
+                address = str(bank.server.mesh.listening[0])  # type: ignore[attr-defined]
+                await first.enter_async_context(bank.running())
+                dials = {"bank": address}
+                for name in ("shop1", "shop2"):
+                    file = where.party_file(name, dials)
+                    process = await held.enter_async_context(run_server(where.agreement, name, file))
+                    await held.enter_async_context(process.running())
+                    dials[name] = str(process.server.mesh.listening[0])  # type: ignore[attr-defined]
+                assert isinstance(bank.server, ServeActive)
+                await until(lambda: bank.server.is_ready)  # type: ignore[union-attr]
+            file = where.party_file("bank", {}, listen=address)
+            again = await held.enter_async_context(run_server(where.agreement, "bank", file))
+            await held.enter_async_context(again.running())
+            assert isinstance(again.server, ServeActive)
+            await until(lambda: again.server.is_ready)  # type: ignore[union-attr]
+
+    asyncio.run(main())
+
+
 def run_command(*words: object, code: int = 0) -> str:
     """A command in this process; what it said."""
     said = io.StringIO()

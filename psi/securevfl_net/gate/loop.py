@@ -99,7 +99,8 @@ class Gate:
             limits=SessionLimits(**settings.limits),
             fields=settings.fields,
         )
-        return GatePeer(index, session, self._out, settings.timing, calls=name in settings.routes)
+        calls = name in settings.routes
+        return GatePeer(index, session, self._out, settings.timing, calls=calls, recalls=settings.recalls)
 
     # --- the loop
 

@@ -44,6 +44,8 @@ REFUSAL = msgspec.json.Encoder()
 _BEAT = msgspec.msgpack.Decoder(tuple[int, int, int, str, str, bytes])
 NOTED = 1 << 20
 """Bytes of notes that may wait for the program before their peer is read no more."""
+_RECALL = 2.0
+"""Seconds after which a peer that left is called again, where it may come back."""
 _AGAIN = 60.0
 """Seconds after which the same refusal is reported to the program again."""
 _PINGS = 3
@@ -73,16 +75,19 @@ class GatePeer:
         outbox: to the program.
         timing: seconds.
         calls: whether this party calls it.
+        recalls: whether it does so again after the peer left in good order.
 
     Attributes:
         knocks: whether to say whom it calls before everything else: a node is there, and could not tell.
     """
 
-    def __init__(self, index: int, session: SessionEnd, outbox: Outbox, timing: Timing, *, calls: bool) -> None:
+    def __init__(
+        self, index: int, session: SessionEnd, outbox: Outbox, timing: Timing, *, calls: bool, recalls: bool = False
+    ) -> None:
         self.index = index
         self.name = session.peer
         self.session = session
-        self.calls = calls
+        self.calls, self.recalls = calls, recalls
         self.connections: list[Connection] = []
         self.current: Connection | None = None
         self.left = False
@@ -203,7 +208,8 @@ class GatePeer:
 
     def is_call_due(self, now: float) -> bool:
         """Whether to call now."""
-        if not self.calls or self.dialling or self.left or self.aborted or now < self.next_call:
+        left = self.aborted or (self.left and not self.recalls)
+        if not self.calls or self.dialling or left or now < self.next_call:
             return False
         return not self._live_connections() or self.is_replacement_due(now)
 
@@ -295,7 +301,7 @@ class GatePeer:
                 self.left = True
                 outbox.put_frame(Frames.ABORT, event.reason.encode(), peer=self.index)
             case Bye():
-                self.left = True
+                self.left, self.next_call = True, max(self.next_call, time.monotonic() + _RECALL)
                 outbox.put_frame(Frames.ENDED, peer=self.index)
             case Deadlocked():
                 outbox.put_frame(

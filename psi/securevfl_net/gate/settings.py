@@ -165,6 +165,7 @@ class GateSettings(msgspec.Struct, frozen=True):
         limits: `SessionLimits`, by name.
         timing: see there.
         door: descriptor through which a node hands over callers; see `Door`.
+        recalls: whether peers that left in good order are called again: servers, which are started again.
     """
 
     me: str
@@ -181,6 +182,7 @@ class GateSettings(msgspec.Struct, frozen=True):
     limits: dict[str, int]
     timing: Timing
     door: int | None = None
+    recalls: bool = False
 
     def load_identity(self) -> Identity:
         """The party's own certificate.
