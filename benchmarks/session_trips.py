@@ -143,7 +143,7 @@ def _serve_party(name: str, folder: Path, end: Connection) -> None:
 
 
 class _Party:
-    """One party: measures as it is told."""
+    """Be one party, and measure what the orders say."""
 
     def __init__(self, name: str, folder: Path, end: Connection) -> None:
         self.name, self.peer, self.folder, self.end = name, _PEER[name], folder, end

@@ -22,7 +22,7 @@ WAIT = 6.0
 """Seconds of `securevfl party --wait` where somebody is refused, and so awaited in vain."""
 
 STAY = 5.0
-"""Seconds of `securevfl party --stay` where a peer is refused that has its result, and never says so."""
+"""Seconds of `securevfl party --stay` where a refused peer cannot confirm that it has its result."""
 
 GONE = 10.0
 """Seconds after which who needs nobody ends, where all peers are gone; a half minute outside of the matrix."""

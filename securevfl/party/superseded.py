@@ -19,7 +19,7 @@ _BY_PEER = "the peer refuses: "
 
 
 class SupersededWatch:
-    """Refusals of this party's process by peers that know another one of it.
+    """Refusals of this party's process by peers that know another one of it, or find its certificate revoked.
 
     Args:
         me: the party.

@@ -247,7 +247,7 @@ if child:
 try:
     context.make_ciphertext(zeros)
 except EngineError as error:
-    if "no file in memory" not in str(error):
+    if "file in memory cannot be made" not in str(error):
         os._exit(5)
 else:
     os._exit(6)

@@ -62,16 +62,18 @@ class _MemoryFile:
         return self._path
 
     def _ensure_open(self) -> int:
-        """Open a new, empty file, where there is none; return its descriptor.
+        """The descriptor; opens a new, empty file where there is none.
 
         Raises:
-            EngineError: the system has none left.
+            EngineError: the system allows no more open files.
         """
         if self._handle < 0:
             try:
                 self._handle, self._path = self._open()
             except OSError as error:
-                raise EngineError(f"no file in memory to be had ({error.strerror}); raise the limit of them") from error
+                raise EngineError(
+                    f"a file in memory cannot be made ({error.strerror}): raise the limit of open files"
+                ) from error
             self._which = _identify_file(self._handle)
         return self._handle
 
@@ -122,13 +124,13 @@ def _remove_own(folder: str, owner: int) -> None:
 _FILES: weakref.WeakSet[_MemoryFile] = weakref.WeakSet()
 
 
-def _open_own_files() -> None:
+def _leave_files_to_parent() -> None:
     for file in list(_FILES):
         file.leave_to_parent()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_open_own_files)
+    os.register_at_fork(after_in_child=_leave_files_to_parent)
 
 
 class SealContext:

@@ -366,7 +366,7 @@ class Gate:
             self._wait_listener(entrance, now)
         if self._endorsing:
             self._tell_endorsement()
-        calls = [peer.next_call for peer in self._peers if peer.calls and not peer.connections and not peer.dialling]
+        calls = [peer.next_call for peer in self._peers if peer.may_call and not peer.connections and not peer.dialling]
         self._next_tick = min([now + (_SOON if busy else _TICK), *(max(call, now + 0.01) for call in calls)])
 
     _watch_at = 0.0

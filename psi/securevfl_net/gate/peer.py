@@ -206,10 +206,14 @@ class GatePeer:
 
     # --- the network's side
 
+    @property
+    def may_call(self) -> bool:
+        """Whether this party calls it at all: not one that ended the job, or left and does not come back."""
+        return self.calls and not self.aborted and (self.recalls or not self.left)
+
     def is_call_due(self, now: float) -> bool:
         """Whether to call now."""
-        left = self.aborted or (self.left and not self.recalls)
-        if not self.calls or self.dialling or left or now < self.next_call:
+        if not self.may_call or self.dialling or now < self.next_call:
             return False
         return not self._live_connections() or self.is_replacement_due(now)
 
