@@ -113,7 +113,7 @@ def _told_speed(site: PartyContext, how: Align) -> psi.Speed | Callable[[], psi.
     """
     if how.protocol != "auto" or not site.policy.tell_speed:
         return psi.UNTOLD
-    from securevfl_psi_cli.calibration import load_speed  # here: it brings the command line of the PSI
+    from securevfl_psi_cli.calibration import load_speed  # here: only `auto` needs it
 
     return load_speed
 
