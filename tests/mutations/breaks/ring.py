@@ -142,4 +142,12 @@ BREAKS = (
         new="parts = (_PURPOSE, low[1], high[1], label.encode())",
         tests=(_STREAMS + "test_parties_that_know_each_other_by_other_names_share_no_stream",),
     ),
+    Break(
+        name="words of one draw cut from its end, at all parties",
+        file="crypto/securevfl_crypto/replicated/keys.py",
+        old="words[end - size : end] for size",
+        new="words[words.size - end : words.size - end + size] for size",
+        tests=("tests/crypto/test_vectors.py",),
+        keywords="masked",
+    ),
 )
