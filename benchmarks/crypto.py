@@ -29,7 +29,7 @@ phe = skip.needed("phe", "crypto")
 
 VECTOR = ("ifma", "avx512", "avx2")
 COUNT = 256
-MANY = 1 << 14
+MANY = 1 << 15
 SLOT = 43
 
 

@@ -15,6 +15,7 @@ from securevfl_crypto.replicated.task import Task
 from securevfl_crypto.replicated.truncation import run_masked_tasks
 from securevfl_crypto.replicated.wire import MemoryWire, memory_wires, take_turns
 from securevfl_crypto.ring import Stream, kernels, streams
+from securevfl_crypto.ring.base import RingLoops
 from securevfl_crypto.ring.paths import ring_loops
 
 from vectors.forms import Case, Compute, Group, pseudo_random
@@ -109,10 +110,11 @@ def _run_parties(group: Fields, test: Fields) -> tuple[list[list[Share]], tuple[
 
 
 def _run_masked(path: str, group: Fields, test: Fields) -> Case:
-    # A party takes the process's path.
-    with patch.object(kernels, "ring_loops", lambda: ring_loops(path)):
-        with patch.object(streams, "ring_loops", lambda: ring_loops(path)):
-            shares, wires = _run_parties(group, test)
+    def given() -> RingLoops:  # a party takes the process's path
+        return ring_loops(path)
+
+    with patch.object(kernels, "ring_loops", given), patch.object(streams, "ring_loops", given):
+        shares, wires = _run_parties(group, test)
     views = [
         {(source, label): arrays[1:] for source, label, arrays in wire.received} for wire in wires
     ]  # the first is the header

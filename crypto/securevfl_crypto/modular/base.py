@@ -129,7 +129,7 @@ class Modulus(ABC):
             bits: 1 or more.
             window: bits of a digit that is an address, 4 to 14: wider ones take fewer products and larger tables. A
                 path without kernels, and tables that would take more than 128 MiB, have narrower ones. None begins
-                with 8; with four lanes, tables grow with use, to 96 MiB at most, so that many powers are fast and few
+                with 8; with four lanes, tables grow with use, to 160 MiB at most, so that many powers are fast and few
                 begin soon.
             scan: whether no memory address depends on the exponents (whole tables are read for each digit). Otherwise
                 digits are addresses, which a process that shares the machine's caches can observe.

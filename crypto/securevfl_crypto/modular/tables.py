@@ -18,8 +18,11 @@ __all__ = ["VectorFixedBase", "by_tables", "entry_products", "flat_indices"]
 
 _MOST_BYTES = 1 << 27
 """The most bytes of a fixed base's tables, unless even windows of 4 bits take more."""
-_MOST_GROWN = 96 << 20
-"""The most bytes of tables that grow with use."""
+_MOST_GROWN, _MOST_ENTRIES = 160 << 20, 200_000
+"""The most bytes and entries of tables that grow with use: 123 MB for a key of 2048 bits, 151 MB for one of 3072. The
+two halves of an owner's key have entries of half the size."""
+_FOLLOWING = 2
+"""How many powers are assumed to follow each that was taken. If none does, tables cost two fifths of what was done."""
 _WINDOW, _WIDEST = 8, 12
 """Bits of a digit of tables that grow: at first, and at most."""
 _ENTRY = 1.5
@@ -178,20 +181,19 @@ class VectorFixedBase(FixedBase):
         return window, self._entries_together(rows, window) if self._scan else rows
 
     def _widen(self, count: int) -> None:
-        """Make wider tables before a batch of `count` powers, if that is cheaper than all powers so far were.
-
-        As many powers as were taken are assumed to follow, so that tables are never made for few: what they cost is at
-        most what was computed already.
-        """
+        """Make wider tables before a batch of `count` powers, if they are cheaper for what is likely to follow."""
         self._used += count
 
         def products(window: int) -> float:
-            return self._used * self._digit_count(window) + _ENTRY * (self._digit_count(window) << window)
+            return _FOLLOWING * self._used * self._digit_count(window) + _ENTRY * (self._digit_count(window) << window)
+
+        def fits(window: int) -> bool:
+            entries = self._digit_count(window) << window
+            return entries <= _MOST_ENTRIES and self._table_bytes(window) <= _MOST_GROWN
 
         now = self._table[0]
-        wider = [w for w in range(now + 1, _WIDEST + 1) if self._table_bytes(w) <= min(_MOST_GROWN, _MOST_BYTES)]
-        best = min(wider, key=products, default=now)
-        if best > now and products(best) < self._used * self._digit_count(now):
+        best = min(filter(fits, range(now + 1, _WIDEST + 1)), key=products, default=now)
+        if best > now and products(best) < _FOLLOWING * self._used * self._digit_count(now):
             self._table = self._build_table(best)
 
     def _entries_together(self, rows: np.ndarray, window: int) -> np.ndarray:

@@ -230,14 +230,14 @@ BREAKS = (
     Break(
         name="tables of a base that grow beyond their room",
         file="crypto/securevfl_crypto/modular/tables.py",
-        old="<= min(_MOST_GROWN, _MOST_BYTES)",
-        new="<= 1 << 40",
+        old="self._table_bytes(window) <= _MOST_GROWN",
+        new="True",
         tests=("tests/crypto/test_modular.py::test_tables_that_grow_with_use",),
     ),
     Break(
         name="wider tables for the first few powers",
         file="crypto/securevfl_crypto/modular/tables.py",
-        old="if best > now and products(best) < self._used * self._digit_count(now):",
+        old="if best > now and products(best) < _FOLLOWING * self._used * self._digit_count(now):",
         new="if best > now:",
         tests=("tests/crypto/test_modular.py::test_few_powers_make_no_wider_tables",),
     ),
