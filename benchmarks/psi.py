@@ -71,6 +71,9 @@ def engines(rounds: int) -> dict[str, Any]:
             for path, values in products.items()
             if openssl
         },
+        "ratio to openssl, best of all rounds": {
+            path: max(values) / max(openssl) for path, values in products.items() if openssl
+        },
         "hashes to the curve a second": {path: statistics.median(values) for path, values in hashes.items()},
     }
 
