@@ -182,7 +182,7 @@ BREAKS = (
         old="if not products.any(axis=1).all():",
         new="if not products.any():",
         tests=("tests/psi/test_oblivious.py",),
-        keywords="small_order",
+        keywords="that_are_none",
     ),
     Break(
         name="tokens of a transfer depend on the decoded row alone, not on the identifier",
