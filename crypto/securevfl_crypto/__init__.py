@@ -8,8 +8,7 @@ for tasks. `inspection` describes what computes here. Shared by all of them: `sc
 Curve25519.
 
 A folder imports only folders below it (see the contracts in ``pyproject.toml``). A name loads its module when it is
-first used, so that a program that only finds common rows loads neither GMP nor the encryption schemes. SEAL is imported
-at first use.
+first used, so that a program that only finds common rows loads no encryption schemes. SEAL is imported at first use.
 """
 
 from __future__ import annotations

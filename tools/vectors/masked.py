@@ -95,8 +95,8 @@ def _format_rows(rows: np.ndarray) -> list[str]:
 def _run_parties(group: Fields, test: Fields) -> tuple[list[list[Share]], tuple[MemoryWire, MemoryWire, MemoryWire]]:
     curve = None
     if test["thresholds"]:
-        numbers = [tuple(test[name]) for name in ("thresholds", "slopes", "gates")]
-        curve = Curve(*numbers, start=test["start"])
+        thresholds, slopes, gates = (tuple(test[name]) for name in ("thresholds", "slopes", "gates"))
+        curve = Curve(thresholds, slopes, gates, test["start"])
     wires = memory_wires(record=True)
 
     async def run(index: int) -> list[Share]:
