@@ -30,7 +30,7 @@ class Protection(Config):
 
     Attributes:
         name: as in job files.
-        on_shares: whether three computing parties train the whole network on shares, and there is no cut.
+        on_shares: whether computing parties train the whole network on shares, and there is no cut.
         error_bound: standard deviations of a numeric target beyond which its errors have to count linearly; None where
             the protection computes any loss.
         most_classes: largest number of classes of a label, or None for no bound.
@@ -103,6 +103,11 @@ class Protection(Config):
         return []
 
     @property
+    def between_two(self) -> bool:
+        """Whether two parties compute on shares, which train models of one layer on batches that keep their rows."""
+        return False
+
+    @property
     def takes_mixtures(self) -> bool:
         """Whether targets on shares may be mixtures of classes, which nobody checks."""
         return False
@@ -151,6 +156,16 @@ class Protection(Config):
         """
         return ()
 
+    def trusted_parties(self, active: str, passive: Sequence[str]) -> tuple[str, ...]:
+        """Names of the parties of which a data party has to trust that they do not combine what they hold: those that
+        compute on shares, and who deals random numbers to them.
+
+        Args:
+            active: the party with the labels.
+            passive: the parties with features alone.
+        """
+        return self.computing_parties(active, passive)
+
     def coordinator_among(self, parties: Collection[str]) -> str:
         """The name of the party without data that this protection asks for beside `parties`; empty for none."""
         return ""
@@ -187,7 +202,7 @@ class Protection(Config):
         """
         return algorithm.scorer(site, setting, model)
 
-    def helper(self, algorithm: Any, site: PartyContext, plan: Any) -> Any:
+    def helper_program(self, algorithm: Any, site: PartyContext, plan: Any) -> Any:
         """The program by which a party without data takes part in scoring rows, before it has come back to the model.
 
         Args:
