@@ -96,15 +96,27 @@ class Sharing:
         return self.protection.computing_parties(self.site.active, self.site.passive, self.site.coordinator)
 
     def make_party(self, rows: int, classes: int, handed: NetworkShape | None = None) -> ShareParty:
-        """This party's part, and all that it lets be opened: one set of metrics in each epoch that is not done and
-        validates, and answers about so many rows, once; to the active party. Where the model is handed out, to each
-        party its own part, once. And to all three what they check: targets once, the range of the weights before
-        anything of a model is opened, and once whether the model is useful.
+        """This party's part, and all that it lets be opened.
 
         Args:
             rows: that are tested, or predicted.
             classes: number of classes; 1 stands for a number.
             handed: the network that is handed out at the end; None where it stays in shares.
+        """
+        names, openings = self.computing_parties, self.list_openings(rows, classes)
+        if handed is not None:
+            openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
+        return ShareParty(self.site, names, openings)
+
+    def list_openings(self, rows: int, classes: int) -> dict[str, Opening]:
+        """What may be opened: one set of metrics in each epoch that is not done and validates, and answers about so
+        many rows, once; to the active party. Where the model is handed out, to each party its own part, once. And to
+        all computing parties what they check: targets once, the range of the weights before anything of a model is
+        opened, and once whether the model is useful.
+
+        Args:
+            rows: that are tested, or predicted.
+            classes: number of classes; 1 stands for a number.
         """
         saved, names = self.site.keeper.load(), self.computing_parties
         done = 0 if saved is None else as_int(saved["epoch"])
@@ -126,9 +138,7 @@ class Sharing:
         }
         if not self.protection.opens_metrics:
             del openings["metrics"]
-        if handed is not None:
-            openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
-        return ShareParty(self.site, names, openings)
+        return openings
 
     def answer(self, classes: int) -> RowAnswer:
         """What the job opens of each row that is scored."""
