@@ -72,9 +72,7 @@ class DealtRows:
 
     def width(self) -> int:
         """Columns of what it deals."""
-        return (
-            math.prod(self.role.features.row_shape) if self._trainable else self.entering_rows(np.arange(0)).shape[1]
-        )
+        return math.prod(self.role.features.row_shape) if self._trainable else self.entering_rows(np.arange(0)).shape[1]
 
     def encode_rows(self, rows: np.ndarray) -> np.ndarray:
         """Numbered rows in fixed point, uint64 (n, d)."""

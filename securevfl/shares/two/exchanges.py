@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from securevfl.cut.leakage import Revealed
+from securevfl.errors import ProtocolError
 from securevfl.privacy import severity_of_view
 from securevfl.shares.exchanges import METRICS, PLAN, PREDICTED, PREDICTIONS, USEFUL, WIDTH
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
@@ -21,12 +23,22 @@ LOT, DEALT = "shares/lot", "shares/dealt"
 """Steps with a helper: how many random numbers the next lot has, and those numbers."""
 
 _PAIR: tuple[tuple[PartyRole, PartyRole], ...] = ((ACTIVE, PASSIVE), (PASSIVE, ACTIVE))
-_OPENED = {
-    "open metrics": METRICS,
-    "open useful": USEFUL,
-    "open range": RANGE,
-    "open predictions": PREDICTIONS,
+_LONGEST = 80
+_STEPS = {
+    "keys": (TWO_KEY, Kind.PUBLIC_KEY),
+    "transfers: set-up": (TWO_KEY, Kind.PUBLIC_KEY),
+    "transfers": (AHEAD, Kind.SHARE),
+    "ahead": (AHEAD, Kind.SHARE),
+    "step": (STEP, Kind.SHARE),
+    "bits": (STEP, Kind.SHARE),
+    "multiply": (STEP, Kind.SHARE),
+    "open metrics": (METRICS, Kind.SHARE),
+    "open useful": (USEFUL, Kind.SHARE),
+    "open range": (RANGE, Kind.SHARE),
+    "open predictions": (PREDICTIONS, Kind.SHARE),
 }
+"""Label of a message, or the first word of it, as the protocols call it, → step and kind."""
+
 _USEFUL_BIT = "shares of one bit: whether the model predicts better with the passive party's columns than without"
 _RANGE_BIT = "shares of one bit: whether weights are in range"
 _AHEAD_WORDS = {
@@ -39,16 +51,17 @@ def name_step(label: str) -> tuple[str, Kind]:
     """As which step and kind a message of the two is declared.
 
     Args:
-        label: as the protocol calls it: it begins with keys, ahead or step, or is one of the openings.
+        label: as the protocol calls it.
 
     Raises:
-        KeyError: no message is declared for it.
+        ProtocolError: no message is declared for it.
     """
-    if label in _OPENED:
-        return _OPENED[label], Kind.SHARE
-    return {"keys": (TWO_KEY, Kind.PUBLIC_KEY), "ahead": (AHEAD, Kind.SHARE), "step": (STEP, Kind.SHARE)}[
-        label.split(" ", 1)[0]
-    ]
+    found = _STEPS.get(label) or _STEPS.get(re.split("[ :]", label, maxsplit=1)[0])
+    if found is None:
+        raise ProtocolError(
+            f"a message {label[:_LONGEST]!r} is not declared in a job on shares of two; nothing was sent"
+        )
+    return found
 
 
 def two_exchanges(passive: int, *, helper: bool, metrics: bool = True) -> tuple[Exchange, ...]:

@@ -114,9 +114,7 @@ class TwoHelper(HelperProgram):
         keeper = self.sharing.site.keeper
         if keeper.is_due(epoch):
             readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
-            keeper.save(
-                epoch, {"epoch": epoch, "epochs": self.sharing.plan.epochs, "stop": stop, "readings": readings}
-            )
+            keeper.save(epoch, {"epoch": epoch, "epochs": self.sharing.plan.epochs, "stop": stop, "readings": readings})
 
     def _is_finished(self, saved: Mapping[str, object]) -> bool:
         """Return True if the saved run stopped early or completed all epochs."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import securevfl as sv
-from securevfl.errors import InputError
+from securevfl.errors import InputError, ProtocolError
 from securevfl.jobfile import read_job
 from securevfl.party.consent import terms_of_job
 from securevfl.shares.two.exchanges import name_step, two_exchanges
@@ -139,8 +139,10 @@ def test_a_helper_receives_sizes_only_and_signs_no_share_into_the_pair() -> None
 def test_undeclared_messages_have_no_step() -> None:
     assert name_step("keys base 0")[1] is Kind.PUBLIC_KEY
     assert name_step("open metrics")[0] == "shares/open metrics"
+    assert name_step("transfers: set-up")[1] is Kind.PUBLIC_KEY
+    assert name_step("transfers: columns")[1] is Kind.SHARE
     for label in ("open weights", "open", "opened metrics", "shares"):
-        with pytest.raises(KeyError):
+        with pytest.raises(ProtocolError, match="not declared"):
             name_step(label)
 
 
