@@ -96,33 +96,17 @@ class Sharing:
         return self.protection.computing_parties(self.site.active, self.site.passive, self.site.coordinator)
 
     def make_party(self, rows: int, classes: int, handed: NetworkShape | None = None) -> ShareParty:
-        """This party's part, and all that it lets be opened.
+        """This party's part, and all that it lets be opened: one set of metrics in each epoch that is not done and
+        validates, and answers about so many rows, once; to the active party. Where the model is handed out, to each
+        party its own part, once. And to all three what they check: targets once, the range of the weights before
+        anything of a model is opened, and once whether the model is useful.
 
         Args:
             rows: that are tested, or predicted.
             classes: number of classes; 1 stands for a number.
             handed: the network that is handed out at the end; None where it stays in shares.
         """
-        names, openings = self.computing_parties, self.list_openings(rows, classes)
-        if handed is not None:
-            openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
-        return ShareParty(self.site, names, openings)
-
-    def list_openings(self, rows: int, classes: int) -> dict[str, Opening]:
-        """What may be opened: one set of metrics in each epoch that is not done and validates, and answers about so
-        many rows, once; to the active party. Where the model is handed out, to each party its own part, once. And to
-        all computing parties what they check: targets once, the range of the weights before anything of a model is
-        opened, and once whether the model is useful.
-
-        Args:
-            rows: that are tested, or predicted.
-            classes: number of classes; 1 stands for a number.
-        """
-        saved, names = self.site.keeper.load(), self.computing_parties
-        done = 0 if saved is None else as_int(saved["epoch"])
-        last = self.plan.epochs if self.trains else 0  # a prediction opens no metrics
-        left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, last + 1))
-        self.site.notes.extend(check_metric_sets(self.site, left * self.protection.opens_metrics))
+        names, left = self.computing_parties, self.count_validations()
         to, width = (names.index(self.site.active),), self.answer(classes).width
         most = self.plan.eval_rows
         openings = {
@@ -138,7 +122,22 @@ class Sharing:
         }
         if not self.protection.opens_metrics:
             del openings["metrics"]
-        return openings
+        if handed is not None:
+            openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
+        return ShareParty(self.site, names, openings)
+
+    def count_validations(self) -> int:
+        """How many epochs that are not done validate; refuses too many sets of metrics.
+
+        Raises:
+            PolicyError: a party allows fewer sets.
+        """
+        saved = self.site.keeper.load()
+        done = 0 if saved is None else as_int(saved["epoch"])
+        last = self.plan.epochs if self.trains else 0  # a prediction opens no metrics
+        left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, last + 1))
+        self.site.notes.extend(check_metric_sets(self.site, left * self.protection.opens_metrics))
+        return left
 
     def answer(self, classes: int) -> RowAnswer:
         """What the job opens of each row that is scored."""

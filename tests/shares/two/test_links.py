@@ -57,7 +57,7 @@ def test_arrays_arrive_and_are_counted_and_written_down() -> None:
         ("step angles", "step angles", [(np.uint8, (2, 3))], "uint8"),
         ("step angles", "step angles", [(np.uint64, (2, 3))] * 2, "with arrays"),
         ("ahead rows", "step angles", [(np.uint64, (2, 3))], "expected secret share"),
-        ("open metrics", "open metrics", [(np.uint64, (2, 3))], "declares|undeclared|not declared"),
+        ("open metrics", "open metrics", [(np.uint64, (2, 3))], r"declares|undeclared|not declared"),
     ],
 )
 def test_other_messages_are_refused(
@@ -134,7 +134,7 @@ def test_a_helper_refuses_what_no_honest_party_asks_for(do: str, sizes: list[int
         await world["a"].links["h"].send(Kind.CONTROL, LOT, meta={"do": do}, sizes=asked)
         await LotDealer(world["h"]).deal_until_pause()
 
-    with pytest.raises(ProtocolError, match="asks for no possible lot|unknown request"):
+    with pytest.raises(ProtocolError, match=r"asks for no possible lot|unknown request"):
         asyncio.run(run())
 
 
