@@ -40,7 +40,7 @@ _STEPS = {
 """Label of a message, or the first word of it, as the protocols call it, → step and kind."""
 
 _USEFUL_BIT = "shares of one bit: whether the model predicts better with the passive party's columns than without"
-_RANGE_BIT = "shares of one bit: whether weights are in range"
+_RANGE_BIT = "shares of one bit: whether logits of the validation rows are in range"
 _AHEAD_WORDS = {
     False: "random numbers encrypted under the sender's key, masked answers to them, columns of oblivious transfers",
     True: "columns and corrections of oblivious transfers",
@@ -102,17 +102,17 @@ def _opening_exchanges(helper: bool, metrics: bool) -> Iterator[Exchange]:
     trust = (
         "if neither party combines what it holds with the helper" if helper else "if both parties follow the protocol"
     )
-    of_training = _about_metrics(trust) if metrics else Revealed("", "ok")
-    if metrics:
-        yield _opening(METRICS, PASSIVE, ACTIVE, "shares of rounded validation metrics", of_training, optional=True)
     yield _opening(
         PREDICTIONS, PASSIVE, ACTIVE, "shares of final predictions", _about_predictions(trust), optional=True
     )
+    if not metrics:
+        return
+    yield _opening(
+        METRICS, PASSIVE, ACTIVE, "shares of rounded validation metrics", _about_metrics(trust), optional=True
+    )
     for sender, receiver in _PAIR:
-        told = Revealed("", "ok") if metrics or sender == ACTIVE else _about_range(trust)
-        yield _opening(RANGE, sender, receiver, _RANGE_BIT, told)
-        if metrics:
-            yield _opening(USEFUL, sender, receiver, _USEFUL_BIT, Revealed("", "ok"), optional=True)
+        yield _opening(RANGE, sender, receiver, _RANGE_BIT, Revealed("", "ok"), optional=True)
+        yield _opening(USEFUL, sender, receiver, _USEFUL_BIT, Revealed("", "ok"), optional=True)
 
 
 def _opening(
@@ -138,14 +138,6 @@ def _about_metrics(trust: str) -> Revealed:
     )
     seen = Sight(of="features", severity="ok", through="shares and rounded metrics")
     return Revealed(text, "note", (seen,))
-
-
-def _about_range(trust: str) -> Revealed:
-    text = (
-        "one bit an epoch, whether weights are in range, and nothing about validation rows or single rows in "
-        f"training, {trust}"
-    )
-    return Revealed(text, "ok", (Sight(of="features", severity="ok", through="shares and one bit"),))
 
 
 def _about_predictions(trust: str) -> Revealed:

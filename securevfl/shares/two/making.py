@@ -48,3 +48,26 @@ async def make_party(sharing: Sharing, sizes: SharedPlan) -> tuple[TwoParty, Hel
     )
     await source.setup()
     return TwoParty(site, names, wire, source, openings), helper
+
+
+async def make_course(sharing: Sharing, sizes: SharedPlan) -> tuple[TwoCourse, HelperLink | None]:
+    """This party's way through the job, with its summands of the model's weights; and its link to the helper.
+
+    Args:
+        sharing: of the job.
+        sizes: of the job, which both parties agree on.
+
+    Raises:
+        InputError: batches, or a rate, that two parties cannot train with.
+    """
+    shape = sharing.network_shape(sizes.widths, sizes.classes)
+    rule = step_rule(shape, optimiser_of(sharing.protection), sizes.batch_size)
+    party, helper = await make_party(sharing, sizes)
+    course = TwoCourse(
+        party,
+        TwoNetwork(party, shape, rule),
+        sharing.answer(sizes.classes),
+        sharing.plan.epochs,
+        opens_metrics=sharing.protection.opens_metrics,
+    )
+    return course, helper
