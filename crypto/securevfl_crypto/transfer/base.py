@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.transfer.edwards import POINT_BYTES, compress, decompress, in_subgroup, to_montgomery
 
-__all__ = ["KEY_BYTES", "MOST_TRANSFERS", "BaseChooser", "BaseGiver", "HashedKeys"]
+__all__ = ["KEY_BYTES", "MOST_TRANSFERS", "POINT_BYTES", "BaseChooser", "BaseGiver", "HashedKeys"]
 
 KEY_BYTES = 16
 MOST_TRANSFERS = 1 << 16
