@@ -1,7 +1,7 @@
 """OT extension: from 128 base transfers to any number of random transfers whose choices the chooser chooses.
 
-Ishai, Kilian, Nissim and Petrank (CRYPTO 2003). The *giver* has Δ, 128 secret bits, and of each pair of base keys the one
-that its bit of Δ chose; the *chooser* has both. For a batch with choices x:
+Ishai, Kilian, Nissim and Petrank (CRYPTO 2003). The *giver* has Δ, 128 secret bits, and of each pair of base keys the
+one that its bit of Δ chose; the *chooser* has both. For a batch with choices x:
 
     t_i, t'_i  columns that the two keys of pair i expand to (AES-128 in counter mode)
     u_i = t_i ⊕ t'_i ⊕ x                              the chooser sends, 16 bytes a transfer
@@ -10,26 +10,25 @@ that its bit of Δ chose; the *chooser* has both. For a batch with choices x:
 so row j of the giver is q_j = t_j ⊕ x_j·Δ, and the pads are H(q_j, j), H(q_j ⊕ Δ, j) and, at the chooser, H(t_j, j). A
 batch is one message, from the chooser to the giver. Streams and numbers of batches only advance.
 
-**Check.** A chooser that puts different choices into different columns could learn bits of Δ from what the pads are used
-for, and with Δ both pads of each transfer. So it also sends hashes h(x) and h(t_i) of whole columns, and the giver
+**Check.** A chooser that puts different choices into different columns could learn bits of Δ from what the pads are
+used for, and with Δ both pads of each transfer. So it also sends hashes h(x) and h(t_i) of whole columns, and the giver
 compares h(q_i) with h(t_i) ⊕ Δ_i·h(x). h is linear, from GF(2)^m to GF(2^128): the polynomial hash of AES-GCM, under a
 key that is a digest of the session, the batch and all columns. One block of random choices at the end hides h(x), and
 h(t_i) follows from h(x) and what the giver knows, so the check reveals nothing.
 
 It is the check of columns of Roy's SoftSpokenOT (CRYPTO 2022) for one base transfer a column, which the revised version
-of Keller, Orsini and Scholl (eprint 2015/546, figure 10) adopted. Their first version (CRYPTO 2015) added up *rows*; its
-proof relied on a lemma that Roy's paper refutes, with an attack, so that version is not used here.
+of Keller, Orsini and Scholl (eprint 2015/546, figure 10) adopted. Their first version (CRYPTO 2015) added up *rows*;
+its proof relied on a lemma that Roy's paper refutes, with an attack, so that version is not used here.
 
 **What is claimed.** The columns of two different choice vectors of m bits have the same hash with probability at most
 (m/128 + 1)·2^-128, and 8,128 pairs of columns exist. Otherwise, all columns that pass without a guess contain the same
-choices, and for each of the g others the chooser guessed a bit of Δ: it passes with probability 2^-g, then knows these g
-bits, and 128 − g bits remain unknown. As the key is a digest (Fiat and Shamir), a chooser may try q batches beforehand,
-which multiplies the first probability by q. So, with SHA-256 a random oracle, AES an ideal cipher, and ideal base
-transfers, a chooser that deviates arbitrarily gets at most one pad of each transfer, but for q·m·2^-122 and the hash's
-bound (`row_hash`). A giver sends nothing. The base transfers are proved against parties that follow the protocol and in
-single games only (`base`), so the whole is *not* proved secure against deviating parties. What the pads are used for is
-not checked either.
-"""
+choices, and for each of the g others the chooser guessed a bit of Δ: it passes with probability 2^-g, then knows these
+g bits, and 128 − g bits remain unknown. As the key is a digest (Fiat and Shamir), a chooser may try q batches
+beforehand, which multiplies the first probability by q. So, with SHA-256 a random oracle, AES an ideal cipher, and
+ideal base transfers, a chooser that deviates arbitrarily gets at most one pad of each transfer, but for q·m·2^-122 and
+the hash's bound (`row_hash`). A giver sends nothing. The base transfers are proved against parties that follow the
+protocol and in single games only (`base`), so the whole is *not* proved secure against deviating parties. What the pads
+are used for is not checked either."""
 
 from __future__ import annotations
 

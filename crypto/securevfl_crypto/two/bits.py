@@ -1,10 +1,10 @@
 """Conjunctions of shared bits, and comparisons of shared words, between two parties.
 
-Bits are shared by XOR, uint8 of zeros and ones. The comparison follows CrypTFlow2 (Rathee et al., CCS 2020): whether the
-low bits of two summands carry is [a > b] for a number a of party 0 and b of party 1. Each is cut into digits of up to
-five bits. For a digit, party 0 makes a table of the answers for all 32 values of b's digit, two bits each ("greater" and
-"equal"), masked, and under pads of which party 1 has those of its digit's bits: five transfers. A tree of conjunctions
-combines the digits: a pair is greater if its upper digit is, or is equal and the lower one is greater.
+Bits are shared by XOR, uint8 of zeros and ones. The comparison follows CrypTFlow2 (Rathee et al., CCS 2020): whether
+the low bits of two summands carry is [a > b] for a number a of party 0 and b of party 1. Each is cut into digits of up
+to five bits. For a digit, party 0 makes a table of the answers for all 32 values of b's digit, two bits each ("greater"
+and "equal"), masked, and under pads of which party 1 has those of its digit's bits: five transfers. A tree of
+conjunctions combines the digits: a pair is greater if its upper digit is, or is equal and the lower one is greater.
 
 One pad of 64 bits holds a table of a digit, so five bits are the widest that need one word. The two conjunctions of a
 node have a common factor, so one transfer in each direction suffices for both, of random choices, with no correction

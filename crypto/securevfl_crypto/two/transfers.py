@@ -272,9 +272,7 @@ class _Store:
                     f"dealt pads are {getattr(array, 'dtype', type(array).__name__)} {getattr(array, 'shape', '')}; "
                     f"expected {like.dtype} {like.shape}"
                 )
-        self._arrays = [
-            np.concatenate([old[self._used :], new]) for old, new in zip(self._arrays, arrays, strict=True)
-        ]
+        self._arrays = [np.concatenate([old[self._used :], new]) for old, new in zip(self._arrays, arrays, strict=True)]
         self._used = 0
 
     def take(self, count: int, what: str) -> list[np.ndarray]:
@@ -288,9 +286,7 @@ class _Store:
         return taken
 
 
-def deal_transfers(
-    count: int, words: int = 2
-) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+def deal_transfers(count: int, words: int = 2) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Deal transfers of one direction, as a helper does.
 
     Returns:

@@ -61,7 +61,9 @@ async def swap(
         MalformedError: the peer's message differs.
     """
     await wire.send(label, arrays)
-    return await wire.receive(label, [(array.dtype.type, array.shape) for array in arrays] if expect is None else expect)
+    return await wire.receive(
+        label, [(array.dtype.type, array.shape) for array in arrays] if expect is None else expect
+    )
 
 
 def check_arrays(label: str, found: str, arrays: Sequence[np.ndarray], expect: Expected) -> list[np.ndarray]:
