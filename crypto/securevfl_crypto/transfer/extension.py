@@ -92,7 +92,7 @@ def _transpose(columns: np.ndarray, by: BitLoops) -> np.ndarray:
     segments = np.ascontiguousarray(wide.reshape(COLUMNS, _SEGMENTS, quarter).transpose(1, 0, 2))
     rows = by.transpose(segments.reshape(_SEGMENTS * COLUMNS, quarter)).view(np.uint64)
     ordered = rows.reshape(8 * quarter, _SEGMENTS, 2).transpose(1, 0, 2)
-    return np.ascontiguousarray(ordered).reshape(-1, 2)[: 8 * size]
+    return np.asarray(np.ascontiguousarray(ordered).reshape(-1, 2)[: 8 * size])
 
 
 class _ColumnHash:
@@ -109,7 +109,7 @@ class _ColumnHash:
 
     def hash_choices(self, packed: np.ndarray) -> np.ndarray:
         """h without its constant, uint8 (16,)."""
-        return self._authenticate(packed) ^ self._zero
+        return np.asarray(self._authenticate(packed) ^ self._zero)
 
     def hash_columns(self, columns: np.ndarray) -> np.ndarray:
         """h of each column, with the same constant: uint8 (128, 16)."""

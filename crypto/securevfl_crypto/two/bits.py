@@ -69,7 +69,7 @@ async def compare(wire: TwoWire, transfers: Transfers, words: np.ndarray, bits: 
     Raises:
         MalformedError: other types, or bits out of range.
     """
-    return (await find_above(wire, transfers, words, [-1], bits))[0]
+    return np.asarray((await find_above(wire, transfers, words, [-1], bits))[0])
 
 
 async def find_above(
@@ -169,7 +169,8 @@ def _cut_digits(low: int) -> list[int]:
 
 
 def _table_type(width: int) -> type[np.generic]:
-    return {5: np.uint64, 4: np.uint32, 3: np.uint16}.get(width, np.uint8)
+    types: dict[int, type[np.generic]] = {5: np.uint64, 4: np.uint32, 3: np.uint16}
+    return types.get(width, np.uint8)
 
 
 def _address_mask(bit: int) -> np.uint64:

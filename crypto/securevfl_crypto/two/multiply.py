@@ -137,7 +137,7 @@ async def times_private(
             raise MalformedError("party 0 gives the factors; None was given")
         known = check_words(factor, "factors", (len(words),))
         if known.size and int(known.max()) >> bits:
-            raise MalformedError(f"a factor is {known.max()}; with {bits} bits factors are below {1 << bits}")
+            raise MalformedError(f"a factor has more than {bits} bits: raise bits")  # not its value, which is secret
         shares = flat * known[:, None] + await _choose_shifted(wire, transfers, known, flat.shape[1], bits)
     return np.asarray(shares).reshape(words.shape)
 
@@ -235,7 +235,7 @@ async def _exchange_products(
     pads, (zeros, ones) = await choose_and_give(transfers, choices, *payload.shape)
     if payload.size:
         await wire.send(_CORRECTIONS, [zeros + payload - ones])
-    return await _correct_pads(wire, pads, choices) - zeros
+    return np.asarray(await _correct_pads(wire, pads, choices) - zeros)
 
 
 def _check_factors(wire: TwoWire, bits: np.ndarray, factors: np.ndarray | None, width: int | None) -> int:
