@@ -22,7 +22,7 @@ LEAST_DEGREE = 64
 """N is a power of two from here on, so that the widest vectors have whole blocks."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Roots:
     """The constants for one prime and one N.
 
@@ -33,7 +33,6 @@ class Roots:
             prime/2.
         inverse: float64 (N,): likewise of 1/ψ.
         scale: 1/N modulo the prime, between −prime/2 and prime/2.
-        table: float64, what kernels read: see `compiled`.
     """
 
     prime: int
@@ -41,7 +40,6 @@ class Roots:
     forward: np.ndarray = field(repr=False)
     inverse: np.ndarray = field(repr=False)
     scale: int
-    table: np.ndarray = field(repr=False)
 
 
 @lru_cache(maxsize=64)
@@ -59,9 +57,7 @@ def roots_of(prime: int, degree: int) -> Roots:
     forward = _powers(root, prime, degree)
     inverse = _powers(pow(root, -1, prime), prime, degree)
     scale = _centre(pow(degree, -1, prime), prime)
-    tables = (forward, forward / prime, inverse, inverse / prime)
-    head = np.array([prime, 1 / prime, scale, scale / prime, 0, 0, 0, 0], dtype=np.float64)
-    return Roots(prime, degree, forward, inverse, scale, np.concatenate([head, *tables]))
+    return Roots(prime, degree, forward, inverse, scale)
 
 
 def _find_root(prime: int, degree: int) -> int:
