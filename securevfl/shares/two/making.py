@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from securevfl_crypto.two.correlations import Correlations
 from securevfl_crypto.two.dealing import DealtCorrelations
 from securevfl_crypto.two.pair import PairCorrelations
 
@@ -12,29 +15,47 @@ from securevfl.shares.two.network import TwoNetwork, step_rule
 from securevfl.shares.two.parties import CountedWire, TwoParty, count_openings
 from securevfl.shares.two.wire import LinkTwoWire
 
-__all__ = ["make_course", "make_party"]
+__all__ = ["Made", "make_course"]
 
 _METRICS = {1: 1, 2: 3}
 
 
-async def make_party(sharing: Sharing, sizes: SharedPlan) -> tuple[TwoParty, HelperLink | None]:
-    """This party, linked with the other one and with its source of random numbers, all fresh for this process; and its
-    link to the helper, where there is one.
+@dataclass(frozen=True)
+class Made:
+    """What one party has made.
+
+    Attributes:
+        course: its way through the job, with its summands of the model's weights.
+        wire: to the other party.
+        helper: its link to the helper; None for none.
+    """
+
+    course: TwoCourse
+    wire: LinkTwoWire
+    helper: HelperLink | None
+
+    async def pause_helper(self) -> None:
+        """Tell a helper that nothing more is needed for now."""
+        if self.helper is not None:
+            await self.helper.pause()
+
+
+async def _make_party(
+    sharing: Sharing, sizes: SharedPlan, wire: LinkTwoWire, helper: HelperLink | None
+) -> TwoParty:
+    """This party, with its source of random numbers, fresh for this process.
 
     Args:
         sharing: of the job.
         sizes: of the job, which both parties agree on.
+        wire: to the other party.
+        helper: the link to the helper; None for none.
     """
-    site, names = sharing.site, sharing.computing_parties
-    (peer,) = (name for name in names if name != site.name)
-    wire, helper = CountedWire(LinkTwoWire(site, peer)), None
-    if sharing.protection.coordinator_among(names):
-        helper = HelperLink(site)
-        source: DealtCorrelations | PairCorrelations = DealtCorrelations(
-            wire, await helper.receive_seed(), helper.ask
-        )
+    site, names, counted = sharing.site, sharing.computing_parties, CountedWire(wire)
+    if helper is not None:
+        source: Correlations = DealtCorrelations(counted, await helper.receive_seed(), helper.ask)
     else:
-        source = PairCorrelations(wire, f"{site.job} {', '.join(names)}".encode())
+        source = PairCorrelations(counted, f"{site.job} {', '.join(names)}".encode())
     most = sharing.plan.eval_rows
     openings = count_openings(
         validations=sharing.count_validations() * sharing.protection.opens_metrics,
@@ -47,11 +68,11 @@ async def make_party(sharing: Sharing, sizes: SharedPlan) -> tuple[TwoParty, Hel
         metrics=_METRICS.get(sizes.classes, 2),
     )
     await source.setup()
-    return TwoParty(site, names, wire, source, openings), helper
+    return TwoParty(site, names, counted, source, openings)
 
 
-async def make_course(sharing: Sharing, sizes: SharedPlan) -> tuple[TwoCourse, HelperLink | None]:
-    """This party's way through the job, with its summands of the model's weights; and its link to the helper.
+async def make_course(sharing: Sharing, sizes: SharedPlan) -> Made:
+    """This party's way through the job.
 
     Args:
         sharing: of the job.
@@ -60,9 +81,12 @@ async def make_course(sharing: Sharing, sizes: SharedPlan) -> tuple[TwoCourse, H
     Raises:
         InputError: batches, or a rate, that two parties cannot train with.
     """
+    site, names = sharing.site, sharing.computing_parties
     shape = sharing.network_shape(sizes.widths, sizes.classes)
     rule = step_rule(shape, optimiser_of(sharing.protection), sizes.batch_size)
-    party, helper = await make_party(sharing, sizes)
+    (peer,) = (name for name in names if name != site.name)
+    wire, helper = LinkTwoWire(site, peer), HelperLink(site) if sharing.protection.coordinator_among(names) else None
+    party = await _make_party(sharing, sizes, wire, helper)
     course = TwoCourse(
         party,
         TwoNetwork(party, shape, rule),
@@ -70,4 +94,4 @@ async def make_course(sharing: Sharing, sizes: SharedPlan) -> tuple[TwoCourse, H
         sharing.plan.epochs,
         opens_metrics=sharing.protection.opens_metrics,
     )
-    return course, helper
+    return Made(course, wire, helper)

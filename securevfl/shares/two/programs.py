@@ -10,10 +10,9 @@ import numpy as np
 from securevfl.shares.programs import SharesActive, SharesPassive, deal_inputs
 from securevfl.shares.sharing import SharedPlan, Sharing
 from securevfl.shares.two.course import TwoCourse
-from securevfl.shares.two.dealt_lots import HelperLink
 from securevfl.shares.two.held_rows import HeldRows
 from securevfl.shares.two.kept_model import TwoModel
-from securevfl.shares.two.making import make_course
+from securevfl.shares.two.making import Made, make_course
 from securevfl.training.active_program import Progress
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.passive_role import PassiveRole
@@ -32,30 +31,34 @@ class TwoActive(SharesActive):
         super().__init__(role, sharing)
         self.model = TwoModel()
         role.parts = {"shares": self.model}
-        self._helper: HelperLink | None = None
+        self._made: Made
 
     def make_dealer(self) -> HeldRows:
         return deal_inputs(self.role, self.sharing, HeldRows)
 
     async def make_network(self, sizes: SharedPlan) -> None:
-        self.course, self._helper = await make_course(self.sharing, sizes)
+        self._made = await make_course(self.sharing, sizes)
+        self.course = self._made.course
         self.model.course, self.model.network = self.course, self.course.network
 
     async def announce_sizes(self, *sizes: object) -> None:
         """Nothing: a helper is asked for numbers, and gets no sizes beside."""
 
+    async def train_epoch(self, epoch: int) -> float:
+        loss = await super().train_epoch(epoch)
+        await self._made.wire.flush()
+        return loss
+
     async def score_probabilities(self, rows: np.ndarray) -> np.ndarray:
         found = await super().score_probabilities(rows)
-        await self._pause_helper()
+        await self._made.wire.flush()
+        await self._made.pause_helper()
         return found
 
     async def decide_epoch(self, progress: Progress, valid: dict[str, float]) -> None:
-        await self._pause_helper()
+        await self._made.wire.flush()
+        await self._made.pause_helper()
         await super().decide_epoch(progress, valid)
-
-    async def _pause_helper(self) -> None:
-        if self._helper is not None:
-            await self._helper.pause()
 
 
 class TwoPassive(SharesPassive):
@@ -69,10 +72,20 @@ class TwoPassive(SharesPassive):
         super().__init__(role, sharing)
         self.model = TwoModel()
         role.parts = {"shares": self.model}
+        self._made: Made
 
     def make_dealer(self) -> HeldRows:
         return deal_inputs(self.role, self.sharing, HeldRows)
 
     async def make_network(self, sizes: SharedPlan) -> None:
-        self.course, _ = await make_course(self.sharing, sizes)
+        self._made = await make_course(self.sharing, sizes)
+        self.course = self._made.course
         self.model.course, self.model.network = self.course, self.course.network
+
+    async def train_epoch(self, epoch: int) -> None:
+        await super().train_epoch(epoch)
+        await self._made.wire.flush()
+
+    async def answer_all(self, rows: np.ndarray, *, judge: bool = False) -> None:
+        await super().answer_all(rows, judge=judge)
+        await self._made.wire.flush()

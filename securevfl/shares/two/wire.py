@@ -3,6 +3,7 @@ written to its ledger before it leaves, like any other."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import numpy as np
@@ -71,14 +72,42 @@ class LinkTwoWire:
         self.messages = 0
         self.sent = 0
         self._link: Link = site.links[peer]
+        self._waiting: asyncio.Task[None] | None = None
 
     async def send(self, label: str, arrays: Sequence[np.ndarray]) -> None:
-        """Send arrays to the other party."""
+        """Send arrays to the other party. Does not wait for room in the channel: both parties may send much at once, and
+        would wait for each other."""
         step, kind = name_step(label)
-        guard = _OPEN if kind is Kind.PUBLIC_KEY else MASKED
         self.messages += 1
         self.sent += sum(array.nbytes for array in arrays)
+        self._raise_failure()
+        if self._waiting is None and self._link.can_send:
+            await self._send_now(step, kind, label, arrays)
+            return
+        self._waiting = asyncio.create_task(self._send_after(self._waiting, step, kind, label, arrays))
+
+    async def flush(self) -> None:
+        """Wait until all that was sent is in the channel: before anything else is sent over this link."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            await waiting
+
+    async def _send_after(
+        self, before: asyncio.Task[None] | None, step: str, kind: Kind, label: str, arrays: Sequence[np.ndarray]
+    ) -> None:
+        if before is not None:
+            await before
+        await self._send_now(step, kind, label, arrays)
+
+    async def _send_now(self, step: str, kind: Kind, label: str, arrays: Sequence[np.ndarray]) -> None:
+        guard = _OPEN if kind is Kind.PUBLIC_KEY else MASKED
         await self._link.send(kind, step, meta={"label": label}, guard=guard, **name_arrays(arrays))
+
+    def _raise_failure(self) -> None:
+        """Forget what was sent; raise what went wrong with it."""
+        if self._waiting is not None and self._waiting.done():
+            waiting, self._waiting = self._waiting, None
+            waiting.result()
 
     async def receive(self, label: str, expect: Expected) -> list[np.ndarray]:
         """The next message of the other party.
@@ -87,6 +116,7 @@ class LinkTwoWire:
             ProtocolError: it is another message, or its arrays are not of these types and shapes.
         """
         step, kind = name_step(label)
+        self._raise_failure()
         link = self._link
         message = await link.receive(kind, step, *(str(number) for number in range(len(expect))))
         said = message.meta.get("label")

@@ -19,9 +19,9 @@ from securevfl.transport import Kind
 WORDS = np.arange(6, dtype=np.uint64).reshape(2, 3)
 
 
-def _linked(*, helper: bool = False) -> dict[str, PartyContext]:
+def _linked(*, helper: bool = False, window: int = 1 << 25) -> dict[str, PartyContext]:
     declared = two_exchanges(1, helper=helper)
-    return link_in_memory(passive=("p",), coordinator="h" if helper else "", declared=declared)
+    return link_in_memory(passive=("p",), coordinator="h" if helper else "", declared=declared, window=window)
 
 
 async def _sent(label: str, arrays: list[np.ndarray], taken: str, expect: list[tuple[object, tuple[int, ...]]]) -> None:
@@ -47,6 +47,22 @@ def test_arrays_arrive_and_are_counted_and_written_down() -> None:
         assert (entry.what, entry.kind, entry.cipher) == (STEP, Kind.SHARE, "masked")
 
     asyncio.run(run())
+
+
+def test_both_may_send_more_than_a_channel_holds() -> None:
+    async def take_part(wire: LinkTwoWire) -> list[int]:
+        for number in range(5):
+            await wire.send("ahead columns", [np.full(4, number, np.uint64)])
+        found = [(await wire.receive("ahead columns", [(np.uint64, (4,))]))[0][0] for _ in range(5)]
+        await wire.flush()
+        return [int(one) for one in found]
+
+    async def run() -> list[list[int]]:
+        world = _linked(window=1)
+        ends = LinkTwoWire(world["a"], "p"), LinkTwoWire(world["p"], "a")
+        return await asyncio.gather(*map(take_part, ends))
+
+    assert asyncio.run(asyncio.wait_for(run(), 10)) == [[0, 1, 2, 3, 4]] * 2
 
 
 @pytest.mark.parametrize(
