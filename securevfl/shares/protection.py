@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["Shares"]
 
 
+_LARGEST_BATCH = 1024
+"""Rows that two parties multiply at once; `securevfl.shares.two.course` has it too, and imports what computes."""
+
+
 class Shares(Protection):
     """Training on secret shares: nobody learns z, activations, gradients or weights, if no two of the three computing
     parties collude, and all follow the protocol. Replicated sharing modulo 2^64 (Araki et al.
@@ -145,11 +149,16 @@ class Shares(Protection):
     def opens_metrics(self) -> bool:
         return self.metrics == "rounded"
 
-    def plan_problems(self, *, patience: int | None, keep: str) -> list[str]:
-        if self.opens_metrics:
-            return []
-        why = "and protection.metrics is 'none', so that no metric of the validation rows is opened"
+    def plan_problems(self, *, patience: int | None, keep: str, batch_size: int) -> list[str]:
         found = []
+        if self.between_two and batch_size > _LARGEST_BATCH:
+            found.append(
+                f"batch_size is {batch_size}, and between two a batch has at most {_LARGEST_BATCH} rows: set "
+                f"batch_size = {_LARGEST_BATCH}, or let three parties compute"
+            )
+        if self.opens_metrics:
+            return found
+        why = "and protection.metrics is 'none', so that no metric of the validation rows is opened"
         if keep != "last":
             found.append(f"keep is {keep!r}, {why}: set keep = 'last', or metrics = 'rounded'")
         if patience is not None:

@@ -117,12 +117,13 @@ class Protection(Config):
         """Whether the active party gets metrics of the validation rows in training."""
         return True
 
-    def plan_problems(self, *, patience: int | None, keep: str) -> list[str]:
+    def plan_problems(self, *, patience: int | None, keep: str, batch_size: int) -> list[str]:
         """What of a job's plan this protection cannot do, each with its cure.
 
         Args:
             patience: of the job, see `JobTerms`.
             keep: likewise.
+            batch_size: likewise.
         """
         return []
 

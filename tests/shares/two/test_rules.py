@@ -80,6 +80,15 @@ def test_other_models_are_refused_with_what_helps(name: str) -> None:
         sv.Job(algorithm=algorithm, protection=HELPED)
 
 
+def test_batches_are_at_most_as_large_as_what_is_multiplied_at_once() -> None:
+    from securevfl.shares.two.course import LARGEST_BATCH
+
+    sv.Job(algorithm=sv.LogisticRegression(), protection=PAIR, batch_size=LARGEST_BATCH)
+    with pytest.raises(InputError, match=f"set batch_size = {LARGEST_BATCH}"):
+        sv.Job(algorithm=sv.LogisticRegression(), protection=PAIR, batch_size=LARGEST_BATCH + 1)
+    sv.Job(algorithm=sv.LogisticRegression(), protection=sv.Shares(), batch_size=LARGEST_BATCH + 1)
+
+
 def test_one_layer_on_frozen_bottoms_is_accepted() -> None:
     sv.Job(algorithm=sv.LogisticRegression(bottom=sv.Frozen(8)), protection=PAIR)
 
