@@ -109,6 +109,14 @@ def test_counts_of_a_comparison(bits: int, low: int, digits: int, depth: int, oc
     assert pair.wires.octets["bits: tables"] == count * octets
 
 
+def test_digits_have_three_to_five_bits() -> None:
+    for low in range(7, 64):
+        widths = module._cut_digits(low)
+        assert sum(widths) == low
+        assert set(widths) <= {3, 4, 5}
+        assert len(widths) == -(-low // 5)
+
+
 def test_edges_share_the_transfers_of_the_digits() -> None:
     count, edges = 40, [-5, 0, 5, 6]
     first, second = share_words(np.arange(-20, 20))
