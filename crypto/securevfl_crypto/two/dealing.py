@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl_crypto.errors import MalformedError, DisagreementError
+from securevfl_crypto.errors import DisagreementError, MalformedError
 from securevfl_crypto.ring import Stream, matmul
 from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, Wave, WaveBits, wave_places
 from securevfl_crypto.two.curves import ANGLES, find_sines
@@ -171,7 +171,8 @@ class Dealer:
 
     def _deal_linear(self, request: Request) -> tuple[list[np.ndarray], list[np.ndarray]]:
         key, rows, *columns, outputs, uses, backward = request.sizes
-        width, found = outputs * uses, ([], [])  # type: tuple[list[np.ndarray], list[np.ndarray]]
+        width = outputs * uses
+        found: tuple[list[np.ndarray], list[np.ndarray]] = [], []
         for holder in (0, 1):
             mine, theirs = self._drawers[holder], self._drawers[1 - holder]
             here = columns[holder]
@@ -184,7 +185,7 @@ class Dealer:
 
     def _deal_waves(self, request: Request) -> tuple[list[np.ndarray], list[np.ndarray]]:
         count, bits = request.sizes[0], request.wave_bits
-        angles = sum(_draw_angles(drawer, count) for drawer in self._drawers)
+        angles = _draw_angles(self._drawers[0], count) + _draw_angles(self._drawers[1], count)
         values = [find_sines(k * angles, place) for k, place in enumerate(wave_places(bits), 1)]
         both = np.stack([np.stack(part) for part in zip(*values, strict=True)]).view(np.uint64)
         return [], [both - self._drawers[0].draw_words(*both.shape)]
@@ -212,6 +213,7 @@ def _draw_choices(drawer: _Drawer, count: int) -> np.ndarray:
     return (drawer.draw_words(count) & np.uint64(1)).astype(np.uint8)
 
 
+MakeTransfers = Callable[[int, int, int], Awaitable[tuple[np.ndarray, np.ndarray]]]
 Ask = Callable[[Request], Awaitable[list[np.ndarray]]]
 """Asks the helper, and gives this party's corrections; at party 1, only the latter."""
 
@@ -241,9 +243,7 @@ class DealtCorrelations(Correlations):
     async def _make_task(self, task: LinearTask, uses: int) -> deque[Linear]:
         me, rows, width = self._wire.me, len(task.rows), task.outputs
         count = uses + self._checked
-        request = Request(
-            LINEAR, (task.key, rows, *task.columns(me), task.outputs, count, int(task.backward))
-        )
+        request = Request(LINEAR, (task.key, rows, *task.columns(me), task.outputs, count, int(task.backward)))
         dealt = await self._ask_for(request)
         hidden = await self._swap_rows(task)
         parts = {}
@@ -294,7 +294,7 @@ class DealtCorrelations(Correlations):
         seed = np.frombuffer(secrets.token_bytes(SEED_BYTES), np.uint8)
         own = _combine(each, seed, ["pad", "share", *(["pad_back", "share_back"] if backward else [])])
         sent = [seed, own["pad"], _digest(own["share"])]
-        expect = [(np.uint8, (SEED_BYTES,)), (np.uint64, (task.rows.shape[1], width)), (np.uint8, (SEED_BYTES,))]
+        expect: list[tuple[type[np.generic], tuple[int, ...]]] = [(np.uint8, (SEED_BYTES,)), (np.uint64, (task.rows.shape[1], width)), (np.uint8, (SEED_BYTES,))]
         if backward:
             sent += [own["pad_back"], _digest(own["share_back"])]
             expect += [(np.uint64, (len(task.rows), width)), (np.uint8, (SEED_BYTES,))]
@@ -382,22 +382,28 @@ class AskedTransfers(Transfers):
         make: makes random transfers of a giver: so many, of so many words.
     """
 
-    def __init__(self, wire: TwoWire, make: Callable[[int, int, int], Awaitable[tuple[np.ndarray, np.ndarray]]]) -> None:
+    def __init__(
+        self, wire: TwoWire, make: Callable[[int, int, int], Awaitable[tuple[np.ndarray, np.ndarray]]]
+    ) -> None:
         self._me, self._make = wire.me, make
         self._dealt = DealtTransfers(wire, _TRANSFER_WORDS)
 
+    async def reserve(self, give: int, choose: int) -> None:
+        """See `Transfers.reserve`: asks the helper for one direction after the other, the same first at both."""
+        missing = {self._me: give - self._dealt.left[0], 1 - self._me: choose - self._dealt.left[1]}
+        for giver in (0, 1):
+            if missing[giver] > 0:
+                made = await self._make(giver, max(missing[giver], _AT_ONCE), _TRANSFER_WORDS)
+                (self._dealt.add_given if giver == self._me else self._dealt.add_chosen)(*made)
+
     async def give(self, count: int, words: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """See `Transfers.give`."""
-        missing = count - self._dealt.left[0]
-        if missing > 0:
-            self._dealt.add_given(*await self._make(self._me, max(missing, _AT_ONCE), _TRANSFER_WORDS))
+        await self.reserve(count, 0)
         return await self._dealt.give(count, words)
 
     async def choose(self, choices: np.ndarray, words: int = 1) -> np.ndarray:
         """See `Transfers.choose`."""
-        missing = len(choices) - self._dealt.left[1]
-        if missing > 0:
-            self._dealt.add_chosen(*await self._make(1 - self._me, max(missing, _AT_ONCE), _TRANSFER_WORDS))
+        await self.reserve(0, len(choices))
         return await self._dealt.choose(choices, words)
 
 
@@ -405,7 +411,7 @@ def _combine(each: list[dict[str, np.ndarray]], seed: np.ndarray, names: Sequenc
     """The last use, plus random multiples of all others."""
     factors = Stream(seed.tobytes()).draw_words(0, (len(each),)) | np.uint64(1)
     factors[-1] = 1
-    return {name: sum((one[name] * factor for one, factor in zip(each, factors, strict=True))) for name in names}  # type: ignore[misc]
+    return {name: sum((one[name] * factor for one, factor in zip(each, factors, strict=True))) for name in names}
 
 
 def _digest(words: np.ndarray) -> np.ndarray:

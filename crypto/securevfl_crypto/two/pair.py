@@ -100,11 +100,11 @@ class PairCorrelations(Correlations):
         nothing: dict[str, np.ndarray | None] = {"mask_back": None, "pad_back": None, "share_back": None}
         if task.backward:
             parts |= {"mask_back": mask_back, "pad_back": pad_back, "share_back": share_back}
-        k = task.outputs
-        return [
-            Linear(**(nothing | {name: np.ascontiguousarray(part[:, i * k : (i + 1) * k]) for name, part in parts.items()}))  # type: ignore[arg-type]
-            for i in range(uses)
-        ]
+        k, found = task.outputs, []
+        for i in range(uses):
+            own_parts = {name: np.ascontiguousarray(part[:, i * k : (i + 1) * k]) for name, part in parts.items()}
+            found.append(Linear(**(nothing | own_parts)))  # type: ignore[arg-type]
+        return found
 
     async def make_waves(self, count: int, bits: WaveBits) -> Wave:
         angles = (_draw_words((count,)) % np.uint64(ANGLES)).astype(np.int64)
@@ -145,7 +145,9 @@ class PairCorrelations(Correlations):
         sums = _sum_places(np.uint64(0) - zeros, count, bits)
         return _combine_products([one - moved for one, moved in zip(sums, base, strict=True)])
 
-    async def _halves_of(self, rows: int, own: int, other: int, width: int) -> tuple[HeldOwner | None, HeldHolder | None]:
+    async def _halves_of(
+        self, rows: int, own: int, other: int, width: int
+    ) -> tuple[HeldOwner | None, HeldHolder | None]:
         """This party's keys for the other one's rows, and the other one's for its own; a pair for each size."""
         rows = 1 << max(rows - 1, 0).bit_length()  # so that questions of all sizes need few keys
         sizes = (rows, own, other, width)

@@ -60,6 +60,14 @@ class Transfers(Protocol):
             MalformedError: choices of another type, shape or value.
         """
 
+    async def reserve(self, give: int, choose: int) -> None:
+        """Have so many transfers ready to give, and to choose: where they run out, more are made. Both parties call it
+        at the same point, before they choose and give in different orders.
+
+        Raises:
+            MalformedError: what was made is not what the protocol allows.
+        """
+
 
 async def choose_and_give(
     transfers: Transfers, choices: np.ndarray, count: int, words: int = 1
@@ -68,6 +76,7 @@ async def choose_and_give(
 
     The peer calls it, too, with `count` choices, and as many to give as this party chooses.
     """
+    await transfers.reserve(count, len(choices))
     chosen = await transfers.choose(choices, words)
     return chosen, await transfers.give(count, words)
 
@@ -108,6 +117,9 @@ class ExtendedTransfers(Unique):
     def _direction(self, chooser: int) -> bytes:
         # Each direction has a tag, so that a message of one, sent back, gives no keys of the other.
         return bytes([chooser]) + self._tag
+
+    async def reserve(self, give: int, choose: int) -> None:
+        """See `Transfers.reserve`: they never run out."""
 
     async def give(self, count: int, words: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """See `Transfers.give`. One message, 16 bytes a transfer and 4.1 KB a batch of 65,536.
@@ -201,6 +213,9 @@ class DealtTransfers(Unique):
             raise MalformedError(f"{len(choices)} choices and {len(pads)} pads were dealt; their numbers must be equal")
         self._chosen.add(pads)
         self._random.add(choices)
+
+    async def reserve(self, give: int, choose: int) -> None:
+        """See `Transfers.reserve`: whoever deals adds them before."""
 
     async def give(self, count: int, words: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """See `Transfers.give`. One message, a bit a transfer.

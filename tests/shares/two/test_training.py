@@ -96,14 +96,12 @@ def test_a_model_in_shares_predicts_with_all_parties(ran: Result, people: Partie
     wanted = dict(zip(ran.test_ids, own[:, 1], strict=True))
     assert max(abs(scores[name] - value) for name, value in wanted.items()) < 0.016
     for name, part in model.parts.items():
-        assert set(part["parts"].get("shares", {})) == (set() if name == "notary" else {"own", "other"})
+        assert set(part["parts"].get("shares", {})) == (set() if name == "notary" else {"own", "other", "scale"})
 
 
 def test_summands_alone_are_random_and_the_sum_is_small(ran: Result, people: Parties) -> None:
     parts = ran.model().parts
-    one, other = (
-        parts[name]["parts"]["shares"] for name in (people.active.name, people.passive[0].name)
-    )
+    one, other = (parts[name]["parts"]["shares"] for name in (people.active.name, people.passive[0].name))
     whole = (one["own"] + other["other"]).numpy()
     assert np.abs(whole / 2.0**45).max() < 16
     assert np.abs(one["own"].numpy() / 2.0**45).max() > 1024
