@@ -25,7 +25,7 @@ from securevfl_crypto.transfer.extension import (
     check_choices,
     column_bytes,
 )
-from securevfl_crypto.transfer.row_hash import RowHash
+from securevfl_crypto.transfer.row_hash import PART, RowHash
 from securevfl_crypto.transfer.unique import Unique
 from securevfl_crypto.two.wire import TwoWire, swap
 
@@ -246,7 +246,11 @@ class DealtTransfers(Unique):
     def _fit(self, pads: np.ndarray, words: int) -> np.ndarray:
         if words <= self._words:
             return np.ascontiguousarray(pads[:, :words])
-        return RowHash(_EXPANSION).hash_rows(np.ascontiguousarray(pads[:, :2]), words)
+        keys, hashed = np.ascontiguousarray(pads[:, :2]), RowHash(_EXPANSION)
+        out = np.empty((len(pads), words), dtype=np.uint64)
+        for start in range(0, len(pads), PART):
+            hashed.hash_rows(keys[start : start + PART], out[start : start + PART], start)
+        return out
 
 
 class _Store:

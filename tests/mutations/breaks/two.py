@@ -49,15 +49,15 @@ BREAKS = (
     Break(
         name="the hash of rows without its inner permutation",
         file=_TRANSFER + "row_hash.py",
-        old="            inner = self._permute(part, self._inner)\n",
-        new="            inner = part.copy()\n",
+        old="        inner = self._permute(rows, self._inner)\n",
+        new="        inner = rows.copy()\n",
         tests=(_EXTENSION + "test_a_batch_is_what_the_protocol_defines",),
     ),
     Break(
         name="the hash of rows without their numbers",
         file=_TRANSFER + "row_hash.py",
-        old="                tweaked[:, 0] ^= numbers\n",
-        new="",
+        old="np.arange(first, first + size, dtype=np.uint64)",
+        new="np.uint64(0)",
         tests=(_EXTENSION + "test_a_batch_is_what_the_protocol_defines",),
     ),
     Break(
