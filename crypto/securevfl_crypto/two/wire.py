@@ -17,7 +17,7 @@ import numpy as np
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.replicated.wire import take_turns
 
-__all__ = ["Expected", "MemoryWire", "MemoryWires", "Message", "TwoWire", "check_arrays", "swap"]
+__all__ = ["Expected", "MemoryEnd", "MemoryWires", "Message", "TwoWire", "check_arrays", "swap"]
 
 Expected: TypeAlias = Sequence[tuple[type[np.generic], tuple[int, ...]]]
 T = TypeVar("T")
@@ -131,9 +131,9 @@ class MemoryWires:
         self.boxes: tuple[deque[Message], deque[Message]] = (deque(), deque())
         self._keeps = record
 
-    def pair(self) -> tuple[MemoryWire, MemoryWire]:
+    def pair(self) -> tuple[MemoryEnd, MemoryEnd]:
         """The ends of party 0 and party 1."""
-        return MemoryWire(0, self), MemoryWire(1, self)
+        return MemoryEnd(0, self), MemoryEnd(1, self)
 
     def run(self, zero: Coroutine[Any, Any, T], one: Coroutine[Any, Any, T]) -> tuple[T, T]:
         """Run both parties' coroutines by turns; what each returns.
@@ -156,7 +156,7 @@ class MemoryWires:
         self.boxes[1 - message.sender].append(message)
 
 
-class MemoryWire:
+class MemoryEnd:
     """One end of `MemoryWires`."""
 
     def __init__(self, me: int, wires: MemoryWires) -> None:
