@@ -28,6 +28,7 @@ from securevfl_crypto.engine.compiled import curve_part
 from securevfl_crypto.engine.compiled_bits import bits_part
 from securevfl_crypto.engine.compiled_long import long_part
 from securevfl_crypto.engine.compiled_ring import ring_part
+from securevfl_crypto.engine.compiled_transforms import transforms_part
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
 from securevfl_crypto.engine.elf import read_shared_object
 from securevfl_crypto.engine.library import FOLDER, MANIFEST, library_file, read_manifest
@@ -54,7 +55,7 @@ MACHINES = tuple(dict.fromkeys(path.machine for path in VECTOR_PATHS))
 def list_parts(path: VectorPath) -> list[Part]:
     """All parts of a path's library, in the order in which they are linked."""
     long = [long_part(path, squares=squares) for squares in (False, True) if path.has_long_numbers]
-    return [curve_part(path), ring_part(path), bits_part(), *long]
+    return [curve_part(path), ring_part(path), transforms_part(path), bits_part(), *long]
 
 
 def paths_for(machine: str) -> tuple[VectorPath, ...]:

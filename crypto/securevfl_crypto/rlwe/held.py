@@ -1,0 +1,360 @@
+"""Products x R and xᵀ R' that stay shares: one party holds x, the other draws R and has the key, and nothing is opened.
+
+The *owner* Q has a key and draws R (d, E) and R' (B, E), uniform words. The *holder* P has x (B, d) in the clear. After
+one message each way, Q has q = x R − m and P has m, modulo 2^64, and likewise for xᵀ R'. Neither learns anything: the
+one spends R to pad a shared vector that is to be multiplied by x, for each of E epochs a column.
+
+    upload      [[R]] under Q's key, a seed and c0 for each tile               Q to P
+    answer      c1, and those coefficients of c0 that hold results             P to Q
+
+The scheme is BFV (`bfv`) with plaintext modulus 2^64 as it stands: R enters as round(q R / 2^64). x is laid out in
+polynomials as in `tiling`; its entries are at most 2^13 in size.
+
+What hides what:
+
+- *R, from the holder*: uploads are fresh symmetric encryptions under a secret key, each with its own seed and noise:
+  RLWE. Moreover R is random itself.
+- *x and m, in c0*: the holder adds a mask that is uniform over all of Z_q to every coefficient that it sends; the
+  others it does not send. So they are uniform, whatever x, the owner's noise and c1 are: this half is hidden perfectly
+  and a flood is not needed. What the mask adds to the opened word is the holder's −m.
+- *x, in c1*: Σ x c1 would show x to the owner, who chose c1. The holder adds u·a + e₁ with fresh ternary u and noise
+  e₁ (Lyubashevsky, Peikert and Regev, EUROCRYPT 2010): pseudorandom under RLWE, *also for the owner*, who knows s but
+  not u, as long as a is uniform. Nobody chooses a: both parties hash it from the session, which both contributed to,
+  so an owner cannot plant one with a trapdoor or a zero.
+- Masks, u and e₁ are AES-256-CTR under a key of the operating system (`held_random`), so "uniform" is as good as AES.
+
+What is exact: q + m is x R or differs by one unit, ±1 of 2^64. The mask is rounded to words at both parties, and noise
+of up to 2^36 (the layout sees to it) can move the owner's rounding over the next edge. It happens where the mask lies
+within the noise of an edge: about one entry in 2^16 at B = 256. Where values have fractional bits this unit is the last
+of them. Whoever learns *both* shares of such an entry to the last unit could compare Σ x e with a number: round what is
+opened.
+
+A session's randomness lives in memory. Halves are not copied, stored or used after a fork. Parties follow the protocol:
+a holder has no proof of x, an owner none of R; but what they send is checked in length, header and range.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from securevfl_crypto.errors import MalformedError, OverflowRefused, ReusedError
+from securevfl_crypto.rlwe.held_layout import (
+    BASIS,
+    DEGREE,
+    LARGEST,
+    PAIR_BYTES,
+    SEED_BYTES,
+    HeldContent,
+    HeldLayout,
+    read_pairs,
+    write_pairs,
+)
+from securevfl_crypto.rlwe.held_random import HeldRandom, expand_seed, hash_session
+from securevfl_crypto.rlwe.residues import lift_words, lower_words
+from securevfl_crypto.transforms import TransformRing
+
+__all__ = ["HeldHolder", "HeldOwner"]
+
+_LEAST_SESSION = 16
+
+
+class _Half:
+    """What both halves have: the layout, the session, and arithmetic.
+
+    Args:
+        batch, width, outputs: B, d and E.
+        session: bytes that both parties know and that both contributed fresh randomness to, at least 16.
+        ring: the transforms; None: the fastest of this machine.
+
+    Raises:
+        MalformedError: a size is out of range, or the session is too short.
+        OverflowRefused: the noise of products of such sizes does not fit.
+    """
+
+    def __init__(
+        self, batch: int, width: int, outputs: int, *, session: bytes, ring: TransformRing | None = None
+    ) -> None:
+        if not isinstance(session, bytes) or len(session) < _LEAST_SESSION:
+            raise MalformedError(f"a session of fewer than {_LEAST_SESSION} bytes; both parties contribute to it")
+        self.layout = HeldLayout(batch, width, outputs)
+        self._ring = TransformRing(BASIS.primes, DEGREE) if ring is None else ring
+        self._random = HeldRandom()
+        self._uniform = hash_session(session)
+        sizes = f"securevfl held products 1, {batch} x {width} x {outputs}".encode()
+        self._session_tag = hashlib.sha256(sizes + hashlib.sha256(session).digest()).digest()[:8]
+
+    def _name_key(self, body: bytes | memoryview) -> bytes:
+        """Eight bytes that name key, session and layout in messages."""
+        return hashlib.sha256(self._session_tag + bytes(body)).digest()[:8]
+
+    def message_size(self, content: HeldContent, rows: int | None = None) -> int:
+        """The bytes of a message, for whoever receives it; `rows` counts for steps and products."""
+        return self.layout.message_size(content, self._count_rows(rows))
+
+    def _count_rows(self, rows: int | None) -> int:
+        found = self.layout.batch if rows is None else rows
+        self.layout.check_rows(found)
+        return found
+
+    def __reduce__(self) -> NoReturn:
+        raise ReusedError("a half of held products is not copied or stored: its randomness would be used twice")
+
+
+class HeldOwner(_Half):
+    """The key owner's half, Q's. It generates its key; `public_key` goes to the holder. Arguments as for both halves:
+
+    Args:
+        batch: B, the most rows of x, up to 1,024 or more (4,096 with few columns).
+        width: d, the columns of x.
+        outputs: E, the columns of R and R': epochs, or classes times epochs.
+        session: bytes that both parties know and that both contributed fresh randomness to, at least 16. Two owners of
+            one session append their names.
+        ring: the transforms; None: the fastest of this machine.
+
+    Attributes:
+        layout: the sizes.
+        public_key: uint8 (bytes,).
+    """
+
+    def __init__(
+        self, batch: int, width: int, outputs: int, *, session: bytes, ring: TransformRing | None = None
+    ) -> None:
+        super().__init__(batch, width, outputs, session=session, ring=ring)
+        self._secret = self._ring.forward(self._random.ternary(1))
+        body = write_pairs(self._encrypt(self._uniform[None], self._random.binomial(1))[0])
+        self.public_key = self.layout.write_message(HeldContent.KEY, self._session_tag, [body])
+        self._tag = self._name_key(body)
+
+    def seal_weights(self, weights: np.ndarray) -> np.ndarray:
+        """Encrypt R.
+
+        Args:
+            weights: R, uint64 (d, E), uniform; each is sealed once.
+
+        Returns:
+            the message for `HeldHolder.answer_product`, uint8 (bytes,).
+
+        Raises:
+            MalformedError: another type or shape.
+        """
+        return self._seal(HeldContent.WEIGHTS, weights, self.layout.width, 0)
+
+    def seal_steps(self, steps: np.ndarray) -> np.ndarray:
+        """Encrypt R'.
+
+        Args:
+            steps: R', uint64 (rows, E), for 1 to B rows.
+
+        Returns:
+            the message for `HeldHolder.answer_gradient`, uint8 (bytes,).
+
+        Raises:
+            MalformedError: another type or shape.
+        """
+        rows = len(steps) if isinstance(steps, np.ndarray) and steps.ndim else 0
+        self.layout.check_rows(rows)
+        return self._seal(HeldContent.STEPS, steps, rows, rows)
+
+    def open_product(self, answer: np.ndarray, rows: int | None = None) -> np.ndarray:
+        """This party's share of x R.
+
+        Args:
+            answer: of `HeldHolder.answer_product`.
+            rows: of x; None: B.
+
+        Returns:
+            x R − m modulo 2^64, or one unit beside it: uint64 (rows, E).
+
+        Raises:
+            MalformedError: the answer is not one of this key, session and layout.
+        """
+        count = self._count_rows(rows)
+        return self._open(HeldContent.PRODUCT, answer, count, count)
+
+    def open_gradient(self, answer: np.ndarray) -> np.ndarray:
+        """This party's share of xᵀ R'.
+
+        Args:
+            answer: of `HeldHolder.answer_gradient`.
+
+        Returns:
+            xᵀ R' − m' modulo 2^64, or one unit beside it: uint64 (d, E).
+
+        Raises:
+            MalformedError: the answer is not one of this key, session and layout.
+        """
+        return self._open(HeldContent.GRADIENT, answer, self.layout.width, 0)
+
+    def _encrypt(self, uniform: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The transformed halves ``values − a s`` for transformed a, (n, 2, N); values are noise and message."""
+        sealed = self._ring.forward(values)
+        for first, a in zip(sealed, uniform, strict=True):
+            minus = _negate(a)
+            self._ring.add_products(first, minus[None], self._secret)
+        return sealed
+
+    def _seal(self, content: HeldContent, words: np.ndarray, length: int, rows: int) -> np.ndarray:
+        layout = self.layout
+        _check_words(words, (length, layout.outputs))
+        tiles = list(layout.tiles(content, rows))
+        noise = self._random.binomial(len(tiles))
+        values = np.repeat(noise[:, None], len(BASIS.primes), axis=1)
+        for value, (down, out, places) in zip(values, tiles, strict=True):
+            lifted = BASIS.negate(lift_words(BASIS, words[down, out].ravel()), places.negative)
+            value[:, places.index] += lifted.view(np.int64)
+        seeds = [secrets.token_bytes(SEED_BYTES) for _ in tiles]
+        sealed = self._encrypt(np.stack([expand_seed(seed) for seed in seeds]), values)
+        parts = [part for seed, first in zip(seeds, sealed, strict=True) for part in (seed, write_pairs(first))]
+        return layout.write_message(content, self._tag, parts, rows)
+
+    def _open(self, content: HeldContent, answer: np.ndarray, length: int, rows: int) -> np.ndarray:
+        layout = self.layout
+        body, tiles = layout.read_message(content, self._tag, answer, rows), list(layout.tiles(content, rows))
+        products, firsts = np.zeros((len(tiles), len(BASIS.primes), DEGREE), dtype=np.uint64), []
+        for product, (*_, places) in zip(products, tiles, strict=True):
+            ends = PAIR_BYTES * len(places.index), PAIR_BYTES * (len(places.index) + DEGREE)
+            firsts.append(read_pairs(body[: ends[0]]))
+            self._ring.add_products(product, read_pairs(body[ends[0] : ends[1]])[None], self._secret)
+            body = body[ends[1] :]
+        whole = np.empty((length, layout.outputs), dtype=np.uint64)
+        for first, product, (down, out, places) in zip(firsts, self._ring.inverse(products), tiles, strict=True):
+            phase = BASIS.negate(BASIS.add(first, product[:, places.index]), places.negative)
+            whole[down, out] = lower_words(BASIS, phase).reshape(down.stop - down.start, out.stop - out.start)
+        return whole
+
+
+class HeldHolder(_Half):
+    """The data holder's half, P's. Arguments as for `HeldOwner`, and:
+
+    Args:
+        public_key: of the owner in the same session, as received.
+
+    Raises:
+        MalformedError: the key is malformed, or of another session or layout.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        width: int,
+        outputs: int,
+        *,
+        session: bytes,
+        public_key: np.ndarray,
+        ring: TransformRing | None = None,
+    ) -> None:
+        super().__init__(batch, width, outputs, session=session, ring=ring)
+        body = self.layout.read_message(HeldContent.KEY, self._session_tag, public_key)
+        self._tag = self._name_key(body)
+        self._key = np.stack([read_pairs(body), self._uniform])
+        self._tiles: tuple[np.ndarray, np.ndarray] = np.zeros((0, 0), dtype=np.int64), np.zeros(0)
+
+    def answer_product(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Multiply x by the owner's R.
+
+        Args:
+            sealed: of `HeldOwner.seal_weights`.
+            x: int64 (rows, d), 1 to B rows, at most 2^13 in size.
+
+        Returns:
+            the answer for `HeldOwner.open_product`, and this party's share m, uint64 (rows, E).
+
+        Raises:
+            MalformedError: the message is not one of this key, session and layout; or x has another type or shape.
+            OverflowRefused: an entry of x is too large.
+        """
+        plain = self._transform_rows(x)
+        uploads = self._load(HeldContent.WEIGHTS, sealed, 0)
+        return self._answer(HeldContent.PRODUCT, plain, uploads, len(x), len(x))
+
+    def answer_gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Multiply xᵀ by the owner's R'.
+
+        Args:
+            sealed: of `HeldOwner.seal_steps`, for the rows of x.
+            x: as for `answer_product`.
+
+        Returns:
+            the answer for `HeldOwner.open_gradient`, and this party's share m', uint64 (d, E).
+
+        Raises:
+            MalformedError, OverflowRefused: as for `answer_product`.
+        """
+        plain = self._transform_rows(x)
+        uploads = self._load(HeldContent.STEPS, sealed, len(x))
+        return self._answer(HeldContent.GRADIENT, plain.swapaxes(0, 1), uploads, self.layout.width, 0)
+
+    def _load(self, content: HeldContent, sealed: np.ndarray, rows: int) -> np.ndarray:
+        """Both halves of the uploads, (2, tiles, output tiles, primes, N)."""
+        body, size = self.layout.read_message(content, self._tag, sealed, rows), SEED_BYTES + DEGREE * PAIR_BYTES
+        count = len(body) // size
+        halves = np.empty((2, count, len(BASIS.primes), DEGREE), dtype=np.uint64)
+        for index in range(count):
+            part = body[index * size : (index + 1) * size]
+            halves[0, index] = read_pairs(part[SEED_BYTES:])
+            halves[1, index] = expand_seed(bytes(part[:SEED_BYTES]))
+        outs = len(self.layout.output_tiles)
+        return halves.reshape(2, count // outs, outs, *halves.shape[2:])
+
+    def _transform_rows(self, x: np.ndarray) -> np.ndarray:
+        """The tiles of x, transformed: (row tiles, column tiles, primes, N); kept until x changes."""
+        layout = self.layout
+        if not isinstance(x, np.ndarray) or x.dtype != np.int64 or x.ndim != 2 or x.shape[1] != layout.width:
+            what = f"{x.dtype} {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
+            raise MalformedError(f"x is {what}; expected int64 (rows, {layout.width})")
+        layout.check_rows(len(x))
+        # −min as a Python integer: numpy's abs of the smallest int64 is negative and would pass.
+        largest = max(int(x.max()), -int(x.min()))
+        if largest > LARGEST:
+            raise OverflowRefused(f"an entry of x is {largest} in size; at most {LARGEST}: scale it down")
+        if not np.array_equal(self._tiles[0], x):
+            rows, columns = layout.row_tiles(len(x)), layout.column_tiles
+            plain = np.zeros((len(rows), len(columns), DEGREE), dtype=np.int64)
+            for a, down in enumerate(rows):
+                for b, across in enumerate(columns):
+                    tile = x[down, across]
+                    places = layout.tiling.feature_places(*tile.shape)
+                    plain[a, b, places.index] = np.where(places.negative, -tile.ravel(), tile.ravel())
+            found = self._ring.forward(plain.reshape(-1, DEGREE))
+            self._tiles = x.copy(), found.reshape(len(rows), len(columns), len(BASIS.primes), DEGREE)
+        return self._tiles[1]
+
+    def _answer(
+        self, content: HeldContent, plain: np.ndarray, uploads: np.ndarray, length: int, rows: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Answers to Σ plain · uploads, masked and re-randomised, and this party's share."""
+        layout = self.layout
+        tiles = list(layout.tiles(content, rows))
+        totals = np.zeros((len(tiles), 2, len(BASIS.primes), DEGREE), dtype=np.uint64)
+        blinds = self._ring.forward(self._random.ternary(len(tiles)))
+        totals[:, 1] = self._ring.forward(self._random.binomial(len(tiles)))
+        outs = len(layout.output_tiles)
+        for index, (total, blind) in enumerate(zip(totals, blinds, strict=True)):
+            for half in (0, 1):
+                self._ring.add_products(total[half], plain[index // outs], uploads[half, :, index % outs])
+                self._ring.add_products(total[half], blind[None], self._key[half][None])
+        parts: list[bytes] = []
+        share = np.empty((length, layout.outputs), dtype=np.uint64)
+        for first, total, (down, out, places) in zip(self._ring.inverse(totals[:, 0]), totals, tiles, strict=True):
+            mask = self._random.uniform(len(places.index))
+            sent = BASIS.add(first[:, places.index], BASIS.negate(mask, places.negative))
+            parts += [write_pairs(sent), write_pairs(total[1])]
+            share[down, out] = -lower_words(BASIS, mask).reshape(down.stop - down.start, out.stop - out.start)
+        return layout.write_message(content, self._tag, parts, rows), share
+
+
+def _negate(residues: np.ndarray) -> np.ndarray:
+    """Negated residues (2, N)."""
+    primes = np.array(BASIS.primes, dtype=np.uint64)[:, None]
+    return np.asarray(np.where(residues == 0, residues, primes - residues))
+
+
+def _check_words(words: np.ndarray, shape: Sequence[int]) -> None:
+    if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.shape != tuple(shape):
+        what = f"{words.dtype} {words.shape}" if isinstance(words, np.ndarray) else type(words).__name__
+        raise MalformedError(f"words of {what}; expected uint64 {tuple(shape)}")

@@ -1,0 +1,221 @@
+"""Parameters, tiles and messages of products that stay shares: what the two halves of `held` derive without a message.
+
+N = 4096 with two primes below 2^50. The answers need no room for a flood (see `held`), so 100 bits suffice for words of
+64 bits and the noise; the Homomorphic Encryption Standard (Albrecht et al., 2018, table 1) allows 109 at N = 4096 and
+128 bits of security, ternary secrets.
+
+The tiles are those of `tiling`, but nothing is left empty: rows · features · outputs ≤ N. That suffices. Of x R,
+exponents below zero wrap to N − features + 1 and above, and the highest place is N − features. Of xᵀR', exponents
+that are not places wrap to A or more beyond a place, where all places lie within A.
+
+Messages are uint8 (bytes,): a header of 28 bytes and ring elements. The header: ``SVHL``, version, content, two bytes
+of zero, eight bytes that name key and session, rows, columns and number of ring elements. A pair of residues takes 13
+bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+import numpy as np
+
+from securevfl_crypto.errors import MalformedError, OverflowRefused
+from securevfl_crypto.rlwe.residues import Basis
+from securevfl_crypto.rlwe.tiling import PolynomialPlaces, Tiling, tile_widths
+
+__all__ = ["BASIS", "DEGREE", "LARGEST", "PAIR_BYTES", "SEED_BYTES", "HeldContent", "HeldLayout", "read_pairs"]
+
+DEGREE = 4096
+"""N."""
+BASIS = Basis(((1 << 50) - (1 << 14) + 1, (1 << 50) - 13 * (1 << 14) + 1))
+"""The two largest primes below 2^50 that are 1 modulo 2^14: q is their product, q / 2^64 almost 2^36."""
+LARGEST = 1 << 13
+"""Entries of x are at most this in size."""
+SEED_BYTES = 32
+"""Bytes of the seed that replaces the uniform half of an upload."""
+PAIR_BYTES = 13
+_BITS = 50
+_NOISE = 22  # of a fresh encryption: 21 of the binomial, ½ for rounding the message
+_HEAD = struct.Struct("<4sBB2x8s3I")
+_MAGIC, _VERSION = b"SVHL", 1
+_MOST = 1 << 12  # rows, columns and outputs of a layout
+
+# Microseconds on one core: to seal and load an upload; to mask, send and open an answer; to transform a tile of x.
+_UPLOAD, _ANSWER, _TILE = 4.0, 6.0, 1.0
+
+
+class HeldContent(IntEnum):
+    """Contents of a message."""
+
+    KEY = 1
+    WEIGHTS = 2
+    STEPS = 3
+    PRODUCT = 4
+    GRADIENT = 5
+
+
+@dataclass(frozen=True)
+class HeldLayout:
+    """The sizes that both halves agree on.
+
+    Attributes:
+        batch: B, the most rows of x.
+        width: d, the columns of x.
+        outputs: E, the columns of R and R'.
+
+    Raises:
+        MalformedError: a size is out of range.
+        OverflowRefused: the noise of products of such sizes does not fit.
+    """
+
+    batch: int
+    width: int
+    outputs: int
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "width", "outputs"):
+            size = getattr(self, name)
+            if not isinstance(size, int) or not 1 <= size <= _MOST:
+                raise MalformedError(f"{name} is {size!r}; expected 1 to {_MOST}")
+        _ = self.tiling
+
+    @property
+    def tiling(self) -> Tiling:
+        """The sizes of the tiles."""
+        return _plan_tiles(self.batch, self.width, self.outputs)
+
+    def check_rows(self, rows: int) -> None:
+        """Check the number of rows of a batch.
+
+        Raises:
+            MalformedError: it is not from 1 to `batch`.
+        """
+        if not 1 <= rows <= self.batch:
+            raise MalformedError(f"a batch of {rows} rows; the layout has 1 to {self.batch}")
+
+    def row_tiles(self, rows: int) -> list[slice]:
+        """The tiles of the rows of x."""
+        return _cut(rows, self.tiling.rows)
+
+    @property
+    def column_tiles(self) -> list[slice]:
+        """The tiles of the columns of x."""
+        return _cut(self.width, self.tiling.features)
+
+    @property
+    def output_tiles(self) -> list[slice]:
+        """The tiles of the columns of R."""
+        return _cut(self.outputs, self.tiling.outputs)
+
+    def tiles(self, content: HeldContent, rows: int = 0) -> Iterator[tuple[slice, slice, PolynomialPlaces]]:
+        """The tiles of a matrix in the order of its message: rows and columns of the matrix, and their places."""
+        across = content in (HeldContent.WEIGHTS, HeldContent.GRADIENT)
+        places = {
+            HeldContent.WEIGHTS: self.tiling.weight_places,
+            HeldContent.STEPS: self.tiling.step_places,
+            HeldContent.PRODUCT: self.tiling.product_places,
+            HeldContent.GRADIENT: self.tiling.gradient_places,
+        }[content]
+        for down in self.column_tiles if across else self.row_tiles(rows):
+            for out in self.output_tiles:
+                yield down, out, places(down.stop - down.start, out.stop - out.start)
+
+    # Messages
+
+    def message_size(self, content: HeldContent, rows: int = 0) -> int:
+        """The bytes of a message."""
+        if content is HeldContent.KEY:
+            return _HEAD.size + DEGREE * PAIR_BYTES
+        sizes = [len(places.index) for *_, places in self.tiles(content, rows)]
+        if content in (HeldContent.WEIGHTS, HeldContent.STEPS):
+            return _HEAD.size + len(sizes) * (SEED_BYTES + DEGREE * PAIR_BYTES)
+        return _HEAD.size + (sum(sizes) + len(sizes) * DEGREE) * PAIR_BYTES
+
+    def write_message(self, content: HeldContent, tag: bytes, parts: list[bytes], rows: int = 0) -> np.ndarray:
+        """A message from its parts, uint8 (bytes,)."""
+        return np.frombuffer(b"".join([self._header(content, tag, rows), *parts]), dtype=np.uint8)
+
+    def read_message(self, content: HeldContent, tag: bytes, message: np.ndarray, rows: int = 0) -> memoryview:
+        """What follows the header.
+
+        Raises:
+            MalformedError: the type, length or header is not that of this content, key, session and layout.
+        """
+        size = self.message_size(content, rows)
+        if not isinstance(message, np.ndarray) or message.dtype != np.uint8 or message.shape != (size,):
+            what = f"{message.dtype} {message.shape}" if isinstance(message, np.ndarray) else type(message).__name__
+            raise MalformedError(
+                f"a message of {what}; expected uint8 ({size},): both parties must have the same sizes and rows"
+            )
+        raw, head = memoryview(message.tobytes()), self._header(content, tag, rows)
+        if raw[: _HEAD.size] != head:
+            raise MalformedError(
+                f"a message begins with {raw[: _HEAD.size].hex()}; expected {head.hex()}: its content, version, key, "
+                "session or sizes differ"
+            )
+        return raw[_HEAD.size :]
+
+    def _header(self, content: HeldContent, tag: bytes, rows: int) -> bytes:
+        return _HEAD.pack(_MAGIC, _VERSION, content, tag, rows, self.width, self.outputs)
+
+
+def write_pairs(residues: np.ndarray) -> bytes:
+    """Residues modulo both primes, uint64 (2, n), in 13 bytes for each pair."""
+    first, second = residues
+    low = first | second << np.uint64(_BITS)  # 14 bits of the second
+    out = np.empty((len(first), PAIR_BYTES), dtype=np.uint8)
+    out[:, :8] = low.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
+    high = (second >> np.uint64(64 - _BITS)).astype("<u8", copy=False)
+    out[:, 8:] = high.view(np.uint8).reshape(-1, 8)[:, : PAIR_BYTES - 8]
+    return out.tobytes()
+
+
+def read_pairs(data: memoryview) -> np.ndarray:
+    """Read the residues that `write_pairs` wrote, uint64 (2, n).
+
+    Raises:
+        MalformedError: a residue is not below its prime.
+    """
+    rows = np.frombuffer(data, dtype=np.uint8).reshape(-1, PAIR_BYTES)
+    low = np.ascontiguousarray(rows[:, :8]).view("<u8")[:, 0].astype(np.uint64, copy=False)
+    wide = np.zeros((len(rows), 8), dtype=np.uint8)
+    wide[:, : PAIR_BYTES - 8] = rows[:, 8:]
+    found = np.empty((2, len(rows)), dtype=np.uint64)
+    np.bitwise_and(low, np.uint64((1 << _BITS) - 1), out=found[0])
+    high = wide.view("<u8")[:, 0].astype(np.uint64, copy=False) << np.uint64(64 - _BITS)
+    np.bitwise_or(low >> np.uint64(_BITS), high, out=found[1])
+    # The transforms are only correct below the primes, so unreduced bytes of a peer stop here.
+    if any((row >= np.uint64(prime)).any() for row, prime in zip(found, BASIS.primes, strict=True)):
+        raise MalformedError("a residue is not below its prime: this is not a ring element")
+    return found
+
+
+def _cut(length: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+@lru_cache(maxsize=256)
+def _plan_tiles(batch: int, width: int, outputs: int) -> Tiling:
+    """The cheapest tiling whose noise stays below one unit of the result."""
+    # Noise: Σ x e over the terms of one entry, and u e + e_1 s of the encryption of zero, 2 N products.
+    most = ((BASIS.modulus >> 64) - 2 * DEGREE * _NOISE) // (LARGEST * _NOISE)
+    best: tuple[float, Tiling] | None = None
+    for out in tile_widths(outputs):
+        for features in tile_widths(width):
+            rows = min(batch, DEGREE // (features * out), most // width)
+            if rows < 1 or features * batch > most:
+                continue
+            rows = -(-batch // -(-batch // rows))
+            down, across, cuts = -(-batch // rows), -(-width // features), -(-outputs // out)
+            cost = (_UPLOAD + _ANSWER) * (down + across) * cuts + (_TILE + 0.1 * cuts) * down * across
+            if best is None or cost < best[0]:
+                best = cost, Tiling(rows, features, out, DEGREE)
+    if best is None:
+        raise OverflowRefused(
+            f"products of {batch} × {width} rows have more noise than the modulus has room for: take smaller batches"
+        )
+    return best[1]

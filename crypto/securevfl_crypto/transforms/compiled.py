@@ -1,0 +1,91 @@
+"""The inner loops on the kernels of `engine.compiled_transforms`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from securevfl_crypto.engine.compiled_transforms import KERNEL_DEGREE, TransformKernels
+from securevfl_crypto.transforms.base import TransformLoops
+from securevfl_crypto.transforms.portable import PortableTransformLoops
+from securevfl_crypto.transforms.roots import Roots
+
+__all__ = ["CompiledTransformLoops"]
+
+
+class CompiledTransformLoops(TransformLoops):
+    """See `TransformLoops`. For another N than `KERNEL_DEGREE`, numpy computes.
+
+    Args:
+        kernels: compiled for one path.
+    """
+
+    def __init__(self, kernels: TransformKernels) -> None:
+        self._kernels = kernels
+        self._portable = PortableTransformLoops()
+        self.name = kernels.path.name
+
+    def forward(self, out: np.ndarray, values: np.ndarray, roots: Roots) -> None:
+        """See `TransformLoops.forward`."""
+        if roots.degree != KERNEL_DEGREE:
+            self._portable.forward(out, values, roots)
+        else:
+            self._transform("forward", out, values, _forward_table(roots, self._kernels.path.lanes))
+
+    def inverse(self, out: np.ndarray, values: np.ndarray, roots: Roots) -> None:
+        """See `TransformLoops.inverse`."""
+        if roots.degree != KERNEL_DEGREE:
+            self._portable.inverse(out, values, roots)
+        else:
+            self._transform("inverse", out, values, _inverse_table(roots, self._kernels.path.lanes))
+
+    def _transform(self, kernel: str, out: np.ndarray, values: np.ndarray, table: np.ndarray) -> None:
+        rows = _rows(values)
+        if out.strides[1] != 8:
+            raise ValueError("results lie apart")
+        # Fresh for each call: kernels run without Python's lock, so threads would share it.
+        scratch = np.empty(KERNEL_DEGREE, dtype=np.float64)
+        addresses = (array.ctypes.data for array in (out, rows, table, scratch))
+        self._kernels[kernel](*addresses, len(rows), out.strides[0] // 8, rows.strides[0] // 8)
+
+    def add_products(self, total: np.ndarray, a: np.ndarray, b: np.ndarray, roots: Roots) -> None:
+        """See `TransformLoops.add_products`."""
+        lanes = self._kernels.path.lanes
+        left, right = _rows(a), _rows(b)
+        addresses = (array.ctypes.data for array in (total, left, right, _forward_table(roots, lanes)))
+        sizes = len(left), left.strides[0] // 8, right.strides[0] // 8, roots.degree // lanes
+        self._kernels["add_products"](*addresses, *sizes)
+
+
+def _rows(array: np.ndarray) -> np.ndarray:
+    """The array, with the words of a row next to each other."""
+    return array if array.strides[-1] == 8 and array.strides[0] % 8 == 0 else np.ascontiguousarray(array)
+
+
+@lru_cache(maxsize=16)
+def _forward_table(roots: Roots, lanes: int) -> np.ndarray:
+    return _table(roots, roots.forward, lanes)
+
+
+@lru_cache(maxsize=16)
+def _inverse_table(roots: Roots, lanes: int) -> np.ndarray:
+    powers = roots.inverse.copy()
+    last = int(powers[1]) * roots.scale % roots.prime
+    powers[1] = last - roots.prime if last > roots.prime // 2 else last
+    return _table(roots, powers, lanes)
+
+
+def _table(roots: Roots, powers: np.ndarray, lanes: int) -> np.ndarray:
+    """The constants as `engine.butterflies.TRANSFORM` describes them."""
+    prime, degree = roots.prime, roots.degree
+    head = [prime, 1 / prime, roots.scale, roots.scale / prime, 0, 0, 0, 0]
+    blocks = degree // lanes // lanes
+    vectors, width = [], 1
+    while width < lanes:  # the groups of a level within vectors, of which each lane has `width`
+        level = powers[degree // lanes * width : 2 * degree // lanes * width]
+        vectors.append(level.reshape(blocks, lanes, width).swapaxes(1, 2))
+        width *= 2
+    tail = np.concatenate(vectors, axis=1)  # (blocks, lanes − 1, lanes)
+    tail = np.stack([tail, tail / prime], axis=1)
+    return np.concatenate([np.array(head, dtype=np.float64), powers, powers / prime, tail.ravel()])
