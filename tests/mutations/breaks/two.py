@@ -6,9 +6,9 @@ __all__ = ["BREAKS"]
 
 _TRANSFER = "crypto/securevfl_crypto/transfer/"
 _TWO = "crypto/securevfl_crypto/two/"
-_EXTENSION = "tests/crypto/test_transfer_extension.py::"
-_TRANSFERS = "tests/crypto/test_two_transfers.py::"
-_HIDING = "tests/crypto/test_two_hiding.py::"
+_EXTENSION = "tests/crypto/two/test_transfer_extension.py::"
+_TRANSFERS = "tests/crypto/two/test_two_transfers.py::"
+_HIDING = "tests/crypto/two/test_two_hiding.py::"
 
 BREAKS = (
     Break(
@@ -135,6 +135,6 @@ BREAKS = (
         file=_TWO + "multiply.py",
         old='f"a factor has more than {bits} bits: raise bits"',
         new='f"a factor {known.max()} has more than {bits} bits: raise bits"',
-        tests=("tests/crypto/test_two_multiply.py::test_an_error_does_not_show_the_factor",),
+        tests=("tests/crypto/two/test_two_multiply.py::test_an_error_does_not_show_the_factor",),
     ),
 )

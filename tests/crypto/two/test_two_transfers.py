@@ -20,7 +20,7 @@ from securevfl_crypto.two.transfers import (
 )
 from securevfl_crypto.two.wire import MemoryWires, TwoWire
 
-from tests.crypto.two_parties import Pair, bit_mean
+from tests.crypto.two.parties import Pair, bit_mean
 
 SOURCES = pytest.mark.parametrize("dealt", [None, 20_000], ids=["extended", "dealt"])
 

@@ -12,7 +12,7 @@ from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.two import bits as module
 from securevfl_crypto.two.bits import and_bits, compare, find_above
 
-from tests.crypto.two_parties import Pair, share_bits, share_words
+from tests.crypto.two.parties import Pair, share_bits, share_words
 
 EXTENDED: dict[str, Pair] = {}
 

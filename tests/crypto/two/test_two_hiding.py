@@ -12,7 +12,7 @@ import pytest
 from securevfl_crypto.two.bits import and_bits, compare, find_above
 from securevfl_crypto.two.multiply import bits_to_words, product, select, signed, times_private
 
-from tests.crypto.two_parties import Pair, bit_mean, deviation
+from tests.crypto.two.parties import Pair, bit_mean, deviation
 
 N = 3000
 LIMIT = 6.0  # standard deviations, of some hundreds of counts in all
