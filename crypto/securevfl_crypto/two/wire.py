@@ -20,6 +20,7 @@ from securevfl_crypto.replicated.wire import take_turns
 __all__ = ["Expected", "MemoryEnd", "MemoryWires", "Message", "TwoWire", "check_arrays", "swap"]
 
 Expected: TypeAlias = Sequence[tuple[type[np.generic], tuple[int, ...]]]
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -135,14 +136,15 @@ class MemoryWires:
         """The ends of party 0 and party 1."""
         return MemoryEnd(0, self), MemoryEnd(1, self)
 
-    def run(self, zero: Coroutine[Any, Any, T], one: Coroutine[Any, Any, T]) -> tuple[T, T]:
+    def run(self, zero: Coroutine[Any, Any, S], one: Coroutine[Any, Any, T]) -> tuple[S, T]:
         """Run both parties' coroutines by turns; what each returns.
 
         Raises:
             CryptoError: both wait for a message that nobody will send.
             Exception: what one of them raises; the other is closed.
         """
-        first, second = take_turns([zero, one], self)
+        parties: list[Coroutine[Any, Any, Any]] = [zero, one]
+        first, second = take_turns(parties, self)
         return first, second
 
     def post(self, message: Message) -> None:

@@ -27,7 +27,7 @@ def extended() -> Pair:
 def opened(found: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     assert found[0].dtype == found[1].dtype == np.uint8
     assert max(found[0].max(initial=0), found[1].max(initial=0)) <= 1
-    return found[0] ^ found[1]
+    return np.asarray(found[0] ^ found[1])
 
 
 def masked(values: list[int], bits: int) -> np.ndarray:
