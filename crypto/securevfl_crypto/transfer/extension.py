@@ -16,9 +16,10 @@ compares h(q_i) with h(t_i) ⊕ Δ_i·h(x). h is linear, from GF(2)^m to GF(2^12
 key that is a digest of the session, the batch and all columns. One block of random choices at the end hides h(x), and
 h(t_i) follows from h(x) and what the giver knows, so the check reveals nothing.
 
-It is the check of columns of Roy's SoftSpokenOT (CRYPTO 2022) for one base transfer a column, which the revised version
-of Keller, Orsini and Scholl (eprint 2015/546, figure 10) adopted. Their first version (CRYPTO 2015) added up *rows*;
-its proof relied on a lemma that Roy's paper refutes, with an attack, so that version is not used here.
+It is the check of columns of Roy's SoftSpokenOT (CRYPTO 2022, eprint 2022/192) for one base transfer a column, which
+the revised version of Keller, Orsini and Scholl (eprint 2015/546, figure 10) adopted. Their first version (CRYPTO 2015)
+adds up *rows*. Its proof relied on a lemma that Roy refutes, with an attack that costs too much at common sizes; no
+proof is known, so it is not used here.
 
 **What is claimed.** The columns of two different choice vectors of m bits have the same hash with probability at most
 (m/128 + 1)·2^-128, and 8,128 pairs of columns exist. Otherwise, all columns that pass without a guess contain the same

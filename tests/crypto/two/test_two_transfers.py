@@ -194,6 +194,22 @@ def test_dealt_pads_are_what_the_dealer_said_and_both_parties_have_their_part() 
     assert len(np.unique(np.concatenate([zeros, ones]))) == 8000
 
 
+def test_expanded_pads_depend_on_the_number_of_the_transfer() -> None:
+    """Also over calls and lots: equal keys would have equal pads otherwise."""
+    wires = MemoryWires()
+    ends = [DealtTransfers(end) for end in wires.pair()]
+    equal = np.full((10, 2), 7, dtype=np.uint64)
+    seen: set[int] = set()
+    for count in (4, 6, 10):
+        if not ends[0].left[0]:
+            ends[0].add_given(equal, equal + np.uint64(1))
+            ends[1].add_chosen(np.zeros(10, np.uint8), equal)
+        (zeros, ones), chosen = wires.run(ends[0].give(count, 3), ends[1].choose(np.zeros(count, np.uint8), 3))
+        assert np.array_equal(chosen, zeros)
+        seen |= {*zeros.ravel().tolist(), *ones.ravel().tolist()}
+    assert len(seen) == 2 * 20 * 3
+
+
 @pytest.mark.parametrize(
     ("zeros", "ones"),
     [
