@@ -73,7 +73,6 @@ class _Half:
 
     Raises:
         MalformedError: a size is out of range, or the session is too short.
-        OverflowRefused: the noise of products of such sizes does not fit.
     """
 
     def __init__(

@@ -39,7 +39,6 @@ SEED_BYTES = 32
 """Bytes of the seed that replaces the uniform half of an upload."""
 PAIR_BYTES = 13
 _BITS = 50
-_NOISE = 22  # of a fresh encryption: 21 of the binomial, ½ for rounding the message
 _HEAD = struct.Struct("<4sBB2x8s3I")
 _MAGIC, _VERSION = b"SVHL", 1
 _MOST = 1 << 12  # rows, columns and outputs of a layout
@@ -62,6 +61,10 @@ class HeldContent(IntEnum):
 class HeldLayout:
     """The sizes that both halves agree on.
 
+    An entry of a product has noise Σ x e over (rows of a tile) · d terms, of a gradient over (columns of a tile) · B,
+    and that of the encryption of zero, 2 N products. With tiles that are about as wide as high this is at most 0.69 of
+    q / 2^64, one unit of the result, up to B = d = 4,096 (a test computes it for all sizes of a grid).
+
     Attributes:
         batch: B, the most rows of x.
         width: d, the columns of x.
@@ -69,7 +72,6 @@ class HeldLayout:
 
     Raises:
         MalformedError: a size is out of range.
-        OverflowRefused: the noise of products of such sizes does not fit.
     """
 
     batch: int
@@ -81,7 +83,6 @@ class HeldLayout:
             size = getattr(self, name)
             if not isinstance(size, int) or not 1 <= size <= _MOST:
                 raise MalformedError(f"{name} is {size!r}; expected 1 to {_MOST}")
-        _ = self.tiling
 
     @property
     def tiling(self) -> Tiling:
@@ -200,22 +201,18 @@ def _cut(length: int, size: int) -> list[slice]:
 
 @lru_cache(maxsize=256)
 def _plan_tiles(batch: int, width: int, outputs: int) -> Tiling:
-    """The cheapest tiling whose noise stays below one unit of the result."""
-    # Noise: Σ x e over the terms of one entry, and u e + e_1 s of the encryption of zero, 2 N products.
-    most = ((BASIS.modulus >> 64) - 2 * DEGREE * _NOISE) // (LARGEST * _NOISE)
+    """The cheapest tiling. Whichever it is, noise stays below one unit of the result: see `HeldLayout`."""
     best: tuple[float, Tiling] | None = None
     for out in tile_widths(outputs):
         for features in tile_widths(width):
-            rows = min(batch, DEGREE // (features * out), most // width)
-            if rows < 1 or features * batch > most:
+            rows = min(batch, DEGREE // (features * out))
+            if not rows:
                 continue
             rows = -(-batch // -(-batch // rows))
             down, across, cuts = -(-batch // rows), -(-width // features), -(-outputs // out)
             cost = (_UPLOAD + _ANSWER) * (down + across) * cuts + (_TILE + 0.1 * cuts) * down * across
             if best is None or cost < best[0]:
                 best = cost, Tiling(rows, features, out, DEGREE)
-    if best is None:
-        raise OverflowRefused(
-            f"products of {batch} × {width} rows have more noise than the modulus has room for: take smaller batches"
-        )
+    if best is None:  # one row, one column and one output always fit
+        raise OverflowRefused(f"no tile of {width} × {outputs} has {DEGREE} coefficients or fewer")
     return best[1]
