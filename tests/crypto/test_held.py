@@ -1,4 +1,4 @@
-"""Products that stay shares: right up to one unit, uniform whatever x is, bound to session and key; hostile messages."""
+"""Products that stay shares: right up to one unit, uniform whatever x is, bound to session, key and sizes."""
 
 from __future__ import annotations
 
@@ -114,15 +114,15 @@ def test_the_worst_noise_is_below_one_unit() -> None:
 
 def _answer_parts(owner: HeldOwner, content: HeldContent, answer: np.ndarray, rows: int) -> list[np.ndarray]:
     """c0 at its places and c1 of each answer, and the phases at the places, in turn."""
-    body, parts = memoryview(answer.tobytes())[HEAD:], []
-    for *_, places in owner.layout.tiles(content, rows):
-        ends = PAIR_BYTES * len(places.index), PAIR_BYTES * (len(places.index) + DEGREE)
-        first, second = read_pairs(body[: ends[0]]), read_pairs(body[ends[0] : ends[1]])
-        body = body[ends[1] :]
+    body, parts, grid = memoryview(answer.tobytes())[HEAD:], [], owner.layout.grid(content, rows)
+    firsts = read_pairs(body[: PAIR_BYTES * len(grid.negative)])
+    for index, (places, part) in enumerate(zip(grid.places, grid.parts, strict=True)):
+        start = PAIR_BYTES * (len(grid.negative) + index * DEGREE)
+        second = read_pairs(body[start : start + PAIR_BYTES * DEGREE])
         product = np.zeros((2, DEGREE), dtype=np.uint64)
         RING.add_products(product, second[None], owner._secret)
-        phase = BASIS.add(first, RING.inverse(product[None])[0][:, places.index])
-        parts += [first, second, BASIS.negate(phase, places.negative)]
+        phase = BASIS.add(firsts[:, part], RING.inverse(product[None])[0][:, places])
+        parts += [firsts[:, part], second, BASIS.negate(phase, grid.negative[part])]
     return parts
 
 
@@ -169,7 +169,7 @@ def test_tiles_of_one_answer_have_masks_of_their_own() -> None:
     owner, holder = _pair(256, 16, 8)
     x, steps = np.zeros((256, 16), dtype=np.int64), np.zeros((256, 8), dtype=np.uint64)
     answer, mask = holder.answer_gradient(owner.seal_steps(steps), x)
-    assert len(list(owner.layout.tiles(HeldContent.GRADIENT))) > 1
+    assert len(owner.layout.grid(HeldContent.GRADIENT).tiles) > 1
     assert len(np.unique(mask)) == mask.size
     assert len(np.unique(owner.open_gradient(answer))) == mask.size
 
@@ -233,9 +233,10 @@ def test_uploads_and_keys_are_fresh_encryptions() -> None:
     messages = [owner.seal_weights(weights) for _ in range(2)]
     seeds = [bytes(message[HEAD : HEAD + SEED_BYTES]) for message in messages]
     assert seeds[0] != seeds[1]
-    ((_, _, places),) = owner.layout.tiles(HeldContent.WEIGHTS)
+    grid = owner.layout.grid(HeldContent.WEIGHTS)
+    (places,) = grid.places
     lifted = np.zeros((2, DEGREE), dtype=np.uint64)
-    lifted[:, places.index] = BASIS.negate(lift_words(BASIS, weights.ravel()), ~places.negative)
+    lifted[:, places] = BASIS.negate(lift_words(BASIS, weights.ravel()), ~grid.negative)
     found = []
     for message, seed in zip(messages, seeds, strict=True):
         total = read_pairs(memoryview(message.tobytes())[HEAD + SEED_BYTES :])

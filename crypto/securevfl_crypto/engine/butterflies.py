@@ -32,7 +32,10 @@ TRANSFORM = (
 """Rows of N words, ``%out_row`` and ``%row`` words apart. ``%table``: doubles p, 1/p, 1/N and 1/N/p (modulo p), four
 not used; then N roots, N roots over p, and for each block of the last levels its roots and its roots over p, one
 vector after another. ``%scratch``: N doubles."""
-ADD_PRODUCTS = "ptr noalias %total, ptr noalias %a, ptr noalias %b, ptr noalias %table, i64 %count, i64 %a_row, i64 %b_row, i64 %vectors"
+ADD_PRODUCTS = (
+    "ptr noalias %total, ptr noalias %a, ptr noalias %b, ptr noalias %table, i64 %count, i64 %a_row, i64 %b_row, "
+    "i64 %vectors"
+)
 """``%total`` of ``%vectors`` vectors below p, and ``%count`` rows of the same."""
 _HEAD = 8
 _PRIME = 1 << 50

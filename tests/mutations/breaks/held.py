@@ -1,4 +1,4 @@
-"""Products that stay shares: masks and noise left out, keys and sizes that nobody compares, kernels that round wrongly."""
+"""Products that stay shares: masks and noise left out, keys and sizes that nobody compares, wrong kernels."""
 
 from mutations.base import Break
 
@@ -8,7 +8,7 @@ _RLWE = "crypto/securevfl_crypto/rlwe/"
 _TEST = "tests/crypto/test_held.py::"
 _UNIFORM = (_TEST + "test_answers_are_uniform_over_all_of_the_modulus",)
 _RIGHT = (_TEST + "test_shares_add_up_to_one_unit",)
-_MASK = "mask = self._random.uniform(len(places.index))"
+_MASK = "mask = self._random.uniform(len(grid.negative))"
 _TRANSFORMS = "tests/crypto/test_transforms.py::"
 
 BREAKS = (
@@ -16,63 +16,63 @@ BREAKS = (
         name="held answers without a mask",
         file=_RLWE + "held.py",
         old=_MASK,
-        new="mask = 0 * self._random.uniform(len(places.index))",
+        new="mask = 0 * self._random.uniform(len(grid.negative))",
         tests=_UNIFORM,
     ),
     Break(
         name="held masks that are words without a rest",
         file=_RLWE + "held.py",
         old=_MASK,
-        new="mask = lift_words(BASIS, lower_words(BASIS, self._random.uniform(len(places.index))))",
+        new="mask = lift_words(BASIS, lower_words(BASIS, self._random.uniform(len(grid.negative))))",
         tests=_UNIFORM,
     ),
     Break(
         name="held masks within one unit of a word",
         file=_RLWE + "held.py",
         old=_MASK,
-        new="mask = self._random.uniform(len(places.index))[:1].repeat(2, axis=0) >> np.uint64(14)",
+        new="mask = self._random.uniform(len(grid.negative))[:1].repeat(2, axis=0) >> np.uint64(14)",
         tests=_UNIFORM,
     ),
     Break(
-        name="one mask for all tiles of a held answer",
+        name="one mask for several entries of a held answer",
         file=_RLWE + "held.py",
         old=_MASK,
-        new="mask = mask[:, : len(places.index)] if parts else self._random.uniform(DEGREE)[:, : len(places.index)]",
+        new="mask = np.tile(self._random.uniform(64), (1, len(grid.negative)))[:, : len(grid.negative)]",
         tests=(_TEST + "test_tiles_of_one_answer_have_masks_of_their_own",),
     ),
     Break(
         name="the holder's share m left out",
         file=_RLWE + "held.py",
-        old="share[down, out] = -lower_words(BASIS, mask)",
-        new="share[down, out] = 0 * lower_words(BASIS, mask)",
+        old="share = grid.unflatten(-lower_words(BASIS, mask))",
+        new="share = grid.unflatten(0 * lower_words(BASIS, mask))",
         tests=_RIGHT,
     ),
     Break(
         name="R that is zero when it is sealed",
         file=_RLWE + "held.py",
-        old="lift_words(BASIS, words[down, out].ravel())",
-        new="lift_words(BASIS, 0 * words[down, out].ravel())",
+        old="lift_words(BASIS, grid.flatten(words))",
+        new="lift_words(BASIS, 0 * grid.flatten(words))",
         tests=_RIGHT,
     ),
     Break(
         name="a held answer without a fresh encryption of zero",
         file=_RLWE + "held.py",
-        old="blinds = self._ring.forward(self._random.ternary(len(tiles)))",
-        new="blinds = self._ring.forward(0 * self._random.ternary(len(tiles)))",
+        old="blinds = self._ring.forward(self._random.ternary(len(grid.tiles)))",
+        new="blinds = self._ring.forward(0 * self._random.ternary(len(grid.tiles)))",
         tests=(_TEST + "test_the_second_half_of_an_answer_is_a_fresh_sample_of_rlwe",),
     ),
     Break(
         name="a held answer without noise in its second half",
         file=_RLWE + "held.py",
-        old="totals[:, 1] = self._ring.forward(self._random.binomial(len(tiles)))",
+        old="totals[:, 1] = self._ring.forward(self._random.binomial(len(grid.tiles)))",
         new="",
         tests=(_TEST + "test_the_second_half_of_an_answer_is_a_fresh_sample_of_rlwe",),
     ),
     Break(
         name="held uploads without noise",
         file=_RLWE + "held.py",
-        old="noise = self._random.binomial(len(tiles))",
-        new="noise = 0 * self._random.binomial(len(tiles))",
+        old="noise = self._random.binomial(len(grid.tiles))",
+        new="noise = 0 * self._random.binomial(len(grid.tiles))",
         tests=(_TEST + "test_uploads_and_keys_are_fresh_encryptions",),
     ),
     Break(
@@ -85,8 +85,8 @@ BREAKS = (
     Break(
         name="one seed for all tiles of a held upload",
         file=_RLWE + "held.py",
-        old="seeds = [secrets.token_bytes(SEED_BYTES) for _ in tiles]",
-        new="seeds = [secrets.token_bytes(SEED_BYTES)] * len(tiles)",
+        old="seeds = [secrets.token_bytes(SEED_BYTES) for _ in grid.tiles]",
+        new="seeds = [secrets.token_bytes(SEED_BYTES)] * len(grid.tiles)",
         tests=(_TEST + "test_uploads_of_several_tiles_have_seeds_and_noise_of_their_own",),
     ),
     Break(
@@ -120,8 +120,8 @@ BREAKS = (
     Break(
         name="held residues of which one prime is compared",
         file=_RLWE + "held_layout.py",
-        old="for row, prime in zip(found, BASIS.primes, strict=True)):",
-        new="for row, prime in zip(found[:1], BASIS.primes, strict=False)):",
+        old="int(row.max()) >= prime for row, prime in zip(found, BASIS.primes, strict=True)",
+        new="int(row.max()) >= prime for row, prime in zip(found[:1], BASIS.primes, strict=False)",
         tests=(_TEST + "test_residues_out_of_range_are_refused",),
     ),
     Break(
