@@ -227,6 +227,21 @@ def test_the_second_half_of_an_answer_is_a_fresh_sample_of_rlwe() -> None:
     _check_noise(_centred(RING.inverse(left[None])[0]))
 
 
+def test_tiles_of_one_answer_have_blinds_of_their_own() -> None:
+    """With rows of zeros, c1 is the blind alone: that of one tile must not tell that of another."""
+    owner, holder = _pair(256, 16, 8)
+    x, steps = np.zeros((256, 16), dtype=np.int64), np.zeros((256, 8), dtype=np.uint64)
+    answer, _ = holder.answer_gradient(owner.seal_steps(steps), x)
+    seconds = _answer_parts(owner, HeldContent.GRADIENT, answer, 0)[1::3]
+    assert len(seconds) > 1
+    for first, second in itertools.combinations(seconds, 2):
+        for sign in (-1, 1):
+            other = np.ones((2, DEGREE), dtype=bool) if sign < 0 else np.zeros((2, DEGREE), dtype=bool)
+            spread = RING.inverse(BASIS.add(first, BASIS.negate(second, other))[None])[0]
+            for row, prime in zip(spread, BASIS.primes, strict=True):
+                _check_uniform(row.astype(np.float64) / prime)
+
+
 def test_uploads_and_keys_are_fresh_encryptions() -> None:
     owner, _ = _pair(64, 4, 4)
     weights = _words(4, 4)

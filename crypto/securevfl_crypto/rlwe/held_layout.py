@@ -56,8 +56,9 @@ _HEAD = struct.Struct("<4sBB2x8s3I")
 _MAGIC, _VERSION = b"SVHL", 1
 _MOST = 1 << 12  # rows, columns and outputs of a layout
 
-# Microseconds on one core: to seal and load an upload; to mask, send and open an answer; to transform a tile of x.
-_UPLOAD, _ANSWER, _TILE = 4.0, 6.0, 1.0
+# Microseconds on one core: to seal and load an upload; to mask, send and open an answer; to encode a tile of x; and to
+# multiply it for a product and a gradient.
+_UPLOAD, _ANSWER, _TILE, _PRODUCT = 220.0, 350.0, 40.0, 40.0
 
 
 class HeldContent(IntEnum):
@@ -263,7 +264,7 @@ def _plan_tiles(batch: int, width: int, outputs: int) -> Tiling:
                 continue
             rows = -(-batch // -(-batch // rows))
             down, across, cuts = -(-batch // rows), -(-width // features), -(-outputs // out)
-            cost = (_UPLOAD + _ANSWER) * (down + across) * cuts + (_TILE + 0.1 * cuts) * down * across
+            cost = (_UPLOAD + _ANSWER) * (down + across) * cuts + (_TILE + _PRODUCT * cuts) * down * across
             if best is None or cost < best[0]:
                 best = cost, Tiling(rows, features, out, DEGREE)
     if best is None:  # one row, one column and one output always fit

@@ -67,7 +67,8 @@ Table = tuple[np.ndarray, int]
 
 def _rows(array: np.ndarray) -> np.ndarray:
     """The array, with the words of a row next to each other."""
-    return array if array.strides[-1] == 8 and array.strides[0] % 8 == 0 else np.ascontiguousarray(array)
+    row, word = array.strides
+    return array if word == 8 and row >= 0 and not row % 8 else np.ascontiguousarray(array)
 
 
 def _address(array: np.ndarray) -> int:

@@ -69,6 +69,13 @@ BREAKS = (
         tests=(_TEST + "test_the_second_half_of_an_answer_is_a_fresh_sample_of_rlwe",),
     ),
     Break(
+        name="one encryption of zero for all tiles of a held answer",
+        file=_RLWE + "held.py",
+        old="blinds = self._ring.forward(self._random.ternary(len(grid.tiles)))",
+        new="blinds = self._ring.forward(self._random.ternary(1)).repeat(len(grid.tiles), axis=0)",
+        tests=(_TEST + "test_tiles_of_one_answer_have_blinds_of_their_own",),
+    ),
+    Break(
         name="held uploads without noise",
         file=_RLWE + "held.py",
         old="noise = self._random.binomial(len(grid.tiles))",
