@@ -26,8 +26,9 @@ from emulated.contracts import emulated_part
 from emulated.machine import EMULATORS, KernelProcess, build_driver, missing_tool
 from make_vectors import COMPUTE, FOLDER, as_json
 from securevfl_crypto.bits import bit_loops
-from securevfl_crypto.engine import choose_engine, compiled, compiled_bits, compiled_ring, compiled_transforms, cpu
+from securevfl_crypto.engine import choose_engine, compiled, compiled_bits, compiled_ring, cpu
 from securevfl_crypto.engine.build import build_library, list_parts
+from securevfl_crypto.engine.transforms import compiled as compiled_transforms
 from securevfl_crypto.ring.paths import ring_loops
 from securevfl_crypto.transforms import transform_loops
 

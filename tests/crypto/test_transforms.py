@@ -8,17 +8,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from securevfl_crypto.engine import BoundError, butterflies, compiled_transforms, cpu, doubles
-from securevfl_crypto.engine.compiled_transforms import (
+from securevfl_crypto.engine import BoundError, cpu, doubles
+from securevfl_crypto.engine.emitter import Function
+from securevfl_crypto.engine.llvm import compile_in_memory, target_machine
+from securevfl_crypto.engine.parts import Part
+from securevfl_crypto.engine.transforms import butterflies
+from securevfl_crypto.engine.transforms.compiled import (
     KERNEL_DEGREE,
+    KERNELS,
     TransformKernels,
     transform_kernels,
     transforms_part,
     transforms_text,
 )
-from securevfl_crypto.engine.emitter import Function
-from securevfl_crypto.engine.llvm import compile_in_memory, target_machine
-from securevfl_crypto.engine.parts import Part
 from securevfl_crypto.errors import EngineError
 from securevfl_crypto.rlwe.parameters import Chain
 from securevfl_crypto.rlwe.seal import seal_context
@@ -217,5 +219,5 @@ def test_primes_and_sizes_that_do_not_suit_are_refused() -> None:
 @pytest.mark.skipif(not HERE, reason="this CPU runs no kernels")
 def test_libraries_have_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SECUREVFL_ENGINE", raising=False)
-    assert set(compiled_transforms._KERNELS) == {"forward", "inverse", "add_products"}
+    assert set(KERNELS) == {"forward", "inverse", "add_products"}
     assert transform_kernels(HERE[0])["forward"] is not None

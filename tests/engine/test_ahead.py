@@ -231,7 +231,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(library, "FOLDER", copy)
     monkeypatch.setattr(paths, "_warned", False)
     monkeypatch.delenv("SECUREVFL_ENGINE", raising=False)
-    from securevfl_crypto.engine import compiled, compiled_bits, compiled_long, compiled_ring, compiled_transforms
+    from securevfl_crypto.engine import compiled, compiled_bits, compiled_long, compiled_ring
+    from securevfl_crypto.engine.transforms import compiled as compiled_transforms
 
     caches = [
         choice._fastest_engine,

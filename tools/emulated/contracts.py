@@ -16,12 +16,12 @@ import numpy as np
 from securevfl_crypto.engine.bit_rows import AHEAD
 from securevfl_crypto.engine.compiled import field_of
 from securevfl_crypto.engine.compiled_bits import CODE_TERMS, DENSE_TERMS, SUM_TERMS
-from securevfl_crypto.engine.compiled_transforms import KERNEL_DEGREE
 from securevfl_crypto.engine.cpu import VectorPath
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.narrow_products import CELLS, CHUNK, FACTORS, PANEL
 from securevfl_crypto.engine.parts import LoadedPart, Part, symbol
 from securevfl_crypto.engine.peeling import AHEAD as QUEUE_AHEAD
+from securevfl_crypto.engine.transforms.compiled import KERNEL_DEGREE
 
 from emulated.machine import KernelProcess
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from securevfl_crypto.engine.compiled_long import long_part
-from securevfl_crypto.engine.compiled_transforms import KERNEL_DEGREE
 from securevfl_crypto.engine.cpu import VectorPath
 from securevfl_crypto.engine.limbs import limbs_for
 from securevfl_crypto.engine.parts import symbol
+from securevfl_crypto.engine.transforms.compiled import KERNEL_DEGREE
 
 from emulated.contracts import array_sizes
 

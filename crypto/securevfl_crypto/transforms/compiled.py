@@ -1,4 +1,4 @@
-"""The inner loops on the kernels of `engine.compiled_transforms`."""
+"""The inner loops on the kernels of `engine.transforms.compiled`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from securevfl_crypto.engine.compiled_transforms import KERNEL_DEGREE, TransformKernels
+from securevfl_crypto.engine.transforms.compiled import KERNEL_DEGREE, TransformKernels
 from securevfl_crypto.transforms.base import TransformLoops
 from securevfl_crypto.transforms.portable import PortableTransformLoops
 from securevfl_crypto.transforms.roots import Roots
@@ -95,7 +95,7 @@ def _inverse_table(roots: Roots, lanes: int) -> Table:
 
 
 def _table(roots: Roots, powers: np.ndarray, lanes: int) -> Table:
-    """The constants as `engine.butterflies.TRANSFORM` describes them."""
+    """The constants as `engine.transforms.butterflies.TRANSFORM` describes them."""
     prime, degree = roots.prime, roots.degree
     head = [prime, 1 / prime, roots.scale, roots.scale / prime, 0, 0, 0, 0]
     blocks = degree // lanes // lanes

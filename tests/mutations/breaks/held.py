@@ -168,14 +168,14 @@ BREAKS = (
     ),
     Break(
         name="transforms that never reduce",
-        file="crypto/securevfl_crypto/engine/butterflies.py",
-        old="        if self._most(x) + product.top > _EXACT:\n            x = self.reduce(x)\n",
+        file="crypto/securevfl_crypto/engine/transforms/butterflies.py",
+        old="    if m.check(x) + product.top > EXACT:\n        x = m.reduce(x)\n",
         new="",
         tests=(_TRANSFORMS + "test_numbers_that_could_become_inexact_are_no_kernel",),
     ),
     Break(
         name="transforms that leave negative numbers",
-        file="crypto/securevfl_crypto/engine/butterflies.py",
+        file="crypto/securevfl_crypto/engine/transforms/modular.py",
         old="fcmp olt {self.type} {small.name}, zeroinitializer",
         new="fcmp ogt {self.type} {small.name}, zeroinitializer",
         tests=(_TRANSFORMS + "test_kernels_agree_with_numpy",),
