@@ -125,6 +125,8 @@ async def _find_greater(wire: TwoWire, transfers: Transfers, own: np.ndarray, ed
     coins = random_bits(nodes)
     digits = low * count
     places = np.arange(low, dtype=np.uint64)[:, None]
+    both = (digits + nodes, nodes)
+    await transfers.reserve(both[wire.me], both[1 - wire.me])
     if wire.me == 0:
         chosen = await transfers.choose(coins)
         zeros, ones, given = await _give_both(transfers, digits, nodes, edges)
