@@ -86,9 +86,7 @@ class Curve:
     largest: float
 
 
-SIGMOID = Curve(
-    "sigmoid", (10169362, -214374, 2337838, -161045, 693212, -25932, 163269, 45925), False, 0.0024, 0.5035
-)
+SIGMOID = Curve("sigmoid", (10169362, -214374, 2337838, -161045, 693212, -25932, 163269, 45925), False, 0.0024, 0.5035)
 """1 / (1 + e^-z) − ½."""
 
 CLIPPED_ERROR = Curve(

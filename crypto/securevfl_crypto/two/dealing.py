@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl_crypto.errors import MalformedError, DisagreementError
+from securevfl_crypto.errors import DisagreementError, MalformedError
 from securevfl_crypto.ring import Stream, matmul
 from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, Wave, WaveBits, wave_places
 from securevfl_crypto.two.curves import ANGLES, find_sines
@@ -241,9 +241,7 @@ class DealtCorrelations(Correlations):
     async def _make_task(self, task: LinearTask, uses: int) -> deque[Linear]:
         me, rows, width = self._wire.me, len(task.rows), task.outputs
         count = uses + self._checked
-        request = Request(
-            LINEAR, (task.key, rows, *task.columns(me), task.outputs, count, int(task.backward))
-        )
+        request = Request(LINEAR, (task.key, rows, *task.columns(me), task.outputs, count, int(task.backward)))
         dealt = await self._ask_for(request)
         hidden = await self._swap_rows(task)
         parts = {}
@@ -382,7 +380,9 @@ class AskedTransfers(Transfers):
         make: makes random transfers of a giver: so many, of so many words.
     """
 
-    def __init__(self, wire: TwoWire, make: Callable[[int, int, int], Awaitable[tuple[np.ndarray, np.ndarray]]]) -> None:
+    def __init__(
+        self, wire: TwoWire, make: Callable[[int, int, int], Awaitable[tuple[np.ndarray, np.ndarray]]]
+    ) -> None:
         self._me, self._make = wire.me, make
         self._dealt = DealtTransfers(wire, _TRANSFER_WORDS)
 

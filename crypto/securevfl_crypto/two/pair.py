@@ -102,7 +102,9 @@ class PairCorrelations(Correlations):
             parts |= {"mask_back": mask_back, "pad_back": pad_back, "share_back": share_back}
         k = task.outputs
         return [
-            Linear(**(nothing | {name: np.ascontiguousarray(part[:, i * k : (i + 1) * k]) for name, part in parts.items()}))  # type: ignore[arg-type]
+            Linear(
+                **(nothing | {name: np.ascontiguousarray(part[:, i * k : (i + 1) * k]) for name, part in parts.items()})
+            )  # type: ignore[arg-type]
             for i in range(uses)
         ]
 
@@ -145,7 +147,9 @@ class PairCorrelations(Correlations):
         sums = _sum_places(np.uint64(0) - zeros, count, bits)
         return _combine_products([one - moved for one, moved in zip(sums, base, strict=True)])
 
-    async def _halves_of(self, rows: int, own: int, other: int, width: int) -> tuple[HeldOwner | None, HeldHolder | None]:
+    async def _halves_of(
+        self, rows: int, own: int, other: int, width: int
+    ) -> tuple[HeldOwner | None, HeldHolder | None]:
         """This party's keys for the other one's rows, and the other one's for its own; a pair for each size."""
         rows = 1 << max(rows - 1, 0).bit_length()  # so that questions of all sizes need few keys
         sizes = (rows, own, other, width)
