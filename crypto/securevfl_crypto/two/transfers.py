@@ -46,6 +46,15 @@ _EXPANSION = hashlib.sha256(b"securevfl dealt transfers 1").digest()[:16]
 class Transfers(Protocol):
     """A source of transfers. Both parties call matching functions in the same order: one gives, the other chooses."""
 
+    async def reserve(self, give: int, choose: int) -> None:
+        """Have at hand what is about to be given and chosen. Called before a party both gives and chooses: the two
+        reach these calls in different orders, and could not get more from a helper in between.
+
+        Args:
+            give: transfers that this party is about to give; the other one says the same as `choose`.
+            choose: transfers that it is about to choose.
+        """
+
     async def give(self, count: int, words: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Both pads of the next `count` transfers that this party gives, uint64 (count, words) each.
 
