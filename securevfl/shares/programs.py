@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -55,6 +55,8 @@ from securevfl.transport import Kind
 
 __all__ = ["SharesActive", "SharesPassive", "deal_inputs"]
 
+Rows = TypeVar("Rows", bound=DealtRows)
+
 _LEFT_OUT = "on shares no validation score is opened, so that scores are not calibrated; neither is the training loss"
 _NOT_ALONE = "no weight is opened on shares, so that the active party has no scores of its own columns alone"
 
@@ -83,7 +85,7 @@ class SharesActive(ActiveProgram):
         Raises:
             InputError: a role that trains otherwise than on shares it would.
         """
-        return deal_inputs(self.role, self.sharing)
+        return deal_inputs(self.role, self.sharing, DealtRows)
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -296,7 +298,7 @@ class SharesPassive(PassiveProgram):
         Raises:
             InputError: a role that trains otherwise than on shares it would.
         """
-        return deal_inputs(self.role, self.sharing)
+        return deal_inputs(self.role, self.sharing, DealtRows)
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -415,7 +417,7 @@ async def _come_back(program: SharesActive | SharesPassive, model: State) -> Non
     program.role.books.restore(model["parts"])
 
 
-def deal_inputs(role: Role, sharing: Sharing, kind: type[DealtRows] = DealtRows) -> DealtRows:
+def deal_inputs(role: Role, sharing: Sharing, kind: type[Rows]) -> Rows:
     """What a party deals of its rows to a shared network.
 
     Args:

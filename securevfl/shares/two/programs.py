@@ -24,7 +24,7 @@ class TwoActive(SharesActive):
     """The active party's program: it has labels, and asks a helper for random numbers where there is one."""
 
     deals_targets_again: ClassVar[bool] = True
-    course: TwoCourse  # type: ignore[assignment]
+    course: TwoCourse
     model: TwoModel
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
@@ -65,7 +65,7 @@ class TwoPassive(SharesPassive):
     """The passive party's program."""
 
     deals_targets_again: ClassVar[bool] = True
-    course: TwoCourse  # type: ignore[assignment]
+    course: TwoCourse
     model: TwoModel
 
     def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
