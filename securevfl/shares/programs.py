@@ -53,7 +53,7 @@ from securevfl.training.split import split_chunks
 from securevfl.training.state import State, as_int
 from securevfl.transport import Kind
 
-__all__ = ["SharesActive", "SharesPassive", "deal_inputs"]
+__all__ = ["SharesActive", "SharesPassive", "bound_rows", "deal_inputs"]
 
 Rows = TypeVar("Rows", bound=DealtRows)
 
@@ -122,7 +122,7 @@ class SharesActive(ActiveProgram):
         cut = getattr(getattr(self.fed, "half", None), "cut", None)
         if cut is not None:
             cut.widths = joined
-        _bound_rows(self, shape, 0)
+        bound_rows(self, shape, 0)
         member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
         course = self.sharing.make_training(member, shape, self.role.plan.batch_size, _planned_times(self.role))
@@ -330,7 +330,7 @@ class SharesPassive(PassiveProgram):
         """Make the network, when the widths are known."""
         widths, classes, rows = sizes.widths, sizes.classes, sizes.test
         shape = self.sharing.network_shape(widths, classes)
-        _bound_rows(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
+        bound_rows(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
         member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
         course = self.sharing.make_training(member, shape, sizes.batch_size, sizes.times)
@@ -466,7 +466,7 @@ def _planned_times(role: Role) -> int:
     return role.books.times(role.plan.epochs)
 
 
-def _bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, place: int) -> None:
+def bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, place: int) -> None:
     """Clip what this party deals, where the model's steps are noisy, and check that the noise leaves room.
 
     Args:
@@ -477,7 +477,8 @@ def _bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, plac
     mechanism = program.sharing.step_mechanism
     if mechanism is not None and isinstance(program.fed, DealtRows):
         program.fed.bound = row_bounds(mechanism.clip, shape.inputs)[place]
-        program.sharing.check_noise(program.role, shape)
+        if not program.sharing.protection.between_two:  # whose errors are bounded for every logit
+            program.sharing.check_noise(program.role, shape)
 
 
 def _name_widths(sharing: Sharing, widths: Sequence[int]) -> list[tuple[str, int]]:
