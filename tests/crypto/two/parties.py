@@ -31,7 +31,8 @@ class Counted:
         return pads
 
     async def reserve(self, give: int, choose: int) -> None:
-        """Nothing: they never run out."""
+        """See `Transfers.reserve`."""
+        await self.source.reserve(give, choose)
 
     async def choose(self, choices: np.ndarray, words: int = 1) -> np.ndarray:
         self.chosen += len(choices)
