@@ -29,8 +29,9 @@ within the noise of an edge: about one entry in 2^16 at B = 256. Where values ha
 of them. Whoever learns *both* shares of such an entry to the last unit could compare Σ x e with a number: round what is
 opened.
 
-A session's randomness lives in memory. Halves are not copied, stored or used after a fork. Parties follow the protocol:
-a holder has no proof of x, an owner none of R; but what they send is checked in length, header and range.
+A session's randomness lives in memory. Halves are not copied, stored or used after a fork, nor by several threads.
+Parties follow the protocol: a holder has no proof of R, an owner none of x; but what they send is checked in length,
+header and range.
 """
 
 from __future__ import annotations
