@@ -29,6 +29,7 @@ from mutations.breaks import (
     shares_trees,
     sums,
     sums_noise,
+    two,
 )
 
 __all__ = ["BREAKS"]
@@ -61,4 +62,5 @@ BREAKS: tuple[Break, ...] = (
     *sums.BREAKS,
     *results.BREAKS,
     *asked.BREAKS,
+    *two.BREAKS,
 )
