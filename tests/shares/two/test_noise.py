@@ -11,7 +11,7 @@ from securevfl_crypto.two.correlations import LinearTask
 from securevfl_crypto.two.curves import ANGLES, CLIPPED_ERROR, SIGMOID, find_sines
 from securevfl_crypto.two.dealing import DealtCorrelations, MemoryHelper
 from securevfl_crypto.two.online import ROW_BITS, WEIGHT_BITS, TwoLinear
-from securevfl_crypto.two.wire import MemoryWire, MemoryWires
+from securevfl_crypto.two.wire import MemoryEnd, MemoryWires
 from support.helpers import make_parties
 
 import securevfl as sv
@@ -78,7 +78,7 @@ def test_the_noise_of_both_parties_reaches_all_weights() -> None:
     wires, helper, steps, columns = MemoryWires(), MemoryHelper(), 6, 600
     rule = step_rule(CLASSES, RULE, 8)
 
-    async def train(wire: MemoryWire) -> tuple[np.ndarray, np.ndarray]:
+    async def train(wire: MemoryEnd) -> tuple[np.ndarray, np.ndarray]:
         source = DealtCorrelations(wire, helper.dealer.seeds[wire.me], helper.ask_as(wire.me))
         noise = TwoStepNoise(sigma=2.0, sensitivity=4.0, rate=rule.rate)
         linear = TwoLinear(wire, source, (columns, columns), 1, noise=noise.draw_words)
