@@ -56,6 +56,7 @@ from securevfl.transport import Kind
 __all__ = ["SharesActive", "SharesPassive", "bound_rows", "deal_inputs"]
 
 Rows = TypeVar("Rows", bound=DealtRows)
+
 _LEFT_OUT = "on shares no validation score is opened, so that scores are not calibrated; neither is the training loss"
 _NOT_ALONE = "no weight is opened on shares, so that the active party has no scores of its own columns alone"
 
