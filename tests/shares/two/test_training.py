@@ -14,6 +14,7 @@ from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.data import Parties
+from securevfl.privacy import Ledger
 from securevfl.run import Result
 from securevfl.transport import Kind
 
@@ -36,7 +37,7 @@ def ran(request: pytest.FixtureRequest, people: Parties) -> Result:
     return sv.simulate(_job(request.param), people)
 
 
-def _ledgers(result: Result) -> dict[str, sv.Ledger]:
+def _ledgers(result: Result) -> dict[str, Ledger]:
     (found,) = [ledgers for key, ledgers in result.ledgers.items() if key != "alignment"]
     return dict(found)
 
