@@ -1,11 +1,11 @@
 """Cryptography of vertical federated learning: Paillier, BFV and CKKS behind one interface, and training on shares.
 
-The folders, from the top: `aggregation` adds vectors under encryption, and `sums` adds rows by bin; `paillier` and
-`rlwe` (BFV and CKKS) are the schemes; `replicated` is three computing parties on shares; `modular` is arithmetic modulo
-long numbers, `ring` modulo 2^64; `engine` runs kernels compiled for this machine's class of CPUs; `pools` are workers
-for tasks. `inspection` describes what computes here. Shared by all of them: `scheme` (the interface of a scheme),
-`block` (sizes of integers), `shares`, `masks`, `integers`, `errors`; `elligator2` is the reference of the hash to
-Curve25519.
+The folders, from the top: `aggregation` adds vectors under encryption, and `sums` adds rows by bin; `two` is two
+computing parties on shares, and `replicated` three; `paillier` and `rlwe` (BFV and CKKS) are the schemes; `transfer` is
+oblivious transfer; `modular` is arithmetic modulo long numbers, `ring` modulo 2^64, and `bits` loops over rows of bits;
+`engine` runs kernels compiled for this machine's class of CPUs; `pools` are workers for tasks. `inspection` describes
+what computes here. Shared by all of them: `scheme` (the interface of a scheme), `block` (sizes of integers), `shares`,
+`masks`, `integers`, `errors`; `elligator2` is the reference of the hash to Curve25519.
 
 A folder imports only folders below it (see the contracts in ``pyproject.toml``). A name loads its module when it is
 first used, so that a program that only finds common rows loads no encryption schemes. SEAL is imported at first use.

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import gmpy2
 import numpy as np
 from securevfl_crypto.engine import Engine, choose_engine
+from securevfl_crypto.transfer.edwards import ORDER
 
 from securevfl_psi.errors import MalformedError, PSIError
 from securevfl_psi.hash_to_curve import CHUNK, hash_many_to_u
@@ -21,8 +22,6 @@ __all__ = ["CHUNK", "ORDER", "POINT_BYTES", "TOKEN_BYTES", "Scalar", "hash_point
 POINT_BYTES = 32
 TOKEN_BYTES = 16
 """Length of a token: two of 2^40 collide with probability 2^-48."""
-ORDER = 2**252 + 27742317777372353535851937790883648493
-"""Order of the prime-order subgroup, in which all products lie (RFC 7748, section 4.1)."""
 
 
 class Scalar:

@@ -330,14 +330,7 @@ def _format_job(tables: list[_Table], folder: Path, algorithm: str) -> str:
         "",
     ]
     if len(tables) == 2:
-        sealed = _find_sealed(chosen)
-        lines += [
-            "[protection]",
-            f"name = {quote_text(sealed)}{_SEALED}"
-            if sealed
-            else 'name = "FILL IN"   # `securevfl check` says what this algorithm can have',
-            "",
-        ]
+        lines += ["[protection]", *_protect_two(chosen, task), ""]
     else:
         lines += ["# No [protection]: three parties or more train on secret shares if they can.", ""]
         if task == "multilabel":
@@ -355,6 +348,21 @@ def _format_budget(algorithm: Algorithm, rows: int) -> list[str]:
         f"patience = {budget.patience}      # ends after so many epochs without a gain on the validation rows",
     ]
     return lines + ([] if budget.batch_size is None else [f"batch_size = {budget.batch_size}"])
+
+
+def _protect_two(algorithm: Algorithm, task: str) -> list[str]:
+    """The settings of a protection of two parties: shares of the two where it can train on them."""
+    try:
+        algorithm.check_protection(find_protection("shares").from_values({"computing": 2}))
+    except (InputError, PolicyError):
+        pass
+    else:
+        if task != "multilabel":
+            return ['name = "shares"', "computing = 2   # these two, and nobody else"]
+    sealed = _find_sealed(algorithm)
+    if sealed:
+        return [f"name = {quote_text(sealed)}{_SEALED}"]
+    return ['name = "FILL IN"   # `securevfl check` says what this algorithm can have']
 
 
 def _find_sealed(algorithm: Algorithm) -> str:

@@ -239,7 +239,7 @@ def terms_of_job(
         few_rows=not mine and protection.takes_few_rows,
         useless=not mine and protection.answers_useless,
         leaks=_describe_leaks(findings, party),
-        computing=protection.computing_parties(active, passive),
+        computing=protection.trusted_parties(active, passive),
         pairwise=known_to,
     )
 

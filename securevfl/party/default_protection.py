@@ -2,10 +2,12 @@
 
 - Even in the clear no value would be disclosed, or there is nobody to disclose it to: `Plain`.
 - Three parties or more, and an algorithm that can train on shares: protection ``"shares"``.
+- Two parties and nobody else, and a model of one layer: ``"shares"`` of these two.
 - Otherwise the job is refused. The error lists who would read what, and how to accept it with ``accept_leak``.
 
-Two parties get a refusal rather than frozen bottoms. These hide labels, but they hide features only while fewer values
-of a row are opened than it has columns. A default job opens 16 values of a row 10 times; tables have tens of columns.
+For other models, two parties get a refusal rather than frozen bottoms. These hide labels, but they hide features only
+while fewer values of a row are opened than it has columns. A default job opens 16 values of a row 10 times; tables have
+tens of columns.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ def with_default_protection(job: Job, owners: Sequence[str], passive: Sequence[s
     leaks = [f for owner in owners for f in _leaking_findings(plain, passive, owner)] if passive else []
     if not leaks:
         return plain
-    shares, why_not = _on_shares(job, owners, passive, coordinator, _protection_by_shares())
+    two = len(owners) == len(passive) == 1 and not coordinator
+    shares, why_not = _on_shares(job, owners, passive, coordinator, _protection_by_shares(two=two))
     if shares is not None:
         return shares
     if job.accept_leak:
@@ -73,8 +76,9 @@ def possible_defaults(job: Job) -> Iterator[Job]:
         yield job
         return
     yield job.replace(protection=Plain())
-    if not _why_refused(job, _protection_by_shares()):
-        yield job.replace(protection=_protection_by_shares())
+    for two in (False, True):
+        if not _why_refused(job, _protection_by_shares(two=two)):
+            yield job.replace(protection=_protection_by_shares(two=two))
 
 
 def refuse_unnamed(job: Job, passive: Sequence[str]) -> None:
@@ -87,9 +91,9 @@ def refuse_unnamed(job: Job, passive: Sequence[str]) -> None:
         raise PolicyError("the job names no protection and has no default yet: give it one, for example sv.Shares()")
 
 
-def _protection_by_shares(dp: DP | None = None) -> Protection:
-    """Training on shares, which nothing here imports."""
-    return find_protection("shares")(dp=dp)
+def _protection_by_shares(dp: DP | None = None, *, two: bool = False) -> Protection:
+    """Training on shares, of three parties or of two, which nothing here imports."""
+    return find_protection("shares")(dp=dp, **({"computing": 2} if two else {}))
 
 
 def _leaking_findings(job: Job, passive: Sequence[str], owner: str) -> list[Finding]:

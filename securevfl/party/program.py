@@ -313,7 +313,7 @@ def helping_program(site: PartyContext, job: Job, model: Mapping[str, Any]) -> H
     Raises:
         InputError: a protection under which such a party has no part of a model.
     """
-    program: HelperProgram = job.protection.helper(job.algorithm, site, _plan_of(job, model))
+    program: HelperProgram = job.protection.helper_program(job.algorithm, site, _plan_of(job, model))
     return program
 
 

@@ -199,7 +199,7 @@ def predict(
         raise InputError(who)
     if helper and helper not in model.parts:
         raise InputError(
-            f"{helper!r}, which has no data, computed on shares and has a part of this model: add "
+            f"{helper!r}, which has no data, takes part in predictions and has a part of this model: add "
             f"{helper}{PART} to the other parts"
         )
     try:

@@ -59,34 +59,34 @@ class DealtRows:
         trainable: whether the bottom is trained, and so on shares.
 
     Attributes:
+        role: see above.
         half: see above.
         bound: the largest norm of a row that it deals; longer ones are scaled down. None for any.
     """
 
     def __init__(self, role: Role, half: ActiveHalf | PassiveHalf, trainable: bool) -> None:
-        self._role = role
+        self.role = role
         self.half = half
         self._trainable = trainable
         self.bound: float | None = None
 
     def width(self) -> int:
         """Columns of what it deals."""
-        return (
-            math.prod(self._role.features.row_shape) if self._trainable else self._entering_rows(np.arange(0)).shape[1]
-        )
+        return math.prod(self.role.features.row_shape) if self._trainable else self.entering_rows(np.arange(0)).shape[1]
 
     def encode_rows(self, rows: np.ndarray) -> np.ndarray:
         """Numbered rows in fixed point, uint64 (n, d)."""
-        entering = self._entering_rows(rows)
-        name = self._role.site.name
+        entering = self.entering_rows(rows)
+        name = self.role.site.name
         if self.bound is None:
             return input_words(name, entering)
         words = input_words(name, clip_below(entering, self.bound))
         check_clipped(name, words, self.bound)
         return words
 
-    def _entering_rows(self, rows: np.ndarray) -> torch.Tensor:
-        features = self._role.features(rows)
+    def entering_rows(self, rows: np.ndarray) -> torch.Tensor:
+        """Numbered rows as they enter the shared network, (n, d)."""
+        features = self.role.features(rows)
         with torch.no_grad():
             entering = features if self._trainable else self.half.bottom(features)
         return entering.reshape(len(rows), math.prod(entering.shape[1:]))

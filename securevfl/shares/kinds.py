@@ -20,7 +20,7 @@ class KindPrograms:
     Attributes:
         active: of the party with the labels, made from its role and a `Sharing`.
         passive: of a party with features alone, likewise.
-        coordinator: of a computing party without data, made from a `Sharing`.
+        coordinator: of a party without data, which computes or deals random numbers, made from a `Sharing`.
     """
 
     active: type[Any]
@@ -28,12 +28,23 @@ class KindPrograms:
     coordinator: type[Any]
 
 
-def find_programs(kind: SharesKind | None) -> KindPrograms:
+def find_programs(kind: SharesKind | None, *, two: bool = False) -> KindPrograms:
     """The programs that train a kind of model, imported when a job first asks for them.
+
+    Args:
+        kind: of model.
+        two: whether two parties compute, instead of three.
 
     Raises:
         InputError: nothing trains this kind on shares.
     """
+    if two:
+        if kind != "network":
+            raise InputError(f"nothing trains {kind or 'this algorithm'} on shares of two parties")
+        from securevfl.shares.two.helper import TwoHelper
+        from securevfl.shares.two.programs import TwoActive, TwoPassive
+
+        return KindPrograms(TwoActive, TwoPassive, TwoHelper)
     if kind == "network":
         from securevfl.shares.coordinator import SharesCoordinator
         from securevfl.shares.programs import SharesActive, SharesPassive

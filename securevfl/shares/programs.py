@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -52,7 +53,9 @@ from securevfl.training.split import split_chunks
 from securevfl.training.state import State, as_int
 from securevfl.transport import Kind
 
-__all__ = ["SharesActive", "SharesPassive"]
+__all__ = ["SharesActive", "SharesPassive", "bound_rows", "deal_inputs"]
+
+Rows = TypeVar("Rows", bound=DealtRows)
 
 _LEFT_OUT = "on shares no validation score is opened, so that scores are not calibrated; neither is the training loss"
 _NOT_ALONE = "no weight is opened on shares, so that the active party has no scores of its own columns alone"
@@ -62,6 +65,8 @@ class SharesActive(ActiveProgram):
     """The active party's program: it deals its rows and its labels, and is one of the computing parties."""
 
     resumes_within_epochs = False
+    deals_targets_again: ClassVar[bool] = False
+    """Whether targets are dealt by each process anew, because no checkpoint has them."""
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
         super().__init__(role)
@@ -80,7 +85,7 @@ class SharesActive(ActiveProgram):
         Raises:
             InputError: a role that trains otherwise than on shares it would.
         """
-        return _deal_inputs(self.role, self.sharing)
+        return deal_inputs(self.role, self.sharing, DealtRows)
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -117,7 +122,7 @@ class SharesActive(ActiveProgram):
         cut = getattr(getattr(self.fed, "half", None), "cut", None)
         if cut is not None:
             cut.widths = joined
-        _bound_rows(self, shape, 0)
+        bound_rows(self, shape, 0)
         member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
         course = self.sharing.make_training(member, shape, self.role.plan.batch_size, _planned_times(self.role))
@@ -127,7 +132,7 @@ class SharesActive(ActiveProgram):
     async def prepare_training(self) -> State | None:
         saved = await super().prepare_training()
         await self.model.refresh_shares()
-        if saved is None:
+        if saved is None or self.deals_targets_again:
             role, valid = self.role, self.role.table.split.valid if self.sharing.judges else np.arange(0)
             nothing = np.empty((0, self.course.outputs), np.uint64)
             words = [nothing if self.sharing.mixes else self._encode_targets(role, self.learned)]
@@ -274,6 +279,7 @@ class SharesPassive(PassiveProgram):
     """A passive party's program: it deals its rows, and computes if it is one of the three."""
 
     resumes_within_epochs = False
+    deals_targets_again: ClassVar[bool] = False
 
     def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
         super().__init__(role)
@@ -292,7 +298,7 @@ class SharesPassive(PassiveProgram):
         Raises:
             InputError: a role that trains otherwise than on shares it would.
         """
-        return _deal_inputs(self.role, self.sharing)
+        return deal_inputs(self.role, self.sharing, DealtRows)
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -324,7 +330,7 @@ class SharesPassive(PassiveProgram):
         """Make the network, when the widths are known."""
         widths, classes, rows = sizes.widths, sizes.classes, sizes.test
         shape = self.sharing.network_shape(widths, classes)
-        _bound_rows(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
+        bound_rows(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
         member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
         course = self.sharing.make_training(member, shape, sizes.batch_size, sizes.times)
@@ -334,11 +340,12 @@ class SharesPassive(PassiveProgram):
     async def prepare_training(self) -> State | None:
         saved = await super().prepare_training()
         await self.model.refresh_shares()
-        if saved is None:  # a party that only deals keeps no targets, and must not count them again either
+        if saved is None or self.deals_targets_again:  # who only deals keeps none, and must not count them again
             trained = 0 if self.sharing.mixes else len(self.learned)
             counted = self.sharing.counts_classes
             valid = self.role.table.split.valid if self.sharing.judges else np.arange(0)
-            self.role.opened.check_plan(1, self.role.features.find_places(valid))  # counted as they are dealt
+            if saved is None:
+                self.role.opened.check_plan(1, self.role.features.find_places(valid))  # counted as they are dealt
             await self.course.deal_targets(trained, len(valid), None, counted=counted)
             self.model.kept = self.course.kept
         self.course.kept = self.model.kept
@@ -410,10 +417,19 @@ async def _come_back(program: SharesActive | SharesPassive, model: State) -> Non
     program.role.books.restore(model["parts"])
 
 
-def _deal_inputs(role: Role, sharing: Sharing) -> DealtRows:
-    """What a party deals of its rows to a shared network."""
+def deal_inputs(role: Role, sharing: Sharing, kind: type[Rows]) -> Rows:
+    """What a party deals of its rows to a shared network.
+
+    Args:
+        role: the party's.
+        sharing: of the job.
+        kind: the class of what encodes them.
+
+    Raises:
+        InputError: a role that trains otherwise than on shares it would.
+    """
     refuse_ignored_hooks(role)
-    return DealtRows(role, half_of(role), sharing.algorithm.trainable)
+    return kind(role, half_of(role), sharing.algorithm.trainable)
 
 
 def _plan_sizes(sharing: Sharing, role: Role, widths: Sequence[int], classes: int, learned: np.ndarray) -> SharedPlan:
@@ -450,7 +466,7 @@ def _planned_times(role: Role) -> int:
     return role.books.times(role.plan.epochs)
 
 
-def _bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, place: int) -> None:
+def bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, place: int) -> None:
     """Clip what this party deals, where the model's steps are noisy, and check that the noise leaves room.
 
     Args:
@@ -461,7 +477,8 @@ def _bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, plac
     mechanism = program.sharing.step_mechanism
     if mechanism is not None and isinstance(program.fed, DealtRows):
         program.fed.bound = row_bounds(mechanism.clip, shape.inputs)[place]
-        program.sharing.check_noise(program.role, shape)
+        if not program.sharing.protection.between_two:  # whose errors are bounded for every logit
+            program.sharing.check_noise(program.role, shape)
 
 
 def _name_widths(sharing: Sharing, widths: Sequence[int]) -> list[tuple[str, int]]:

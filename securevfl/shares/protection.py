@@ -10,12 +10,13 @@ from securevfl_crypto.replicated import WIDEST
 
 from securevfl.cut.protections.base import Protection
 from securevfl.cut.spec import CutSpec, CutUse
-from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
 from securevfl.shares.answers import AnswerKind, RowAnswer
 from securevfl.shares.exchanges import share_exchanges
 from securevfl.shares.least_rows import LEAST_VALIDATION, foresee_refusals
 from securevfl.shares.network_ranges import ERROR_BOUND
+from securevfl.shares.two.exchanges import two_exchanges
+from securevfl.shares.who_computes import Computers
 from securevfl.transport import COORDINATOR, PASSIVE, Exchange
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Shares"]
 
-_COMPUTING = 3
-"""Parties among which everything is shared: any two could read it, none alone."""
+
+_LARGEST_BATCH = 1024
+"""Rows that two parties multiply at once; `securevfl.shares.two.course` has it too, and imports what computes."""
 
 
 class Shares(Protection):
@@ -43,9 +45,13 @@ class Shares(Protection):
 
     Attributes:
         computing: names of the three, the active party among them; a name that no party with a table has is that of a
-            coordinator without data. Empty: the active party and the first two others.
+            coordinator without data. Empty, or 3: the active party and the first two others. 2, or two names: both
+            parties of a job of two compute, and nobody else; they train models of one layer.
+        helper: name of a party without data that deals random numbers to two computing parties, and gets nothing but
+            sizes. Empty: the two make them themselves, at more cost.
         lr: η, the learning rate of all weights.
-        momentum: μ.
+        momentum: μ. Between two, steps are plain SGD with the rate η / (1 − μ), which momentum comes to in the long
+            run.
         weight_decay: λ.
         model: what becomes of the trained model. ``"shares"``: it stays in shares. ``"parts"``: it is opened at the end
             of training, to each data party the weights of its own columns, to the active one those above, too;
@@ -70,7 +76,8 @@ class Shares(Protection):
     on_shares: ClassVar[bool] = True
     error_bound: ClassVar[float | None] = ERROR_BOUND
     most_classes: ClassVar[int | None] = WIDEST
-    computing: tuple[str, ...] = ()
+    computing: int | tuple[str, ...] = ()
+    helper: str = ""
     lr: Annotated[float, Meta(gt=0, le=10)] = 0.2
     momentum: Annotated[float, Meta(ge=0, le=0.99)] = 0.9
     weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.0
@@ -82,15 +89,31 @@ class Shares(Protection):
     metrics: Literal["rounded", "none"] = "rounded"
 
     def problems(self) -> list[str]:
-        found = super().problems()
-        names = self.computing
-        if names and (len(names) != _COMPUTING or len(set(names)) != _COMPUTING or not all(names)):
-            told = ", ".join(name or "a party without a name" for name in names)
+        found = [*super().problems(), *self._computers.list_problems()]
+        return [*found, *self._two_problems()] if self.between_two and not found else found
+
+    def _two_problems(self) -> list[str]:
+        """What two parties that compute alone cannot do, each with its cure."""
+        three = "or let three parties compute"
+        found = []
+        if self.weight_decay:
             found.append(
-                f"computing names {told}; three different parties are needed: the active one and two "
-                "others, of which one may be a coordinator without data"
+                f"weight_decay is {self.weight_decay:g}, and between two the steps are plain SGD without decay: set "
+                f"weight_decay = 0, {three}"
             )
+        if self.hands_out:
+            found.append(f"model is 'parts', and between two the model stays in shares: set model = 'shares', {three}")
+        if self.soft:
+            found.append(f"soft is true, and between two a row's target is one class: leave soft out, {three}")
         return found
+
+    @property
+    def _computers(self) -> Computers:
+        return Computers(self.computing, self.helper)
+
+    @property
+    def between_two(self) -> bool:
+        return self._computers.are_two
 
     @property
     def title(self) -> str:
@@ -102,7 +125,10 @@ class Shares(Protection):
             "useful or not": self.useful == "off",
             f"answers by {self.answers}": self.answers is not None,
         }
-        title = ", ".join(["secret shares", *(text for text, said in relaxed.items() if said)])
+        name = "secret shares"
+        if self.between_two:
+            name += " of two" + (", dealt by a helper" if self.helper else "")
+        title = ", ".join([name, *(text for text, said in relaxed.items() if said)])
         return title + (f" + {self.dp.title_for('the model')}" if self.dp else "")
 
     @property
@@ -118,11 +144,16 @@ class Shares(Protection):
     def opens_metrics(self) -> bool:
         return self.metrics == "rounded"
 
-    def plan_problems(self, *, patience: int | None, keep: str) -> list[str]:
-        if self.opens_metrics:
-            return []
-        why = "and protection.metrics is 'none', so that no metric of the validation rows is opened"
+    def plan_problems(self, *, patience: int | None, keep: str, batch_size: int) -> list[str]:
         found = []
+        if self.between_two and batch_size > _LARGEST_BATCH:
+            found.append(
+                f"batch_size is {batch_size}, and between two a batch has at most {_LARGEST_BATCH} rows: set "
+                f"batch_size = {_LARGEST_BATCH}, or let three parties compute"
+            )
+        if self.opens_metrics:
+            return found
+        why = "and protection.metrics is 'none', so that no metric of the validation rows is opened"
         if keep != "last":
             found.append(f"keep is {keep!r}, {why}: set keep = 'last', or metrics = 'rounded'")
         if patience is not None:
@@ -154,39 +185,21 @@ class Shares(Protection):
         return RowAnswer.of(self.answers, 2 if outputs == 1 else outputs).width
 
     def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
-        known = [active, *passive, *([coordinator] if coordinator else [])]
-        if not self.computing:
-            if len(known) < _COMPUTING:
-                cure = ", ".join(f'"{name}"' for name in (*known, "coordinator"))
-                raise InputError(
-                    f"protection 'shares' needs three computing parties and there are {len(known)} "
-                    f"({', '.join(known)}): add a coordinator without data, computing=({cure})"
-                )
-            return tuple(known[:_COMPUTING])
-        if active not in self.computing:
-            raise InputError(
-                f"computing names {', '.join(self.computing)}; the active party, {active!r}, has to be one of them"
-            )
-        strangers = [name for name in self.computing if name not in (active, *passive)]
-        if len(strangers) > 1 or (coordinator and strangers not in ([], [coordinator])):
-            raise InputError(
-                f"computing names {', '.join(strangers)}, who take no part: the parties are {', '.join(known)}, and "
-                "one coordinator without data may be added"
-            )
-        others = sorted(name for name in self.computing if name not in (active, *strangers))
-        return (active, *others, *strangers)
+        return self._computers.find_names(active, passive, coordinator)
+
+    def trusted_parties(self, active: str, passive: Sequence[str]) -> tuple[str, ...]:
+        return (*self.computing_parties(active, passive), *([self.helper] if self.helper else []))
 
     def assumptions(self, active: Sequence[str], passive: Sequence[str]) -> str:
-        one, other, last = self.computing or ("the active party", "a second", "a third one")
-        if not self.computing and active and passive:
-            known = [active[0], *sorted(passive), "the coordinator"]
-            one, other, last = known[:_COMPUTING]
-        return f"no two of {one}, {other} and {last} collude, and all three follow the protocol"
+        return self._computers.assumptions(active, passive)
 
     def coordinator_among(self, parties: Collection[str]) -> str:
-        return next((name for name in self.computing if name not in parties), "")
+        return self._computers.find_outsider(parties)
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
+        if self.between_two:
+            noise = None if self.dp is None else self.dp.model
+            return two_exchanges(passive, helper=bool(self.helper), metrics=self.opens_metrics, noise=noise)
         noise = None if self.dp is None else self.dp.model
         return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.opens_metrics, soft=self.soft)
 
@@ -209,7 +222,7 @@ class Shares(Protection):
     ) -> SharesActive | SharesPassive:
         return _data_program(algorithm, self, site, setting, trains=False)
 
-    def helper(self, algorithm: Algorithm, site: PartyContext, plan: Plan) -> SharesCoordinator:
+    def helper_program(self, algorithm: Algorithm, site: PartyContext, plan: Plan) -> SharesCoordinator:
         return _coordinator_program(algorithm, self, site, plan, trains=False)
 
     def active_cut(self, site: PartyContext, spec: CutSpec) -> ActiveCut:
@@ -231,7 +244,7 @@ def _data_program(
     from securevfl.shares.sharing import Sharing
 
     sharing = Sharing(algorithm=algorithm, protection=protection, site=site, plan=setting.plan, trains=trains)
-    programs = find_programs(algorithm.fits.shares_kind)
+    programs = find_programs(algorithm.fits.shares_kind, two=protection.between_two)
     if site.role == PASSIVE:
         return programs.passive(algorithm.passive(setting), sharing)  # type: ignore[no-any-return]
     return programs.active(algorithm.active(setting), sharing)  # type: ignore[no-any-return]
@@ -245,4 +258,4 @@ def _coordinator_program(
     from securevfl.shares.sharing import Sharing
 
     sharing = Sharing(algorithm=algorithm, protection=protection, site=site, plan=plan, trains=trains)
-    return find_programs(algorithm.fits.shares_kind).coordinator(sharing)  # type: ignore[no-any-return]
+    return find_programs(algorithm.fits.shares_kind, two=protection.between_two).coordinator(sharing)  # type: ignore[no-any-return]

@@ -106,11 +106,7 @@ class Sharing:
             classes: number of classes; 1 stands for a number.
             handed: the network that is handed out at the end; None where it stays in shares.
         """
-        saved, names = self.site.keeper.load(), self.computing_parties
-        done = 0 if saved is None else as_int(saved["epoch"])
-        last = self.plan.epochs if self.trains else 0  # a prediction opens no metrics
-        left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, last + 1))
-        self.site.notes.extend(check_metric_sets(self.site, left * self.protection.opens_metrics))
+        names, left = self.computing_parties, self.count_validations()
         to, width = (names.index(self.site.active),), self.answer(classes).width
         most = self.plan.eval_rows
         openings = {
@@ -129,6 +125,19 @@ class Sharing:
         if handed is not None:
             openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
         return ShareParty(self.site, names, openings)
+
+    def count_validations(self) -> int:
+        """How many epochs that are not done validate; refuses too many sets of metrics.
+
+        Raises:
+            PolicyError: a party allows fewer sets.
+        """
+        saved = self.site.keeper.load()
+        done = 0 if saved is None else as_int(saved["epoch"])
+        last = self.plan.epochs if self.trains else 0  # a prediction opens no metrics
+        left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, last + 1))
+        self.site.notes.extend(check_metric_sets(self.site, left * self.protection.opens_metrics))
+        return left
 
     def answer(self, classes: int) -> RowAnswer:
         """What the job opens of each row that is scored."""
@@ -402,7 +411,9 @@ def computing_notes(course: SharedCourse, sharing: Sharing) -> list[str]:
 
 
 def _noise_note(noise: AddedNoise, course: SharedCourse, sharing: Sharing) -> str:
+    two = sharing.protection.between_two
+    who = "each of the two alone" if two else f"any two of {', '.join(sharing.computing_parties)}"
     return (
         f"{sharing.site.name!r} added its own noise to each of {course.steps} steps: σ = {noise.sigma:.4g} over the "
-        f"sensitivity {noise.sensitivity:.4g}, reached by any two of {', '.join(sharing.computing_parties)}"
+        f"sensitivity {noise.sensitivity:.4g}, reached by {who}"
     )

@@ -18,6 +18,7 @@ def link_in_memory(
     *,
     passive: Sequence[str] = ("p1", "p2"),
     active: str = "a",
+    coordinator: str = "",
     policy: Policy | None = None,
     declared: Iterable[Exchange] | None = None,
     window: int = WINDOW,
@@ -28,13 +29,14 @@ def link_in_memory(
     Args:
         passive: names of the passive parties.
         active: name of the active party.
+        coordinator: name of the party without data; empty for none.
         policy: of all parties; the default policy unless given.
         declared: messages that links pass; None to pass all.
         window: bytes on their way in each direction of each link; 1 lets one message through at a time.
         seed: of the job. The parties' secrets are 100, 101, …, in the order active, passive.
     """
-    roster, own = Roster(owners=(active,), passive=tuple(passive)), policy or Policy()
-    names = [active, *passive]
+    roster, own = Roster(owners=(active,), passive=tuple(passive), coordinator=coordinator), policy or Policy()
+    names = [active, *passive, *([coordinator] if coordinator else [])]
     channels: dict[str, dict[str, Channel]] = {name: {} for name in names}
     for one, other in itertools.combinations(names, 2):
         channels[one][other], channels[other][one] = memory_pair(window)
@@ -46,6 +48,7 @@ def link_in_memory(
             name=name,
             active=active,
             passive=roster.passive,
+            coordinator=coordinator,
             links=build_links(roster, name, channels[name], messages, ledger=ledger, policy=own, clock=clock),
             ledger=ledger,
             policy=own,

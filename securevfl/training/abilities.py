@@ -113,6 +113,8 @@ class Abilities(Config):
                 f"({_quote_names(sealing_protections())})"
                 + self._explain_undeclared("shares=True", lambda fits: bool(fits.shares))
             )
+        if protection.between_two:
+            self._check_between_two(protection)
         dp = protection.dp
         if protection.on_shares and dp is not None:
             self._check_noise_on_shares(dp)
@@ -128,6 +130,23 @@ class Abilities(Config):
                 "'plain', with dp=sv.DP(features=sv.Gaussian()) for noise on what is handed over, or an algorithm that "
                 f"stays at the cut layer ({_list_names(_sealable_names())})"
             )
+
+    def _check_between_two(self, protection: Protection) -> None:
+        """Refuse what two computing parties cannot train.
+
+        Raises:
+            InputError: another model than one layer of weights.
+        """
+        one_network = self.fits.shares_kind == "network" and not (self.trainable or self.fits.mixes)
+        if one_network and self.build_architecture(1).top is None:
+            return
+        raise InputError(
+            f"{self.title} cannot be trained on shares of two parties: they train models of one layer of weights. Use "
+            "logistic_regression; or let three parties compute, of which one may be a coordinator without data, "
+            'computing = ["…", "…", "coordinator"]; or use \'additive\' under protection \'bfv\', whose sums are made '
+            "between two, with noise where the job asks for it"
+            + (". A helper changes nothing in that" if getattr(protection, "helper", "") else "")
+        )
 
     def check_leaving(self, protection: Protection) -> None:
         """Refuse a job that is to go on without a passive party that leaves, where it cannot or would tell too much.

@@ -19,7 +19,7 @@ from securevfl.privacy.releases import Releases
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.rows import Features
 from securevfl.training.setting import Configuration, Part, Setting
-from securevfl.training.split import epoch_batches
+from securevfl.training.split import epoch_batches, fixed_batches
 from securevfl.training.state import State
 
 __all__ = ["Role"]
@@ -158,7 +158,8 @@ class Role(ABC):
     def batches(self, epoch: int) -> list[np.ndarray]:
         """Row numbers of each batch of an epoch, the same at all parties."""
         rows = self.training_rows(epoch)
-        return epoch_batches(rows, self.plan.batch_size, self.plan.steps, seed=self.site.seed, epoch=epoch)
+        draw = fixed_batches if self.protection.between_two else epoch_batches
+        return draw(rows, self.plan.batch_size, self.plan.steps, seed=self.site.seed, epoch=epoch)
 
     def seed(self, label: str | int, *more: str | int) -> int:
         """A seed that only this party knows, one for each set of labels."""

@@ -11,7 +11,7 @@ import numpy as np
 from securevfl.errors import InputError
 from securevfl.party_context import derive_seed
 
-__all__ = ["Split", "draw_batches", "epoch_batches", "split_chunks", "stratified_marks"]
+__all__ = ["Split", "draw_batches", "epoch_batches", "fixed_batches", "split_chunks", "stratified_marks"]
 
 _DRAWS = 2_000
 """How many splits are tried before giving up."""
@@ -136,6 +136,29 @@ def epoch_batches(rows: np.ndarray, size: int, steps: int | None, *, seed: int, 
     generator = np.random.default_rng(derive_seed(seed, "batches", epoch))
     while len(found) < steps:
         found += list(split_chunks(generator.permutation(rows), size))[:full]
+    return found[:steps]
+
+
+def fixed_batches(rows: np.ndarray, size: int, steps: int | None, *, seed: int, epoch: int) -> list[np.ndarray]:
+    """The batches of one epoch of a job whose batches have the same rows in all epochs, in an order that is drawn again
+    for each: one pass over them, or `steps` full ones out of as many passes as they need.
+
+    Args:
+        rows: that train.
+        size: of a batch; the last one may be smaller.
+        steps: batches of an epoch; None for one pass.
+        seed: the job's.
+        epoch: from 1.
+    """
+    order = np.random.default_rng(derive_seed(seed, "fixed batches")).permutation(rows)
+    every = list(split_chunks(order, size))
+    generator = np.random.default_rng(derive_seed(seed, "batches", epoch))
+    if steps is None:
+        return [every[number] for number in generator.permutation(len(every))]
+    full = max(len(rows) // size, 1)
+    found: list[np.ndarray] = []
+    while len(found) < steps:
+        found += [every[number] for number in generator.permutation(full)]
     return found[:steps]
 
 

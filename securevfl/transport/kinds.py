@@ -49,7 +49,7 @@ _REVEALS: Mapping[Kind, str] = {
     Kind.INTERSECTION: "which of its own rows all parties hold",
     Kind.CIPHERTEXT: "sizes and timing; the content only with the secret key",
     Kind.MASKED_SHARE: "nothing but sizes: a random-looking share",
-    Kind.SHARE: "nothing but sizes, as long as no two computing parties collude",
+    Kind.SHARE: "nothing but sizes, unless two of those who compute or deal combine what they have",
     Kind.ACTIVATION: "the sender's activations, from which its features can be estimated",
     Kind.GRADIENT: "the gradient at the cut, from which labels can be estimated",
     Kind.REPRESENTATION: "the sender's learned representations of its rows",

@@ -57,6 +57,16 @@ def test_what_nobody_asked_for_reads_nothing(name: str, passive: list[str]) -> N
     assert not isinstance(found.protection, Unnamed)
 
 
+def test_two_parties_train_one_layer_on_shares_of_their_own() -> None:
+    job = sv.Job(algorithm=sv.LogisticRegression())
+    assert with_default_protection(job, ["bank"], TWO).protection == sv.Shares(computing=2)
+    assert with_default_protection(job, ["bank"], TWO, "notary").protection == sv.Shares()
+    assert with_default_protection(job, ["bank"], THREE).protection == sv.Shares()
+    assert with_default_protection(sv.Job(algorithm=sv.Scorecard(), accept_leak=True), ["bank"], TWO).protection == (
+        sv.Plain()
+    )
+
+
 def test_the_refusal_says_who_reads_what_and_how_to_go_on() -> None:
     with pytest.raises(sv.PolicyError) as caught:
         sv.simulate(sv.Job(algorithm=sv.SplitNN(**SMALL), epochs=1), _two())

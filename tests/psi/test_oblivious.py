@@ -9,14 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto.bits import bit_loops
 from securevfl_crypto.engine.cpu import paths_of_this_cpu
+from securevfl_crypto.transfer import edwards
 from securevfl_psi import IdentifierError, MalformedError, PSIError, Session, SetSizeError, okvs, wire
 from securevfl_psi.identifiers import Identifiers
-from securevfl_psi.oblivious import OTClient, OTServer, code, edwards, extension, row_count, token_bytes
+from securevfl_psi.oblivious import OTClient, OTServer, code, extension, row_count, token_bytes
 from securevfl_psi.oblivious.base import TRANSFERS, Chooser, Giver
 from securevfl_psi.oblivious.common import hashed_identifiers
 from securevfl_psi.oblivious.extension import EXTRA, Decoder, Encoder
@@ -71,59 +71,7 @@ def test_words_are_as_far_apart_as_they_must_be() -> None:
     assert len({row & -row for row in reduced}) == 80  # a triangle: each begins at a place of its own
 
 
-# Points
-
-
-@pytest.mark.parametrize(
-    ("secret", "public"),
-    [  # RFC 8032, section 7.1, tests 1 to 3
-        ("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
-         "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"),
-        ("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
-         "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c"),
-        ("c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
-         "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025"),
-    ],
-)  # fmt: skip
-def test_points_of_the_rfc(secret: str, public: str) -> None:
-    """Decoded, added up from the base point by the scalar's bits, encoded again."""
-    base = edwards.decompress((4 * pow(5, -1, 2**255 - 19) % (2**255 - 19)).to_bytes(32, "little"), "it")
-    number = int.from_bytes(hashlib.sha512(bytes.fromhex(secret)).digest()[:32], "little")
-    number = number & (2**254 - 8) | 2**254
-    point = None
-    for bit in bin(number)[2:]:
-        point = point + point if point else None
-        if bit == "1":
-            point = point + base if point else base
-    assert point is not None
-    assert edwards.compress([point, -point])[:32].hex() == public
-    assert edwards.compress([edwards.decompress(bytes.fromhex(public), "it")]).hex() == public
-    assert edwards.in_subgroup(point)
-
-
-def test_coordinates_are_those_of_x25519() -> None:
-    """The base point's u is 9; and OpenSSL agrees on the products of scalars with it."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    for _ in range(20):
-        signing = Ed25519PrivateKey.generate()
-        scalar = hashlib.sha512(signing.private_bytes_raw()).digest()[:32]
-        point = edwards.decompress(signing.public_key().public_bytes_raw(), "it")
-        right = X25519PrivateKey.from_private_bytes(scalar).public_key().public_bytes_raw()
-        assert edwards.to_montgomery([point, -point]) == [right, right]
-
-
-P = 2**255 - 19
 ORDER_8 = "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"  # a point of order 8, as is well known
-
-
-@pytest.mark.parametrize(
-    "encoded",
-    [*(number.to_bytes(32, "little") for number in (P, 2, 1 | 1 << 255)), b"\xff" * 32, bytes(31)],
-)
-def test_bytes_that_are_no_point(encoded: bytes) -> None:
-    with pytest.raises(MalformedError, match="encode no point"):
-        edwards.decompress(encoded, "it")
 
 
 # Base transfers

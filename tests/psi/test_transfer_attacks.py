@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import securevfl_psi as psi
 from securevfl_crypto.bits import bit_loops, byte_tables
+from securevfl_crypto.transfer import edwards
 from securevfl_psi import Session, okvs
 from securevfl_psi.endpoint import Endpoint
 from securevfl_psi.group import ORDER
 from securevfl_psi.identifiers import Identifiers
-from securevfl_psi.oblivious import OTClient, OTServer, code, edwards, row_count, token_bytes
+from securevfl_psi.oblivious import OTClient, OTServer, code, row_count, token_bytes
 from securevfl_psi.oblivious.base import TRANSFERS, Giver
 from securevfl_psi.oblivious.common import hashed_identifiers
 from securevfl_psi.oblivious.extension import CHALLENGE_BYTES, Decoder

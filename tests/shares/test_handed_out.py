@@ -82,7 +82,7 @@ def test_without_the_part_of_the_party_without_data_nothing_is_predicted(
 ) -> None:
     folder = noted.model().save(tmp_path)
     (folder / f"notary{PART}").unlink()
-    with pytest.raises(sv.InputError, match="'notary', which has no data, computed on shares and has a part"):
+    with pytest.raises(sv.InputError, match="'notary', which has no data, takes part in predictions and has a part"):
         sv.predict(sv.Model.load(folder, noted.model().job), two)
 
 

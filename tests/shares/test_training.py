@@ -161,7 +161,7 @@ def test_a_fourth_party_deals_its_rows_and_computes_nothing() -> None:
 @pytest.mark.parametrize(
     ("computing", "words"),
     [
-        (("a", "b"), "three different parties are needed"),
+        (("a",), "three different parties are needed"),
         (("a", "b", "b"), "three different parties are needed"),
         (("a", "b", ""), "computing names a, b, a party without a name; three different parties are needed"),
     ],

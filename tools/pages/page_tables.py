@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import securevfl as sv
-from securevfl.cut import Protection
+from securevfl.cut import CutUse, Protection
 from securevfl.errors import SecureVFLError
 from securevfl.privacy import Finding, load_measured, permitted_by
 from securevfl.privacy.severity import mu_of
@@ -45,6 +45,7 @@ VARIANTS: dict[str, dict[str, dict[str, str]]] = {"multi_vfl": {', aggregation="
 """Algorithm → what a row of its own is called and configured by, beside the row of the defaults."""
 BOTTOMS: dict[str, tuple[int, ...]] = {"identity": (), "trainable": (4,)}
 ACTIVE, PASSIVE = "A", ("P", "Q")
+_LETTERS = {"active": "A", "passive": "P", "coordinator": "helper"}
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -137,6 +138,16 @@ def _beyond() -> str:
             third = "; ".join(f"{f.party}: {f.learns}" for f in rest)
             rows.append([name, *map(_said, sides), third])
     return _table(["algorithm", "the active party learns", "a passive party learns", "others learn"], rows)
+
+
+def _two() -> str:
+    rows = []
+    for source, protection in (("pair", sv.Shares(computing=2)), ("helper", sv.Shares(computing=2, helper="H"))):
+        for one in protection.exchanges(CutUse(trainable=False), 1):
+            way = f"{_LETTERS[one.sender]} → {_LETTERS[one.receiver]}"
+            learns = f"{'**leak**' if one.severity == 'leak' else one.severity}: {one.reveals}" if one.reveals else ""
+            rows.append([source, f"`{one.step}`", way, one.kind.value, one.words, learns])
+    return _table(["random numbers by", "step", "from → to", "kind", "content", "its receiver learns"], rows)
 
 
 def _percent(error: float | None) -> str:
@@ -301,6 +312,7 @@ def blocks() -> dict[str, str]:
         "gate": _measured(),
         "amounts": _amounts(),
         "shares": _on_shares(),
+        "two": _two(),
         "planted": _planted(),
         "attack": _attack(),
     }

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from securevfl_crypto.bits import bit_loops
+from securevfl_crypto.transfer.base import HashedKeys
 from securevfl_psi import okvs
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.oblivious import OTClient, OTServer, token_bytes
-from securevfl_psi.oblivious.base import _Keys
+from securevfl_psi.oblivious.base import DOMAIN
 from securevfl_psi.oblivious.code import code_tables, generator_polynomial
 from securevfl_psi.oblivious.common import hashed_identifiers
 from securevfl_psi.oblivious.extension import Decoder, Encoder
@@ -178,7 +179,7 @@ def _token_bytes(path: str, group: Fields, test: Fields) -> Case:
 
 def _base_key(path: str, group: Fields, test: Fields) -> Case:
     answer = pseudo_random(group["answerLabel"], 512 * 32)
-    keys = _Keys(bytes.fromhex(group["tag"]), bytes.fromhex(group["first"]), answer)
+    keys = HashedKeys(DOMAIN, bytes.fromhex(group["tag"]), bytes.fromhex(group["first"]), answer)
     return {"key": keys.derive_key(test["number"], test["choice"], bytes.fromhex(test["point"]))}
 
 

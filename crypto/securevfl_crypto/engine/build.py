@@ -32,6 +32,7 @@ from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
 from securevfl_crypto.engine.elf import read_shared_object
 from securevfl_crypto.engine.library import FOLDER, MANIFEST, library_file, read_manifest
 from securevfl_crypto.engine.parts import Part, symbol
+from securevfl_crypto.engine.transforms.compiled import transforms_part
 from securevfl_crypto.errors import EngineError
 
 __all__ = [
@@ -54,7 +55,7 @@ MACHINES = tuple(dict.fromkeys(path.machine for path in VECTOR_PATHS))
 def list_parts(path: VectorPath) -> list[Part]:
     """All parts of a path's library, in the order in which they are linked."""
     long = [long_part(path, squares=squares) for squares in (False, True) if path.has_long_numbers]
-    return [curve_part(path), ring_part(path), bits_part(), *long]
+    return [curve_part(path), ring_part(path), transforms_part(path), bits_part(), *long]
 
 
 def paths_for(machine: str) -> tuple[VectorPath, ...]:
@@ -80,7 +81,7 @@ def is_current(folder: Path, paths: Sequence[VectorPath] | None = None) -> bool:
         digests = {one.file: hashlib.sha256((folder / one.file).read_bytes()).hexdigest() for one in manifest.libraries}
     except (EngineError, OSError):
         return False
-    newest = max(source.stat().st_mtime for source in Path(__file__).parent.glob("*.py"))
+    newest = max(source.stat().st_mtime for source in Path(__file__).parent.rglob("*.py"))
     return (
         (folder / MANIFEST).stat().st_mtime > newest
         and (manifest.llvmlite, manifest.ziglang) == tuple(_version(name) for name in _TOOLS)

@@ -16,7 +16,7 @@ import numpy as np
 from securevfl_crypto.errors import CryptoError, MalformedError
 from securevfl_crypto.replicated.share import PARTIES
 
-__all__ = ["Expected", "Links", "MemoryWire", "Wire", "check_message", "memory_wires", "take_turns"]
+__all__ = ["Expected", "Links", "MemoryWire", "Moving", "Wire", "check_message", "memory_wires", "take_turns"]
 
 Expected: TypeAlias = Sequence[tuple[type[np.generic], tuple[int, ...]]]
 T = TypeVar("T")
@@ -119,7 +119,13 @@ def memory_wires(*, record: bool = False) -> tuple[MemoryWire, MemoryWire, Memor
     return zero, one, two
 
 
-def take_turns(parties: Sequence[Coroutine[Any, Any, T]], links: Links) -> list[T]:
+class Moving(Protocol):
+    """Whatever counts the messages that its parties sent or read."""
+
+    moved: int
+
+
+def take_turns(parties: Sequence[Coroutine[Any, Any, T]], links: Moving) -> list[T]:
     """Run coroutines over memory wires by turns, without an event loop; what each returns, in order.
 
     Raises:

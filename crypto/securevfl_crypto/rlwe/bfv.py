@@ -21,7 +21,7 @@ from securevfl_crypto.rlwe.encoding import Encoding, overflow_error
 from securevfl_crypto.rlwe.noise import Noise
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS, Chain
 from securevfl_crypto.rlwe.plan import Demand
-from securevfl_crypto.rlwe.residues import Basis, divide_words
+from securevfl_crypto.rlwe.residues import divide_residues, lift_words, lower_words
 
 __all__ = ["BFV"]
 
@@ -33,7 +33,6 @@ class _Words(Encoding):
 
     def __init__(self, noise: Noise) -> None:
         super().__init__(noise, 1 << _WORD)
-        self._wrap = np.uint64(self.seal.data.modulus % self.modulus)
 
     def encode_integers(self, integers: np.ndarray) -> np.ndarray:
         if integers.dtype == np.int64:
@@ -49,18 +48,10 @@ class _Words(Encoding):
         return np.asarray(total)
 
     def lift_messages(self, messages: np.ndarray) -> np.ndarray:
-        # round(q m / t) = (q m − r) / t with r = q m modulo t, centred at zero; and q is 0 modulo each prime.
-        rest = (messages * self._wrap).view(np.int64)
-        return _divide_residues(self.seal.data, rest, self.modulus)
+        return lift_words(self.seal.data, messages)
 
     def lower_phases(self, phases: np.ndarray) -> np.ndarray:
-        basis = self.seal.kept
-        total, left = np.zeros(phases.shape[1], dtype=np.uint64), np.zeros(phases.shape[1])
-        for term, prime in zip(basis.crt_terms(phases), basis.primes, strict=True):
-            whole, part = divide_words(term, prime)
-            total += whole
-            left += part
-        return total + np.rint(left).astype(np.uint64)
+        return lower_words(self.seal.kept, phases)
 
     def to_numbers(self, messages: np.ndarray) -> np.ndarray:
         return messages.astype(object)
@@ -91,7 +82,7 @@ class _Wide(Encoding):
     def lift_messages(self, messages: np.ndarray) -> np.ndarray:
         half = self.modulus // 2
         rest = ((messages * self.seal.data.modulus + half) & (self.modulus - 1)) - half
-        return _divide_residues(self.seal.data, rest, self.modulus)
+        return divide_residues(self.seal.data, rest, self.modulus)
 
     def lower_phases(self, phases: np.ndarray) -> np.ndarray:
         basis = self.seal.kept
@@ -100,18 +91,6 @@ class _Wide(Encoding):
 
     def to_numbers(self, messages: np.ndarray) -> np.ndarray:
         return messages
-
-
-def _divide_residues(basis: Basis, rest: np.ndarray, modulus: int) -> np.ndarray:
-    """``−rest / modulus`` modulo each prime."""
-    factors = [-pow(modulus, -1, prime) % prime for prime in basis.primes]
-    residues = basis.to_residues(rest)
-    return np.stack(
-        [
-            Basis((prime,)).scale(row[None], factor)[0]
-            for row, prime, factor in zip(residues, basis.primes, factors, strict=True)
-        ]
-    )
 
 
 @dataclass(frozen=True)

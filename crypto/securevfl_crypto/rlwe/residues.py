@@ -13,7 +13,17 @@ import numpy as np
 
 from securevfl_crypto.errors import MalformedError
 
-__all__ = ["Basis", "divide_words", "multiply_high", "multiply_words", "read_residues", "write_residues"]
+__all__ = [
+    "Basis",
+    "divide_residues",
+    "divide_words",
+    "lift_words",
+    "lower_words",
+    "multiply_high",
+    "multiply_words",
+    "read_residues",
+    "write_residues",
+]
 
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
@@ -106,6 +116,30 @@ class Basis:
 
     def _prime_column(self, ndim: int) -> np.ndarray:
         return np.array(self.primes, dtype=np.uint64).reshape(-1, *[1] * (ndim - 1))
+
+
+def lift_words(basis: Basis, words: np.ndarray) -> np.ndarray:
+    """``round(q w / 2^64)`` modulo each prime, for words w (n,) and q the modulus of the basis: (primes, n)."""
+    # (q w − r) / 2^64 with r = q w modulo 2^64, centred at zero; and q is 0 modulo each prime.
+    rest = (words * np.uint64(basis.modulus % (1 << 64))).view(np.int64)
+    return divide_residues(basis, rest, 1 << 64)
+
+
+def lower_words(basis: Basis, phases: np.ndarray) -> np.ndarray:
+    """``round(2^64 v / q)`` modulo 2^64, for v given by residues (primes, n): uint64 (n,)."""
+    total, left = np.zeros(phases.shape[1], dtype=np.uint64), np.zeros(phases.shape[1])
+    for term, prime in zip(basis.crt_terms(phases), basis.primes, strict=True):
+        whole, part = divide_words(term, prime)
+        total += whole
+        left += part
+    return total + np.rint(left).astype(np.uint64)
+
+
+def divide_residues(basis: Basis, rest: np.ndarray, modulus: int) -> np.ndarray:
+    """``−rest / modulus`` modulo each prime."""
+    factors = [-pow(modulus, -1, prime) % prime for prime in basis.primes]
+    rows = zip(basis.to_residues(rest), basis.primes, factors, strict=True)
+    return np.stack([multiply_words(row, factor, prime) for row, prime, factor in rows])
 
 
 def write_residues(residues: np.ndarray, widths: tuple[int, ...]) -> bytes:

@@ -32,7 +32,7 @@ import numpy as np
 from securevfl_crypto.errors import OverflowRefused
 from securevfl_crypto.rlwe.parameters import DEGREE
 
-__all__ = ["CHECKS", "PolynomialPlaces", "Tiling"]
+__all__ = ["CHECKS", "PolynomialPlaces", "Tiling", "tile_widths"]
 
 CHECKS = 32
 """Coefficients of each product that hold nothing by the protocol, and that the key's owner looks at: see `owner`."""
@@ -55,10 +55,10 @@ class PolynomialPlaces:
     negative: np.ndarray
 
     @staticmethod
-    def from_exponents(exponents: np.ndarray) -> PolynomialPlaces:
-        """The places of exponents from −N to N − 1."""
+    def from_exponents(exponents: np.ndarray, degree: int = DEGREE) -> PolynomialPlaces:
+        """The places of exponents from −N to N − 1, for N = `degree`."""
         flat = exponents.ravel()
-        return PolynomialPlaces(flat % DEGREE, flat < 0)
+        return PolynomialPlaces(flat % degree, flat < 0)
 
     def and_then(self, other: PolynomialPlaces) -> PolynomialPlaces:
         """These places, followed by others."""
@@ -75,11 +75,13 @@ class Tiling:
         rows: rows of x in a tile.
         features: columns of x in a tile.
         outputs: columns of V and S in a tile.
+        degree: N.
     """
 
     rows: int
     features: int
     outputs: int
+    degree: int = DEGREE
 
     @staticmethod
     @lru_cache(maxsize=256)
@@ -92,8 +94,8 @@ class Tiling:
         if max(width_in, width_out) > 1 << 20:
             raise OverflowRefused(f"a block of {width_in} × {width_out}; at most 2^20 columns can be planned")
         best: tuple[float, Tiling] | None = None
-        for outputs in _tile_widths(width_out):
-            for features in _tile_widths(width_in):
+        for outputs in tile_widths(width_out):
+            for features in tile_widths(width_in):
                 rows = min(batch, (DEGREE - CHECKS - features + 1) // (features * outputs))
                 if not rows:
                     continue
@@ -108,7 +110,7 @@ class Tiling:
         return best[1]
 
     def _grid_exponents(self, a: np.ndarray, b: np.ndarray) -> PolynomialPlaces:
-        return PolynomialPlaces.from_exponents(a[:, None] + b[None, :])
+        return PolynomialPlaces.from_exponents(a[:, None] + b[None, :], self.degree)
 
     def feature_places(self, rows: int, features: int) -> PolynomialPlaces:
         """The places of x[i, j] for i < rows and j < features, in C order."""
@@ -136,7 +138,7 @@ class Tiling:
         return self._grid_exponents(-np.arange(features), self.features * np.arange(outputs))
 
 
-def _tile_widths(width: int) -> list[int]:
+def tile_widths(width: int) -> list[int]:
     """Widths of tiles that cut `width` into equal parts, but for the last: one width for each number of parts."""
     widths: list[int] = []
     parts = 1

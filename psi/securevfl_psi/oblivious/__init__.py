@@ -1,7 +1,7 @@
 """Private set intersection by oblivious transfer extension.
 
 - `common`: the protocol, what is proved and assumed, and what both ends have; `client` and `server`, over arrays.
-- `base`: the 512 base transfers, on points of `edwards`.
+- `base`: the 512 base transfers, those of `securevfl_crypto.transfer`.
 - `extension`: from them to a million rows, with the check of codewords; over the `code`.
 """
 

@@ -1,152 +1,39 @@
-"""Base oblivious transfers: one party gets 512 pairs of keys, the other party one chosen key of each pair.
-
-Chou and Orlandi (LATINCRYPT 2015), on Curve25519:
-
-Giver, secret a                     Chooser, choices s_i, secrets r_i
-A = a·G                     →       refuses an A outside of the subgroup of prime order
-                            ←       B_i = r_i·G + s_i·A
-K_i0 = H(i, 0, a·B_i)               K_is = H(i, s_i, r_i·A)
-K_i1 = H(i, 1, a·(B_i − A))
-
-H is SHA-512 over the session's tag, both messages, i, the choice and the point's u-coordinate. So the keys of two
-sessions, positions or choices are independent, and any change to a message changes all keys.
-
-If A had a component of small order, B_i would show whether A was added, so the chooser refuses an A outside the
-prime-order subgroup. Clamped scalars remove components of small order from B_i; a zero product is refused.
-
-Under the computational Diffie–Hellman assumption in the random oracle model, a chooser learns at most one key of each
-pair, and the giver learns nothing about the choices, as B_i is uniform. The proof covers parties that follow the
-protocol, and single games against others; it does not show universally composable security, which would require that
-the chooser's choices can be extracted before it queries the oracle.
-"""
+"""The 512 base transfers of `ot`: those of `securevfl_crypto.transfer.base`, under this protocol's name and errors."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-
 import numpy as np
-from cryptography.exceptions import InvalidKey
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from securevfl_crypto.engine import choose_engine
+from securevfl_crypto.bits import COLUMNS
+from securevfl_crypto.errors import MalformedError as CryptoMalformed
+from securevfl_crypto.transfer.base import BaseChooser, BaseGiver
 
 from securevfl_psi.errors import MalformedError
-from securevfl_psi.oblivious.edwards import POINT_BYTES, compress, decompress, in_subgroup, to_montgomery
 
-__all__ = ["KEY_BYTES", "TRANSFERS", "Chooser", "Giver"]
+__all__ = ["DOMAIN", "TRANSFERS", "Chooser", "Giver"]
 
-TRANSFERS = 512
-KEY_BYTES = 16
-_MESSAGE = TRANSFERS * POINT_BYTES
+TRANSFERS = COLUMNS
+DOMAIN = b"securevfl-psi base transfer"
 
 
-def _draw_secret() -> tuple[bytes, bytes]:
-    """Draw a scalar that X25519 clamps, and its product with the base point on Ed25519's curve, 32 bytes each."""
-    signing = Ed25519PrivateKey.generate()
-    scalar = hashlib.sha512(signing.private_bytes_raw()).digest()[:32]  # RFC 8032, section 5.1.5
-    return scalar, signing.public_key().public_bytes_raw()
-
-
-def _multiply_points(secret: bytes, points: Sequence[bytes], what: str) -> list[bytes]:
-    """Multiply many points by one scalar, on the kernels of X25519.
-
-    Raises:
-        MalformedError: a product is zero: the point has small order.
-    """
-    rows = np.frombuffer(b"".join(points), dtype=np.uint8).reshape(-1, POINT_BYTES)
-    products = choose_engine().x25519(secret, rows)
-    if not products.any(axis=1).all():
-        raise MalformedError(f"{what} contains a point of small order; the peer does not follow the protocol")
-    return [row.tobytes() for row in products]
-
-
-def _multiply_point(secret: bytes, u: X25519PublicKey, what: str) -> bytes:
-    try:
-        return X25519PrivateKey.from_private_bytes(secret).exchange(u)
-    except (ValueError, InvalidKey):
-        raise MalformedError(f"{what} contains a point of small order; the peer does not follow the protocol") from None
-
-
-class _Keys:
-    """H, with the tag and both messages of one run hashed in advance."""
-
-    def __init__(self, tag: bytes, first: bytes, second: bytes) -> None:
-        self._hash = hashlib.sha512(b"securevfl-psi base transfer" + tag + first + second)
-
-    def derive_key(self, number: int, choice: int, u: bytes) -> bytes:
-        digest = self._hash.copy()
-        digest.update(number.to_bytes(4, "big") + bytes([choice]) + u)
-        return digest.digest()[:KEY_BYTES]
-
-
-class Giver:
-    """The party that gets both keys of each pair.
-
-    Args:
-        tag: the session's tag.
-    """
+class Giver(BaseGiver):
+    """The party that gets both keys of each pair. `tag` is the session's."""
 
     def __init__(self, tag: bytes) -> None:
-        self._tag = tag
-        self._secret, self.message = _draw_secret()
+        super().__init__(tag, TRANSFERS, domain=DOMAIN)
 
     def derive_keys(self, answer: bytes) -> tuple[list[bytes], list[bytes]]:
-        """Compute the keys of choice 0 and of choice 1, 512 of 16 bytes each.
-
-        Args:
-            answer: the chooser's answer, 16 KiB.
-
-        Raises:
-            MalformedError: a wrong length, bytes that encode no point, or a point of small order.
-        """
-        what = "the answer to the base transfers"
-        if len(answer) != _MESSAGE:
-            raise MalformedError(f"{what} has {len(answer)} bytes; {_MESSAGE} were expected")
-        hidden = [decompress(answer[i : i + POINT_BYTES], what) for i in range(0, _MESSAGE, POINT_BYTES)]
-        minus = -decompress(self.message, what)
-        keys = _Keys(self._tag, self.message, answer)
-        both = to_montgomery([*hidden, *(point + minus for point in hidden)])
-        products = _multiply_points(self._secret, both, what)
-        first, second = (
-            [keys.derive_key(number, choice, u) for number, u in enumerate(part)]
-            for choice, part in enumerate((products[:TRANSFERS], products[TRANSFERS:]))
-        )
-        return first, second
+        """See `BaseGiver.derive_keys`; raises this package's MalformedError."""
+        try:
+            return super().derive_keys(answer)
+        except CryptoMalformed as error:
+            raise MalformedError(str(error)) from None
 
 
-class Chooser:
-    """The party that gets one key of each pair.
-
-    Args:
-        tag: the session's tag.
-        choices: 0 or 1, uint8 (512,).
-        message: the giver's message, 32 bytes.
-
-    Attributes:
-        answer: the message for the giver, 16 KiB.
-        keys: the chosen keys, 512 of 16 bytes.
-
-    Raises:
-        MalformedError: the message encodes no point, or a point outside the prime-order subgroup.
-    """
+class Chooser(BaseChooser):
+    """The party that gets one key of each pair. See `BaseChooser`; raises this package's MalformedError."""
 
     def __init__(self, tag: bytes, choices: np.ndarray, message: bytes) -> None:
-        what = "the first message of the base transfers"
-        point = decompress(message, what)
-        if not in_subgroup(point):
-            raise MalformedError(f"{what} contains a point of small order, or with a component of small order")
-        u = X25519PublicKey.from_public_bytes(to_montgomery([point])[0])
-        secrets = [_draw_secret() for _ in range(TRANSFERS)]
-        without = b"".join(public for _, public in secrets)
-        # Both candidates are computed for every transfer, so time does not depend on the choices.
-        with_it = compress([decompress(public, what) + point for _, public in secrets])
-        rows = [np.frombuffer(data, dtype=np.uint8).reshape(-1, POINT_BYTES) for data in (without, with_it)]
-        mask = (np.uint8(0) - choices.astype(np.uint8))[:, None]  # chosen without a branch
-        self.answer = (rows[0] ^ ((rows[0] ^ rows[1]) & mask)).tobytes()
-        keys = _Keys(tag, message, self.answer)
-        products = [_multiply_point(secret, u, what) for secret, _ in secrets]
-        self.keys = [
-            keys.derive_key(number, choice, product)
-            for number, (choice, product) in enumerate(zip(choices.tolist(), products, strict=True))
-        ]
+        try:
+            super().__init__(tag, choices, message, domain=DOMAIN)
+        except CryptoMalformed as error:
+            raise MalformedError(str(error)) from None

@@ -30,7 +30,7 @@ class Protection(Config):
 
     Attributes:
         name: as in job files.
-        on_shares: whether three computing parties train the whole network on shares, and there is no cut.
+        on_shares: whether computing parties train the whole network on shares, and there is no cut.
         error_bound: standard deviations of a numeric target beyond which its errors have to count linearly; None where
             the protection computes any loss.
         most_classes: largest number of classes of a label, or None for no bound.
@@ -103,6 +103,11 @@ class Protection(Config):
         return []
 
     @property
+    def between_two(self) -> bool:
+        """Whether two parties compute on shares, which train models of one layer on batches that keep their rows."""
+        return False
+
+    @property
     def takes_mixtures(self) -> bool:
         """Whether targets on shares may be mixtures of classes, which nobody checks."""
         return False
@@ -112,12 +117,13 @@ class Protection(Config):
         """Whether the active party gets metrics of the validation rows in training."""
         return True
 
-    def plan_problems(self, *, patience: int | None, keep: str) -> list[str]:
+    def plan_problems(self, *, patience: int | None, keep: str, batch_size: int) -> list[str]:
         """What of a job's plan this protection cannot do, each with its cure.
 
         Args:
             patience: of the job, see `JobTerms`.
             keep: likewise.
+            batch_size: likewise.
         """
         return []
 
@@ -150,6 +156,16 @@ class Protection(Config):
             InputError: parties that cannot be these; says what to do.
         """
         return ()
+
+    def trusted_parties(self, active: str, passive: Sequence[str]) -> tuple[str, ...]:
+        """Names of the parties of which a data party has to trust that they do not combine what they hold: those that
+        compute on shares, and who deals random numbers to them.
+
+        Args:
+            active: the party with the labels.
+            passive: the parties with features alone.
+        """
+        return self.computing_parties(active, passive)
 
     def coordinator_among(self, parties: Collection[str]) -> str:
         """The name of the party without data that this protection asks for beside `parties`; empty for none."""
@@ -187,7 +203,7 @@ class Protection(Config):
         """
         return algorithm.scorer(site, setting, model)
 
-    def helper(self, algorithm: Any, site: PartyContext, plan: Any) -> Any:
+    def helper_program(self, algorithm: Any, site: PartyContext, plan: Any) -> Any:
         """The program by which a party without data takes part in scoring rows, before it has come back to the model.
 
         Args:

@@ -9,6 +9,7 @@ from mutations.breaks import (
     endings,
     engine,
     few_rows,
+    held,
     identity,
     leaving,
     ledgers,
@@ -28,6 +29,8 @@ from mutations.breaks import (
     shares_trees,
     sums,
     sums_noise,
+    two,
+    two_parties,
 )
 
 __all__ = ["BREAKS"]
@@ -51,6 +54,7 @@ BREAKS: tuple[Break, ...] = (
     *sums_noise.BREAKS,
     *cut.BREAKS,
     *few_rows.BREAKS,
+    *held.BREAKS,
     *ledgers.BREAKS,
     *metrics.BREAKS,
     *nodes.BREAKS,
@@ -59,4 +63,6 @@ BREAKS: tuple[Break, ...] = (
     *sums.BREAKS,
     *results.BREAKS,
     *asked.BREAKS,
+    *two.BREAKS,
+    *two_parties.BREAKS,
 )

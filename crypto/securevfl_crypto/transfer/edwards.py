@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import gmpy2
 from gmpy2 import mpz
 
-from securevfl_psi.errors import MalformedError
-from securevfl_psi.group import ORDER
+from securevfl_crypto.errors import MalformedError
 
-__all__ = ["POINT_BYTES", "EdwardsPoint", "compress", "decompress", "in_subgroup", "to_montgomery"]
+__all__ = ["ORDER", "POINT_BYTES", "EdwardsPoint", "compress", "decompress", "in_subgroup", "to_montgomery"]
 
 POINT_BYTES = 32
+ORDER = 2**252 + 27742317777372353535851937790883648493
+"""Order of the prime-order subgroup (RFC 7748, section 4.1)."""
 P = mpz(2) ** 255 - 19
 D = -121665 * gmpy2.invert(121666, P) % P
 _ROOT_OF_MINUS_ONE = gmpy2.powmod(2, (P - 1) // 4, P)

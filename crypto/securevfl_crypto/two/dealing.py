@@ -1,0 +1,457 @@
+"""A helper that deals random numbers to two parties and receives nothing but sizes.
+
+Each party gets a seed from it, once, from which it draws most of its part; the rest comes as corrections. The helper
+knows everything that it deals, so that *together with one of the two* it reads everything; alone it sees nothing.
+
+For a batch of rows X of party P, under a key that names the batch:
+
+- the helper and P draw a mask U from P's seed; P sends X − U to the other party Q, once a job;
+- for each use, Q draws the pads R and R' from its seed, P its summands m and m'; the helper sends Q the corrections
+  U R − m and Uᵀ R' − m', to which Q adds (X − U) R and (X − U)ᵀ R'.
+
+A helper may deal wrong numbers, by mistake or on purpose. So every batch gets one use more than it needs, of which a
+random combination with the others is opened and compared, and one in 64 of the angles and transfers is opened. The
+parties stop before anything computed from wrong numbers is opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl_crypto.errors import DisagreementError, MalformedError
+from securevfl_crypto.ring import Stream, matmul
+from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, Wave, WaveBits, wave_places
+from securevfl_crypto.two.curves import ANGLES, find_sines
+from securevfl_crypto.two.transfers import DealtTransfers, Transfers
+from securevfl_crypto.two.wire import TwoWire, swap
+
+__all__ = ["Ask", "Dealer", "DealtCorrelations", "MemoryHelper", "Request"]
+
+LINEAR, WAVES, TRANSFERS = 1, 2, 3
+SEED_BYTES = 32
+MOST_WORDS = 1 << 27
+"""Words that one request may make the helper compute: 1 GiB."""
+
+_CHECKED = 64
+"""One in so many angles and transfers is opened and compared."""
+
+_KINDS = {LINEAR: 7, WAVES: 17, TRANSFERS: 3}
+_MOST_BITS = 14
+_TRANSFER_WORDS = 2
+_AT_ONCE = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the helper is asked for: sizes alone.
+
+    Attributes:
+        kind: `LINEAR`, `WAVES` or `TRANSFERS`.
+        sizes: of linear correlations: key, rows, columns of party 0 and 1, outputs, uses, 1 if backward; of waves:
+            count, then the bits of each multiple; of transfers: the giver, count, words.
+    """
+
+    kind: int
+    sizes: tuple[int, ...]
+
+    def pack(self) -> np.ndarray:
+        """As it is sent, int64."""
+        return np.array([self.kind, *self.sizes], dtype=np.int64)
+
+    @classmethod
+    def unpack(cls, message: np.ndarray) -> Request:
+        """Read and check a message.
+
+        Raises:
+            MalformedError: an unknown kind, or sizes out of range.
+        """
+        if message.dtype != np.int64 or message.ndim != 1 or not 2 <= len(message) <= 32:
+            raise MalformedError(f"a request to a helper is {message.dtype} {message.shape}; int64 (sizes,) is needed")
+        kind, *sizes = (int(value) for value in message)
+        request = cls(kind, tuple(sizes))
+        request.check()
+        return request
+
+    def check(self) -> None:
+        """Refuse what no honest party asks for.
+
+        Raises:
+            MalformedError: an unknown kind, or sizes out of range.
+        """
+        if _KINDS.get(self.kind) != len(self.sizes) or min(self.sizes) < 0:
+            raise MalformedError(f"a helper was asked for kind {self.kind} with {len(self.sizes)} sizes")
+        words = self.count_words()
+        if words > MOST_WORDS:
+            raise MalformedError(f"a helper was asked for {words} words at once; {MOST_WORDS} are possible")
+
+    def count_words(self) -> int:
+        """How many words the answer has, about."""
+        if self.kind == LINEAR:
+            _, rows, one, other, outputs, uses, _ = self.sizes
+            return (rows + one + other) * (outputs * uses + one + other)
+        if self.kind == WAVES:
+            if max(self.sizes[1:]) > _MOST_BITS:
+                raise MalformedError(f"sines of {max(self.sizes[1:])} bits were asked for; {_MOST_BITS} are possible")
+            return len(self.sizes) * self.sizes[0]
+        giver, count, words = self.sizes
+        if giver > 1 or not 1 <= words <= 4:
+            raise MalformedError(f"transfers of {words} words by party {giver} were asked for")
+        return 3 * count * words
+
+    @property
+    def wave_bits(self) -> WaveBits:
+        """Of waves."""
+        flat = self.sizes[1:]
+        return tuple((flat[i], flat[i + 1]) for i in range(0, len(flat), 2))
+
+    def shapes(self, party: int) -> list[tuple[int, ...]]:
+        """Shapes of the corrections that a party gets."""
+        if self.kind == LINEAR:
+            _, rows, one, other, outputs, uses, backward = self.sizes
+            there, width = (other, one)[party], outputs * uses
+            return [(rows, width), *([(there, width)] if backward else [])]
+        if self.kind == WAVES:
+            return [(2, len(self.wave_bits), self.sizes[0])] if party else []
+        giver, count, words = self.sizes
+        return [] if party == giver else [(count, words)]
+
+
+class _Drawer:
+    """A party's stream, read in order."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed = seed
+        self._stream = Stream(seed)
+        self._place = 0
+
+    def draw_words(self, *shape: int) -> np.ndarray:
+        self._place += 1
+        return self._stream.draw_words(self._place - 1, shape)
+
+    def mask_rows(self, key: int, rows: int, columns: int) -> np.ndarray:
+        """U of a batch: the same whenever it is drawn, as it always hides the same rows."""
+        if not rows * columns:
+            return np.zeros((rows, columns), np.uint64)
+        derived = hmac.digest(self._seed, b"securevfl two rows 1" + key.to_bytes(8, "big"), hashlib.sha256)
+        return Stream(derived).draw_words(0, (rows, columns))
+
+
+def _transpose(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x.T)
+
+
+class Dealer:
+    """The helper's side: deals in the order in which it is asked.
+
+    Args:
+        seeds: of party 0 and party 1, 32 bytes each; fresh from the operating system by default.
+    """
+
+    def __init__(self, seeds: tuple[bytes, bytes] | None = None) -> None:
+        self.seeds = (secrets.token_bytes(SEED_BYTES), secrets.token_bytes(SEED_BYTES)) if seeds is None else seeds
+        self._drawers = tuple(_Drawer(seed) for seed in self.seeds)
+
+    def deal(self, request: Request) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The corrections of both parties.
+
+        Raises:
+            MalformedError: sizes out of range.
+        """
+        request.check()
+        return {LINEAR: self._deal_linear, WAVES: self._deal_waves, TRANSFERS: self._deal_transfers}[request.kind](
+            request
+        )
+
+    def _deal_linear(self, request: Request) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        key, rows, *columns, outputs, uses, backward = request.sizes
+        width = outputs * uses
+        found: tuple[list[np.ndarray], list[np.ndarray]] = [], []
+        for holder in (0, 1):
+            mine, theirs = self._drawers[holder], self._drawers[1 - holder]
+            here = columns[holder]
+            mask = mine.mask_rows(key, rows, here)
+            found[1 - holder].append(_product(mask, theirs.draw_words(here, width)) - mine.draw_words(rows, width))
+            if backward:
+                back = _product(_transpose(mask), theirs.draw_words(rows, width)) - mine.draw_words(here, width)
+                found[1 - holder].append(back)
+        return found
+
+    def _deal_waves(self, request: Request) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        count, bits = request.sizes[0], request.wave_bits
+        angles = _draw_angles(self._drawers[0], count) + _draw_angles(self._drawers[1], count)
+        values = [find_sines(k * angles, place) for k, place in enumerate(wave_places(bits), 1)]
+        both = np.stack([np.stack(part) for part in zip(*values, strict=True)]).view(np.uint64)
+        return [], [both - self._drawers[0].draw_words(*both.shape)]
+
+    def _deal_transfers(self, request: Request) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        giver, count, words = request.sizes
+        pads = self._drawers[giver].draw_words(2, count, words)
+        choices = _draw_choices(self._drawers[1 - giver], count)
+        # Both pads are read, and one is taken without a branch.
+        chosen = pads[0] ^ ((pads[0] ^ pads[1]) & (np.uint64(0) - choices.astype(np.uint64))[:, None])
+        return ([], [chosen]) if giver == 0 else ([chosen], [])
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if not a.size or not b.size:
+        return np.zeros((a.shape[0], b.shape[1]), np.uint64)
+    return matmul(np.ascontiguousarray(a), np.ascontiguousarray(b))
+
+
+def _draw_angles(drawer: _Drawer, count: int) -> np.ndarray:
+    return (drawer.draw_words(count) % np.uint64(ANGLES)).astype(np.int64)
+
+
+def _draw_choices(drawer: _Drawer, count: int) -> np.ndarray:
+    return (drawer.draw_words(count) & np.uint64(1)).astype(np.uint8)
+
+
+MakeTransfers = Callable[[int, int, int], Awaitable[tuple[np.ndarray, np.ndarray]]]
+Ask = Callable[[Request], Awaitable[list[np.ndarray]]]
+"""Asks the helper, and gives this party's corrections; at party 1, only the latter."""
+
+
+class DealtCorrelations(Correlations):
+    """One party's side of randomness that a helper deals.
+
+    Args:
+        wire: to the other party.
+        seed: from the helper, 32 bytes; known to nobody else.
+        ask: gets corrections.
+        checked: whether what was dealt is checked.
+    """
+
+    def __init__(self, wire: TwoWire, seed: bytes, ask: Ask, *, checked: bool = True) -> None:
+        self._wire, self._ask, self._checked = wire, ask, checked
+        self._drawer = _Drawer(seed)
+        self._hidden: dict[int, np.ndarray] = {}
+        self.transfers = AskedTransfers(wire, self._make_transfers)
+
+    async def setup(self) -> None:
+        """Nothing: the seed is all that is needed."""
+
+    async def make_linear(self, tasks: Sequence[LinearTask], uses: int) -> list[deque[Linear]]:
+        return [await self._make_task(task, uses) for task in tasks]
+
+    async def _make_task(self, task: LinearTask, uses: int) -> deque[Linear]:
+        me, rows, width = self._wire.me, len(task.rows), task.outputs
+        count = uses + self._checked
+        request = Request(LINEAR, (task.key, rows, *task.columns(me), task.outputs, count, int(task.backward)))
+        dealt = await self._ask_for(request)
+        hidden = await self._swap_rows(task)
+        parts = {}
+        for holder in (0, 1):
+            here = task.columns(me)[holder]
+            if holder == me:
+                parts["mask"] = self._drawer.draw_words(rows, width * count)
+                if task.backward:
+                    parts["mask_back"] = self._drawer.draw_words(here, width * count)
+            else:
+                parts["pad"] = self._drawer.draw_words(here, width * count)
+                parts["share"] = dealt[0] + _product(hidden, parts["pad"])
+                if task.backward:
+                    parts["pad_back"] = self._drawer.draw_words(rows, width * count)
+                    parts["share_back"] = dealt[1] + _product(_transpose(hidden), parts["pad_back"])
+        each = [
+            {name: np.ascontiguousarray(part[:, k * width : (k + 1) * width]) for name, part in parts.items()}
+            for k in range(count)
+        ]
+        if self._checked:
+            await self._check_linear(task, each)
+        nothing = {"mask_back": None, "pad_back": None, "share_back": None}
+        return deque(Linear(**(nothing | one)) for one in each[:uses])  # type: ignore[arg-type]
+
+    async def _swap_rows(self, task: LinearTask) -> np.ndarray:
+        """The other party's rows, masked: sent once for each key."""
+        if task.key not in self._hidden:
+            own, there = task.rows.astype(np.int64).view(np.uint64), (len(task.rows), task.other)
+            masked = own - self._drawer.mask_rows(task.key, *own.shape)
+            (self._hidden[task.key],) = await swap(self._wire, "ahead rows", [masked], [(np.uint64, there)])
+        return self._hidden[task.key]
+
+    def forget_rows(self, key: int) -> None:
+        """See `Correlations.forget_rows`."""
+        self._hidden.pop(key, None)
+
+    async def _check_linear(self, task: LinearTask, each: list[dict[str, np.ndarray]]) -> None:
+        """Compare a random combination of all uses of a batch; the last use is spent on it.
+
+        The owner of the pads opens their combination, which the spent pad hides, and a digest of its summand of the
+        product; the holder of the rows computes that summand.
+
+        Raises:
+            DisagreementError: the helper dealt wrong numbers.
+        """
+        me = self._wire.me
+        there, width = task.other, task.outputs
+        backward = task.backward
+        seed = np.frombuffer(secrets.token_bytes(SEED_BYTES), np.uint8)
+        own = _combine(each, seed, ["pad", "share", *(["pad_back", "share_back"] if backward else [])])
+        sent = [seed, own["pad"], _digest(own["share"])]
+        expect: list[tuple[type[np.generic], tuple[int, ...]]] = [
+            (np.uint8, (SEED_BYTES,)),
+            (np.uint64, (task.rows.shape[1], width)),
+            (np.uint8, (SEED_BYTES,)),
+        ]
+        if backward:
+            sent += [own["pad_back"], _digest(own["share_back"])]
+            expect += [(np.uint64, (len(task.rows), width)), (np.uint8, (SEED_BYTES,))]
+        got = await swap(self._wire, "ahead check", sent, expect)
+        mine = _combine(each, got[0], ["mask", *(["mask_back"] if backward else [])])
+        rows = task.rows.astype(np.int64).view(np.uint64)
+        right = [hmac.compare_digest(_digest(_product(rows, got[1]) - mine["mask"]).tobytes(), got[2].tobytes())]
+        if backward:
+            found = _digest(_product(_transpose(rows), got[3]) - mine["mask_back"])
+            right.append(hmac.compare_digest(found.tobytes(), got[4].tobytes()))
+        if not all(right):
+            raise _wrong(f"of the products of party {1 - me}")
+        del there
+
+    async def make_waves(self, count: int, bits: WaveBits) -> Wave:
+        spare = -(-count // _CHECKED) if self._checked else 0
+        total = count + spare
+        request = Request(WAVES, (total, *(value for pair in bits for value in pair)))
+        dealt = await self._ask_for(request)
+        angles = _draw_angles(self._drawer, total)
+        shares = self._drawer.draw_words(2, len(bits), total) if self._wire.me == 0 else dealt[0]
+        kept = np.arange(count)
+        if spare:
+            spent, kept = await self._choose_spent(total, spare)
+            await self._check_waves(angles[spent], np.ascontiguousarray(shares[:, :, spent]), bits)
+        return Wave(angles[kept], np.ascontiguousarray(shares[0][:, kept]), np.ascontiguousarray(shares[1][:, kept]))
+
+    async def _choose_spent(self, total: int, spare: int) -> tuple[np.ndarray, np.ndarray]:
+        """Places that are opened, and those that are kept: party 0 draws them, once all is dealt."""
+        if self._wire.me == 0:
+            spent = np.sort(np.array(secrets.SystemRandom().sample(range(total), spare), dtype=np.int64))
+            await self._wire.send("ahead places", [spent])
+        else:
+            (spent,) = await self._wire.receive("ahead places", [(np.int64, (spare,))])
+            if len(np.unique(spent)) != spare or spent.min() < 0 or spent.max() >= total:
+                raise MalformedError("the other party chose places to check that do not exist")
+        return spent, np.setdiff1d(np.arange(total), spent)
+
+    async def _check_waves(self, angles: np.ndarray, shares: np.ndarray, bits: WaveBits) -> None:
+        theirs, other = await swap(self._wire, "ahead spent", [angles, shares])
+        whole = (angles + theirs) % ANGLES
+        wanted = [find_sines(k * whole, place) for k, place in enumerate(wave_places(bits), 1)]
+        values = np.stack([np.stack(part) for part in zip(*wanted, strict=True)]).view(np.uint64)
+        if not np.array_equal(shares + other, values):
+            raise _wrong("of sines")
+
+    async def _make_transfers(self, giver: int, count: int, words: int) -> tuple[np.ndarray, np.ndarray]:
+        """Random transfers: both pads at the giver, (2, count, words); choices and chosen pads at the other party."""
+        spare = -(-count // _CHECKED) if self._checked else 0
+        total = count + spare
+        dealt = await self._ask_for(Request(TRANSFERS, (giver, total, words)))
+        gives = self._wire.me == giver
+        if gives:
+            pads = self._drawer.draw_words(2, total, words)
+            first, second = pads[0], pads[1]
+        else:
+            choices = _draw_choices(self._drawer, total)
+            first, second = choices, dealt[0]
+        if not spare:
+            return first, second
+        spent, kept = await self._choose_spent(total, spare)
+        if gives:
+            await self._wire.send("ahead spent", [first[spent], second[spent]])
+        else:
+            zero, one = await self._wire.receive("ahead spent", [(np.uint64, (spare, words))] * 2)
+            wanted = np.where(first[spent, None] == 1, one, zero)
+            if not np.array_equal(wanted, second[spent]):
+                raise _wrong("of transfers")
+        return np.ascontiguousarray(first[kept]), np.ascontiguousarray(second[kept])
+
+    async def _ask_for(self, request: Request) -> list[np.ndarray]:
+        request.check()
+        dealt = await self._ask(request)
+        shapes = request.shapes(self._wire.me)
+        if [(one.dtype, one.shape) for one in dealt] != [(np.dtype(np.uint64), shape) for shape in shapes]:
+            raise MalformedError(f"the helper dealt arrays of other shapes than {shapes}")
+        return dealt
+
+
+class AskedTransfers(Transfers):
+    """Transfers that the helper deals when they run out, some thousands at a time.
+
+    Args:
+        wire: to the other party.
+        make: makes random transfers of a giver: so many, of so many words.
+    """
+
+    def __init__(
+        self, wire: TwoWire, make: Callable[[int, int, int], Awaitable[tuple[np.ndarray, np.ndarray]]]
+    ) -> None:
+        self._me, self._make = wire.me, make
+        self._dealt = DealtTransfers(wire, _TRANSFER_WORDS)
+
+    async def reserve(self, give: int, choose: int) -> None:
+        """See `Transfers.reserve`: asks the helper for one direction after the other, the same first at both."""
+        missing = {self._me: give - self._dealt.left[0], 1 - self._me: choose - self._dealt.left[1]}
+        for giver in (0, 1):
+            if missing[giver] > 0:
+                made = await self._make(giver, max(missing[giver], _AT_ONCE), _TRANSFER_WORDS)
+                (self._dealt.add_given if giver == self._me else self._dealt.add_chosen)(*made)
+
+    async def give(self, count: int, words: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """See `Transfers.give`."""
+        await self.reserve(count, 0)
+        return await self._dealt.give(count, words)
+
+    async def choose(self, choices: np.ndarray, words: int = 1) -> np.ndarray:
+        """See `Transfers.choose`."""
+        await self.reserve(0, len(choices))
+        return await self._dealt.choose(choices, words)
+
+
+def _combine(each: list[dict[str, np.ndarray]], seed: np.ndarray, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """The last use, plus random multiples of all others."""
+    factors = Stream(seed.tobytes()).draw_words(0, (len(each),)) | np.uint64(1)
+    factors[-1] = 1
+    return {name: sum((one[name] * factor for one, factor in zip(each, factors, strict=True))) for name in names}
+
+
+def _digest(words: np.ndarray) -> np.ndarray:
+    return np.frombuffer(hashlib.sha256(np.ascontiguousarray(words).tobytes()).digest(), np.uint8)
+
+
+def _wrong(what: str) -> DisagreementError:
+    return DisagreementError(
+        f"the helper dealt wrong numbers ({what}); nothing that depends on them was opened: take another helper, or "
+        "none"
+    )
+
+
+class MemoryHelper:
+    """A helper in the same process, for simulations and tests: both parties ask it.
+
+    Args:
+        dealer: deals.
+    """
+
+    def __init__(self, dealer: Dealer | None = None) -> None:
+        self.dealer = Dealer() if dealer is None else dealer
+        self._waiting: tuple[deque[tuple[Request, list[np.ndarray]]], ...] = (deque(), deque())
+
+    def ask_as(self, party: int) -> Ask:
+        """The function by which a party asks."""
+
+        async def ask(request: Request) -> list[np.ndarray]:
+            if self._waiting[party]:
+                asked, dealt = self._waiting[party].popleft()
+                if asked != request:
+                    raise MalformedError(f"the parties ask the helper for different numbers: {asked} and {request}")
+                return dealt
+            both = self.dealer.deal(request)
+            self._waiting[1 - party].append((request, both[1 - party]))
+            return both[party]
+
+        return ask
