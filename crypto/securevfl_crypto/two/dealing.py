@@ -277,6 +277,7 @@ class DealtCorrelations(Correlations):
         return self._hidden[task.key]
 
     def forget_rows(self, key: int) -> None:
+        """See `Correlations.forget_rows`."""
         self._hidden.pop(key, None)
 
     async def _check_linear(self, task: LinearTask, each: list[dict[str, np.ndarray]]) -> None:
