@@ -4,13 +4,17 @@ send each other, and which values are opened. Any other opening is an error."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 from securevfl.cut.leakage import Revealed
 from securevfl.privacy import Gaussian, permitted_by, severity_of_view
 from securevfl.shares.release_exchanges import release_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
-__all__ = ["MASKED", "METRICS", "PREDICTED", "PREDICTIONS", "ROUND", "SUMS", "USEFUL", "share_exchanges"]
+__all__ = ["MASKED", "METRICS", "OpenedMetrics", "PREDICTED", "PREDICTIONS", "ROUND", "SUMS", "USEFUL", "share_exchanges"]
+
+OpenedMetrics: TypeAlias = Literal["rounded", "best", "none"]
+"""What is opened of the metrics of validation rows: see `securevfl.shares.protection.Shares`."""
 
 KEY, ROUND, CONFIRM = "shares/key", "shares/round", "shares/confirm"
 """Steps of the computing parties among themselves."""
@@ -31,12 +35,21 @@ MASKED, PREDICTED = "shares and masked values", "final predictions alone"
 """Keys in ``measured.json``: everything that a computing party receives of rows except the result, and the result."""
 
 _USEFUL_BIT = "shares of one bit: whether the model predicts better with the passive parties' columns than without"
+_METRIC_WORDS = {
+    "rounded": "shares of rounded validation metrics",
+    "best": "shares of one bit: whether the validation metrics are the best so far",
+}
 _TRUST = "if no two of the three computing parties collude"
 _COMPUTING: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
 
 
 def share_exchanges(
-    passive: int, *, parts: bool = False, noise: Gaussian | None = None, metrics: bool = True, soft: bool = False
+    passive: int,
+    *,
+    parts: bool = False,
+    noise: Gaussian | None = None,
+    metrics: OpenedMetrics = "rounded",
+    soft: bool = False,
 ) -> tuple[Exchange, ...]:
     """Return the messages of training on shares; none without passive parties.
 
@@ -44,7 +57,7 @@ def share_exchanges(
         passive: number of passive parties.
         parts: whether the model is released in parts at the end.
         noise: on the steps of the model, with the ε that the plan spends; None for none.
-        metrics: whether metrics of the validation rows are opened.
+        metrics: what is opened of the metrics of the validation rows.
         soft: whether targets may be mixtures, which nobody checks.
     """
     if not passive:
@@ -55,7 +68,7 @@ def share_exchanges(
         Exchange(PLAN, Kind.CONTROL, ACTIVE, COORDINATOR, "widths of all parts", optional=True),
         Exchange(EPOCH, Kind.CONTROL, ACTIVE, COORDINATOR, "sizes of an epoch's batches", optional=True),
         *_input_exchanges(),
-        *_computing_exchanges(Revealed("", "ok") if metrics else _about_range(noise)),
+        *_computing_exchanges(_about_range(noise) if metrics == "none" else Revealed("", "ok")),
         *_opening_exchanges(noise, metrics, soft),
         *(release_exchanges() if parts else ()),
     )
@@ -97,13 +110,13 @@ def _computing_exchanges(checked: Revealed) -> Iterator[Exchange]:
             )
 
 
-def _opening_exchanges(noise: Gaussian | None, metrics: bool, soft: bool) -> Iterator[Exchange]:
+def _opening_exchanges(noise: Gaussian | None, metrics: OpenedMetrics, soft: bool) -> Iterator[Exchange]:
     """A coordinator has no data, so its shares reveal nothing about it."""
     told = {
-        METRICS: ("shares of rounded validation metrics", _about_metrics(noise, soft)),
+        METRICS: (_METRIC_WORDS.get(metrics, ""), _about_metrics(noise, soft, metrics)),
         PREDICTIONS: ("shares of final predictions", _about_predictions()),
     }
-    if not metrics:
+    if metrics == "none":
         del told[METRICS]
     for step, (words, learned) in told.items():
         yield Exchange(
@@ -118,20 +131,25 @@ def _opening_exchanges(noise: Gaussian | None, metrics: bool, soft: bool) -> Ite
             sights=learned.sights,
         )
         yield Exchange(step, Kind.SHARE, COORDINATOR, ACTIVE, words, optional=True)
-    for sender in _COMPUTING if metrics else ():
+    for sender in _COMPUTING if metrics != "none" else ():
         for receiver in _COMPUTING:
             if sender != receiver or sender == PASSIVE:
                 yield _share_exchange(USEFUL, sender, receiver, _USEFUL_BIT, optional=True)
 
 
-def _about_metrics(noise: Gaussian | None, soft: bool) -> Revealed:
-    text = (
-        "rounded metrics of the model on the validation rows, once an epoch, and nothing about single rows in "
-        f"training, {_TRUST}{_about_noise(noise)}"
+def _about_metrics(noise: Gaussian | None, soft: bool, metrics: OpenedMetrics) -> Revealed:
+    what = (
+        "one bit an epoch, whether the model predicts the validation rows better than before, and nothing about single "
+        "rows in training"
+        if metrics == "best"
+        else "rounded metrics of the model on the validation rows, once an epoch, which give one row away to whoever "
+        "knows all others that train and validate, and nothing else about single rows in training"
     )
+    text = f"{what}, {_TRUST}{_about_noise(noise)}"
     if soft:
         text += "; targets may change from batch to batch, so that it can hide which rows it labels"
-    seen = Sight(of="features", severity="ok", through="shares and rounded metrics", view=MASKED)
+    through = "shares and one bit an epoch" if metrics == "best" else "shares and rounded metrics"
+    seen = Sight(of="features", severity="ok", through=through, view=MASKED)
     return Revealed(text, "note", (seen,))
 
 

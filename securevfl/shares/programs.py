@@ -54,6 +54,9 @@ from securevfl.transport import Kind
 
 __all__ = ["SharesActive", "SharesPassive"]
 
+BEST = "best_so_far"
+"""What is opened in the place of metrics where epochs are compared on shares: 1 or 0."""
+
 _LEFT_OUT = "on shares no validation score is opened, so that scores are not calibrated; neither is the training loss"
 _NOT_ALONE = "no weight is opened on shares, so that the active party has no scores of its own columns alone"
 
@@ -206,6 +209,8 @@ class SharesActive(ActiveProgram):
             return {}
         if found is None:
             raise ProtocolError(f"no metrics were opened to {role.site.name!r}")
+        if self.course.member.compares:
+            return {BEST: float(found[0])}
         if isinstance(role.task, Regression):
             return self.name_loss(float(found[0]), role.task)
         labels = role.labels(rows).cpu().numpy()
@@ -240,6 +245,12 @@ class SharesActive(ActiveProgram):
         if logits is None:
             raise ProtocolError(f"nothing was opened to {self.role.site.name!r}")
         return self.role.task.compute_probabilities(torch.from_numpy(logits))
+
+    def score_epoch(self, progress: Progress, valid: dict[str, float]) -> float:
+        """Where epochs are compared on shares, an epoch that is the best so far is one better than the one before it."""
+        if BEST not in valid:
+            return super().score_epoch(progress, valid)
+        return max(progress.best, 0.0) + 1 if valid[BEST] else -math.inf
 
     async def decide_epoch(self, progress: Progress, valid: dict[str, float]) -> None:
         self._valid_scores = np.empty((0, 0))

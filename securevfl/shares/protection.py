@@ -13,7 +13,7 @@ from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
 from securevfl.shares.answers import AnswerKind, RowAnswer
-from securevfl.shares.exchanges import share_exchanges
+from securevfl.shares.exchanges import OpenedMetrics, share_exchanges
 from securevfl.shares.least_rows import LEAST_VALIDATION, foresee_refusals
 from securevfl.shares.network_ranges import ERROR_BOUND
 from securevfl.transport import COORDINATOR, PASSIVE, Exchange
@@ -60,7 +60,9 @@ class Shares(Protection):
         soft: whether targets may be mixtures of classes that change from batch to batch, as Entity Augmentation's do.
             They are not checked then, and can hide which rows the active party labels.
         metrics: what is opened of the validation rows. ``"rounded"``: rounded metrics to the active party, after each
-            epoch that validates. ``"none"``: nothing, so that ε of these rows is 0; all epochs are trained and the last
+            epoch that validates. ``"best"``: one bit instead, whether the epoch's model is the best so far; the figures
+            are compared on shares. Whoever knows all other rows reads one that validates from rounded metrics, and not
+            from such bits, see `benchmarks.asked`. ``"none"``: nothing, so that ε of these rows is 0; all epochs are trained and the last
             one is kept, and the job must have ``keep="last"`` and no `patience`.
         dp: labels drawn by randomised response; noise on the steps of the model, where it has one layer: each computing
             party adds its own inside the shares, and that of any two reaches ε; or None.
@@ -79,7 +81,7 @@ class Shares(Protection):
     useful: Literal["required", "off"] = "required"
     few_rows: bool = False
     soft: bool = False
-    metrics: Literal["rounded", "none"] = "rounded"
+    metrics: OpenedMetrics = "rounded"
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -97,6 +99,7 @@ class Shares(Protection):
         relaxed = {
             "model handed out": self.hands_out,
             "no metrics": not self.opens_metrics,
+            "metrics compared on shares": self.compares_epochs,
             "mixed targets": self.soft,
             "few rows": self.few_rows,
             "useful or not": self.useful == "off",
@@ -116,7 +119,11 @@ class Shares(Protection):
 
     @property
     def opens_metrics(self) -> bool:
-        return self.metrics == "rounded"
+        return self.metrics != "none"
+
+    @property
+    def compares_epochs(self) -> bool:
+        return self.metrics == "best"
 
     def plan_problems(self, *, patience: int | None, keep: str) -> list[str]:
         if self.opens_metrics:
@@ -124,9 +131,9 @@ class Shares(Protection):
         why = "and protection.metrics is 'none', so that no metric of the validation rows is opened"
         found = []
         if keep != "last":
-            found.append(f"keep is {keep!r}, {why}: set keep = 'last', or metrics = 'rounded'")
+            found.append(f"keep is {keep!r}, {why}: set keep = 'last', or metrics = 'best'")
         if patience is not None:
-            found.append(f"patience is {patience}, {why}: leave patience out, or set metrics = 'rounded'")
+            found.append(f"patience is {patience}, {why}: leave patience out, or set metrics = 'best'")
         return found
 
     @property
@@ -188,13 +195,13 @@ class Shares(Protection):
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         noise = None if self.dp is None else self.dp.model
-        return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.opens_metrics, soft=self.soft)
+        return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.metrics, soft=self.soft)
 
     def sum_exchanges(self, passive: int) -> tuple[Exchange, ...]:
         from securevfl.shares.additive.exchanges import sum_exchanges
 
         noise = None if self.dp is None else self.dp.model
-        return sum_exchanges(passive, noise=noise, metrics=self.opens_metrics)
+        return sum_exchanges(passive, noise=noise, metrics=self.metrics)
 
     def program(
         self, algorithm: Algorithm, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]

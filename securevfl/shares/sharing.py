@@ -118,7 +118,7 @@ class Sharing:
             "range": Opening(left, None, 1, each=1),
             "final range": Opening(1 + self.trains, None, 1),
             "useful": Opening(int(self.judges_usefulness), None, 1),
-            "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2), each=1),
+            "metrics": Opening(left, to, 1 if self._compares else {1: 1, 2: 3}.get(classes, 2), each=1),
             # A server answers questions of any size: as many openings as rows, and no row more than there are.
             "predictions": Opening(
                 -(-rows // most) if self.trains else rows, to, min(rows, most) * width, total=rows * width
@@ -128,7 +128,13 @@ class Sharing:
             del openings["metrics"]
         if handed is not None:
             openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
-        return ShareParty(self.site, names, openings)
+        party = ShareParty(self.site, names, openings)
+        party.compares = self._compares
+        return party
+
+    @property
+    def _compares(self) -> bool:
+        return self.protection.compares_epochs
 
     def answer(self, classes: int) -> RowAnswer:
         """What the job opens of each row that is scored."""

@@ -112,6 +112,11 @@ class Protection(Config):
         """Whether the active party gets metrics of the validation rows in training."""
         return True
 
+    @property
+    def compares_epochs(self) -> bool:
+        """Whether of these metrics it gets one bit alone, whether they are the best so far."""
+        return False
+
     def plan_problems(self, *, patience: int | None, keep: str) -> list[str]:
         """What of a job's plan this protection cannot do, each with its cure.
 
