@@ -104,7 +104,7 @@ def search(
     """
     need_optuna()
     check_space(job, space)
-    if not job.protection.opens_metrics or job.protection.compares_epochs:
+    if not job.protection.opens_metrics or job.protection.compares_epochs(simulated=True):
         raise InputError(
             "trials are compared by metrics of the validation rows, and protection.metrics is "
             f"{getattr(job.protection, 'metrics', '')!r}, so that none is opened: set metrics = 'rounded'"

@@ -15,6 +15,7 @@ from securevfl.errors import PolicyError, RangeError
 from securevfl.shares.answers import RowAnswer
 from securevfl.shares.engine import ONE, Engine, compute_products
 from securevfl.shares.kept_targets import (
+    BestFigure,
     KeptTargets,
     TargetRule,
     check_targets,
@@ -63,7 +64,7 @@ class SharedCourse(ABC):
         epoch: the current one.
         repeated: openings that an interrupted attempt may have made before.
         opens_metrics: whether metrics of the validation rows are opened; otherwise these rows are not dealt.
-        best: the best figure so far, where epochs are compared on shares, (1,) with 16 fractional bits.
+        best: the best figure so far, where epochs are compared on shares.
     """
 
     step_name: ClassVar[str] = "step"
@@ -84,7 +85,7 @@ class SharedCourse(ABC):
     epoch: int = 0
     repeated: int = 0
     opens_metrics: bool = True
-    best: Share | None = field(default=None, repr=False)
+    best: BestFigure = field(default_factory=BestFigure, repr=False)
     _in_range: bool = False
     _valid: list[tuple[Any, Share]] | None = field(default=None, repr=False)
 
@@ -209,13 +210,13 @@ class SharedCourse(ABC):
         classes = self.answer.classes
         figure = metrics[2:3] if classes == 2 else -metrics[min(classes - 1, 1) :][:1]
         figure = figure * (1 << (FRACTION - METRIC_BITS - (self.loss_bits if classes == 1 else 0)))
-        if self.best is None:
-            self.best = figure
+        if self.best.share is None:
+            self.best.share = figure
             return engine.constant(np.ones(1, np.uint64))
-        ahead = figure - self.best
+        ahead = figure - self.best.share
         bit = (await engine.compare(ahead, (1 / ONE,))).reshape(1)
         (gain,) = await compute_products(engine, [Product(bit, ahead, "times")])
-        self.best = self.best + gain
+        self.best.share = self.best.share + gain
         return bit
 
     def _count_metrics(self) -> None:

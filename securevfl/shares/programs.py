@@ -142,7 +142,7 @@ class SharesActive(ActiveProgram):
                 counted=self.sharing.counts_classes,
             )
             self.model.kept = self.course.kept
-        self.course.kept = self.model.kept
+        self.course.kept, self.course.best = self.model.kept, self.model.best
         await self.course.deal_rows(len(self.learned), self._words_to_score([self.learned]))
         return saved
 
@@ -349,10 +349,11 @@ class SharesPassive(PassiveProgram):
             trained = 0 if self.sharing.mixes else len(self.learned)
             counted = self.sharing.counts_classes
             valid = self.role.table.split.valid if self.sharing.judges else np.arange(0)
-            self.role.opened.check_plan(1, self.role.features.find_places(valid))  # counted as they are dealt
+            price = self.sharing.protection.numbers_of_metrics(self.sharing.count_sets())
+            self.role.opened.check_plan(price, self.role.features.find_places(valid))  # counted as they are dealt
             await self.course.deal_targets(trained, len(valid), None, counted=counted)
             self.model.kept = self.course.kept
-        self.course.kept = self.model.kept
+        self.course.kept, self.course.best = self.model.kept, self.model.best
         await self.course.deal_rows(len(self.learned), self._words_to_score([self.learned]))
         done = 0 if saved is None else as_int(saved["epoch"])
         self._counted = any(self.role.plan.validates_after(epoch) for epoch in range(1, done + 1))
@@ -381,7 +382,8 @@ class SharesPassive(PassiveProgram):
         await self.model.refresh_shares()
         parts = list(split_chunks(rows, self.role.plan.eval_rows))
         if judge:
-            if self.sharing.judges and not self._counted:  # once a job, before anything of them is dealt
+            # Before anything of them is dealt. Figures tell of a row each time, bits together at most what one does.
+            if self.sharing.protection.numbers_of_metrics(2) > 1 or (self.sharing.judges and not self._counted):
                 self.role.count_metrics(rows)
                 self._counted = True
             await self.course.validate(count_rows(parts), self._words_to_score(parts))

@@ -59,10 +59,11 @@ class Shares(Protection):
             rows of a class. Between organisations each party's policy has to allow it.
         soft: whether targets may be mixtures of classes that change from batch to batch, as Entity Augmentation's do.
             They are not checked then, and can hide which rows the active party labels.
-        metrics: what is opened of the validation rows. ``"rounded"``: rounded metrics to the active party, after each
-            epoch that validates. ``"best"``: one bit instead, whether the epoch's model is the best so far; the figures
-            are compared on shares. Whoever knows all other rows reads one that validates from rounded metrics, and not
-            from such bits, see `benchmarks.asked`. ``"none"``: nothing, so that ε of these rows is 0; all epochs are trained and the last
+        metrics: what is opened of the validation rows, to the active party. ``"best"``: after each epoch that validates
+            one bit, whether its model is the best so far; the figures are compared on shares. ``"rounded"``: the
+            figures, rounded; whoever knows all other rows reads one that validates from them (`benchmarks.asked`), so
+            each set costs a number of each of these rows. None, the default: ``"best"`` between organisations, and
+            ``"rounded"`` in a simulation, where one person sees everything. ``"none"``: nothing, so that ε of these rows is 0; all epochs are trained and the last
             one is kept, and the job must have ``keep="last"`` and no `patience`.
         dp: labels drawn by randomised response; noise on the steps of the model, where it has one layer: each computing
             party adds its own inside the shares, and that of any two reaches ε; or None.
@@ -81,7 +82,7 @@ class Shares(Protection):
     useful: Literal["required", "off"] = "required"
     few_rows: bool = False
     soft: bool = False
-    metrics: OpenedMetrics = "rounded"
+    metrics: OpenedMetrics | None = None
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -99,7 +100,8 @@ class Shares(Protection):
         relaxed = {
             "model handed out": self.hands_out,
             "no metrics": not self.opens_metrics,
-            "metrics compared on shares": self.compares_epochs,
+            "metrics compared on shares": self.metrics == "best",
+            "rounded metrics": self.metrics == "rounded",
             "mixed targets": self.soft,
             "few rows": self.few_rows,
             "useful or not": self.useful == "off",
@@ -121,9 +123,11 @@ class Shares(Protection):
     def opens_metrics(self) -> bool:
         return self.metrics != "none"
 
-    @property
-    def compares_epochs(self) -> bool:
-        return self.metrics == "best"
+    def compares_epochs(self, *, simulated: bool) -> bool:
+        return self.metrics == "best" or (self.metrics is None and not simulated)
+
+    def numbers_of_metrics(self, sets: int) -> int:
+        return {"none": 0, "rounded": sets}.get(self.metrics or "", min(sets, 1))
 
     def plan_problems(self, *, patience: int | None, keep: str) -> list[str]:
         if self.opens_metrics:
@@ -195,13 +199,13 @@ class Shares(Protection):
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         noise = None if self.dp is None else self.dp.model
-        return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.metrics, soft=self.soft)
+        return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.metrics or "best", soft=self.soft)
 
     def sum_exchanges(self, passive: int) -> tuple[Exchange, ...]:
         from securevfl.shares.additive.exchanges import sum_exchanges
 
         noise = None if self.dp is None else self.dp.model
-        return sum_exchanges(passive, noise=noise, metrics=self.metrics)
+        return sum_exchanges(passive, noise=noise, metrics=self.metrics or "best")
 
     def program(
         self, algorithm: Algorithm, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]

@@ -108,8 +108,7 @@ class Sharing:
         """
         saved, names = self.site.keeper.load(), self.computing_parties
         done = 0 if saved is None else as_int(saved["epoch"])
-        last = self.plan.epochs if self.trains else 0  # a prediction opens no metrics
-        left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, last + 1))
+        left = self.count_sets(done) if self.trains else 0  # a prediction opens no metrics
         self.site.notes.extend(check_metric_sets(self.site, left * self.protection.opens_metrics))
         to, width = (names.index(self.site.active),), self.answer(classes).width
         most = self.plan.eval_rows
@@ -134,7 +133,7 @@ class Sharing:
 
     @property
     def _compares(self) -> bool:
-        return self.protection.compares_epochs
+        return self.protection.compares_epochs(simulated=self.site.simulated)
 
     def answer(self, classes: int) -> RowAnswer:
         """What the job opens of each row that is scored."""
@@ -144,6 +143,10 @@ class Sharing:
     def mixes(self) -> bool:
         """Whether targets are mixtures, dealt anew for each batch."""
         return self.algorithm.fits.mixes
+
+    def count_sets(self, done: int = 0) -> int:
+        """Sets of metrics that the job opens after so many epochs."""
+        return sum(self.plan.validates_after(epoch) for epoch in range(done + 1, self.plan.epochs + 1))
 
     @property
     def judges_usefulness(self) -> bool:
