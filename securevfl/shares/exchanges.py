@@ -35,9 +35,12 @@ MASKED, PREDICTED = "shares and masked values", "final predictions alone"
 """Keys in ``measured.json``: everything that a computing party receives of rows except the result, and the result."""
 
 _USEFUL_BIT = "shares of one bit: whether the model predicts better with the passive parties' columns than without"
+_BEST_BIT = "shares of one bit: whether the validation metrics are the best so far"
 _METRIC_WORDS = {
     "rounded": "shares of rounded validation metrics",
-    "best": "shares of one bit: whether the validation metrics are the best so far",
+    "best": _BEST_BIT,
+    None: f"{_BEST_BIT}; in a simulation, of the rounded metrics",
+    "none": "",
 }
 _TRUST = "if no two of the three computing parties collude"
 _COMPUTING: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
@@ -48,7 +51,7 @@ def share_exchanges(
     *,
     parts: bool = False,
     noise: Gaussian | None = None,
-    metrics: OpenedMetrics = "rounded",
+    metrics: OpenedMetrics | None = None,
     soft: bool = False,
 ) -> tuple[Exchange, ...]:
     """Return the messages of training on shares; none without passive parties.
@@ -110,10 +113,10 @@ def _computing_exchanges(checked: Revealed) -> Iterator[Exchange]:
             )
 
 
-def _opening_exchanges(noise: Gaussian | None, metrics: OpenedMetrics, soft: bool) -> Iterator[Exchange]:
+def _opening_exchanges(noise: Gaussian | None, metrics: OpenedMetrics | None, soft: bool) -> Iterator[Exchange]:
     """A coordinator has no data, so its shares reveal nothing about it."""
     told = {
-        METRICS: (_METRIC_WORDS.get(metrics, ""), _about_metrics(noise, soft, metrics)),
+        METRICS: (_METRIC_WORDS[metrics], _about_metrics(noise, soft, metrics)),
         PREDICTIONS: ("shares of final predictions", _about_predictions()),
     }
     if metrics == "none":
@@ -137,20 +140,21 @@ def _opening_exchanges(noise: Gaussian | None, metrics: OpenedMetrics, soft: boo
                 yield _share_exchange(USEFUL, sender, receiver, _USEFUL_BIT, optional=True)
 
 
-def _about_metrics(noise: Gaussian | None, soft: bool, metrics: OpenedMetrics) -> Revealed:
+def _about_metrics(noise: Gaussian | None, soft: bool, metrics: OpenedMetrics | None) -> Revealed:
+    bare = metrics == "rounded"
     what = (
-        "one bit an epoch, whether the model predicts the validation rows better than before, and nothing about single "
-        "rows in training"
-        if metrics == "best"
-        else "rounded metrics of the model on the validation rows, once an epoch, which give one row away to whoever "
-        "knows all others that train and validate, and nothing else about single rows in training"
+        "rounded metrics of the model on the validation rows, once an epoch, which give one row away to whoever knows "
+        "all others that train and validate, and nothing else about single rows in training"
+        if bare
+        else "one bit an epoch, whether the model predicts the validation rows better than before"
+        f"{'' if metrics else ' (in a simulation, the rounded metrics)'}, and nothing about single rows in training"
     )
     text = f"{what}, {_TRUST}{_about_noise(noise)}"
     if soft:
         text += "; targets may change from batch to batch, so that it can hide which rows it labels"
-    through = "shares and one bit an epoch" if metrics == "best" else "shares and rounded metrics"
-    seen = Sight(of="features", severity="ok", through=through, view=MASKED)
-    return Revealed(text, "note", (seen,))
+    if bare:  # by hand: no job of the gate has an attacker that knows all rows but one
+        return Revealed(text, "note", (Sight(of="features", severity="note", through="rounded metrics"),))
+    return Revealed(text, "note", (Sight(of="features", severity="ok", through="shares and bits", view=MASKED),))
 
 
 def _about_range(noise: Gaussian | None) -> Revealed:

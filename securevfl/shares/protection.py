@@ -199,13 +199,13 @@ class Shares(Protection):
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         noise = None if self.dp is None else self.dp.model
-        return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.metrics or "best", soft=self.soft)
+        return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.metrics, soft=self.soft)
 
     def sum_exchanges(self, passive: int) -> tuple[Exchange, ...]:
         from securevfl.shares.additive.exchanges import sum_exchanges
 
         noise = None if self.dp is None else self.dp.model
-        return sum_exchanges(passive, noise=noise, metrics=self.metrics or "best")
+        return sum_exchanges(passive, noise=noise, metrics=self.metrics)
 
     def program(
         self, algorithm: Algorithm, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]

@@ -21,7 +21,7 @@ _CHECKED = (
 )
 
 
-def sum_exchanges(passive: int, *, noise: Gaussian | None, metrics: OpenedMetrics) -> tuple[Exchange, ...]:
+def sum_exchanges(passive: int, *, noise: Gaussian | None, metrics: OpenedMetrics | None) -> tuple[Exchange, ...]:
     """Return the messages of training on shares by sums; none without passive parties.
 
     Args:
