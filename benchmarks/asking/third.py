@@ -203,7 +203,7 @@ def _solve_losses(told: _Asked) -> np.ndarray:
         found = _loss(told.logits(columns), told.labels[told.person]) - rest
         return np.concatenate([found / _LOSS_ERROR, whiten @ columns])
 
-    starts = [np.zeros(others.shape[1]), *others[:12]]
+    starts = [np.zeros(others.shape[1]), *others[:3]]
     return min((least_squares(misfit, start, loss="soft_l1") for start in starts), key=lambda one: one.cost).x
 
 
