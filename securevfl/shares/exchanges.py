@@ -11,7 +11,17 @@ from securevfl.privacy import Gaussian, permitted_by, severity_of_view
 from securevfl.shares.release_exchanges import release_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
-__all__ = ["MASKED", "METRICS", "OpenedMetrics", "PREDICTED", "PREDICTIONS", "ROUND", "SUMS", "USEFUL", "share_exchanges"]
+__all__ = [
+    "MASKED",
+    "METRICS",
+    "PREDICTED",
+    "PREDICTIONS",
+    "ROUND",
+    "SUMS",
+    "USEFUL",
+    "OpenedMetrics",
+    "share_exchanges",
+]
 
 OpenedMetrics: TypeAlias = Literal["rounded", "best", "none"]
 """What is opened of the metrics of validation rows: see `securevfl.shares.protection.Shares`."""

@@ -247,7 +247,7 @@ class SharesActive(ActiveProgram):
         return self.role.task.compute_probabilities(torch.from_numpy(logits))
 
     def score_epoch(self, progress: Progress, valid: dict[str, float]) -> float:
-        """Where epochs are compared on shares, an epoch that is the best so far is one better than the one before it."""
+        """Where epochs are compared on shares, an epoch that is the best so far is one better than all before."""
         if BEST not in valid:
             return super().score_epoch(progress, valid)
         return max(progress.best, 0.0) + 1 if valid[BEST] else -math.inf

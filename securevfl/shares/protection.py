@@ -63,8 +63,9 @@ class Shares(Protection):
             one bit, whether its model is the best so far; the figures are compared on shares. ``"rounded"``: the
             figures, rounded; whoever knows all other rows reads one that validates from them (`benchmarks.asked`), so
             each set costs a number of each of these rows. None, the default: ``"best"`` between organisations, and
-            ``"rounded"`` in a simulation, where one person sees everything. ``"none"``: nothing, so that ε of these rows is 0; all epochs are trained and the last
-            one is kept, and the job must have ``keep="last"`` and no `patience`.
+            ``"rounded"`` in a simulation, where one person sees everything. ``"none"``: nothing, so that ε of these
+            rows is 0; all epochs are trained and the last one is kept, and the job must have ``keep="last"`` and no
+            `patience`.
         dp: labels drawn by randomised response; noise on the steps of the model, where it has one layer: each computing
             party adds its own inside the shares, and that of any two reaches ε; or None.
     """

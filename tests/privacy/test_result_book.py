@@ -126,7 +126,9 @@ def test_an_older_copy_is_refused_by_a_process_that_has_the_book_open(tmp_path: 
         else:
             other.write_bytes(older)
             other.replace(path)
-        with pytest.raises(InputError, match=r"older than it was: this process saw 4 numbers counted for 'bank'.* has 2"):
+        with pytest.raises(
+            InputError, match=r"older than it was: this process saw 4 numbers counted for 'bank'.* has 2"
+        ):
             book.count_opening(np.array([1]), 1)
     path.unlink()
     with pytest.raises(InputError, match="is gone"):

@@ -1,4 +1,4 @@
-"""One book for all that is answered about a person: the job, a server, the process that stands by on the same books, and
+"""One book for all that is answered about a person: by the job, by a server, by the process that stands by, and by
 predictions. The last number that a policy allows is the last, whoever asks for it by which way."""
 
 from __future__ import annotations

@@ -23,10 +23,11 @@ EPOCHS = 8
 def _run(
     people: Parties, opened: str | None, *, results: Path | None = None, max_results: int | None = None, **more: object
 ) -> Result:
+    where = {name: more.pop(name) for name in ("checkpoints", "observer") if name in more}
     options = {"epochs": EPOCHS, "batch_size": 16, "algorithm": sv.LogisticRegression(), "keep": "best"} | more
     protection = sv.Shares(metrics=opened, few_rows=True, useful="off")
     policies = {} if max_results is None else {name: sv.Policy(max_results=max_results) for name in people}
-    return sv.simulate(sv.Job(protection=protection, policies=policies, **options), people, results=results)
+    return sv.simulate(sv.Job(protection=protection, policies=policies, **options), people, results=results, **where)  # type: ignore[arg-type]
 
 
 def _people(task: str) -> Parties:
@@ -72,6 +73,25 @@ def test_one_bit_is_opened_for_each_epoch_and_to_the_active_party_alone() -> Non
     assert {one["1"][0] for one in shapes[people.active.name]} == {1, 32}
     assert "metrics compared on shares" in result.record.runs[-1].title
     assert any("one bit an epoch" in one.learns for one in result.record.runs[-1].learned)
+
+
+class _Stops(sv.Observer):
+    def __init__(self, after: int) -> None:
+        self._after = after
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        if epoch == self._after:
+            raise RuntimeError("the power failed")
+
+
+def test_after_a_restart_epochs_are_compared_with_the_best_one_before_it(tmp_path: Path) -> None:
+    people = _people("two classes")
+    whole = [epoch.valid["best_so_far"] for epoch in _run(people, "best").record.runs[-1].epochs]
+    later = next(number for number, bit in enumerate(whole, 1) if not bit)  # the first that is no better
+    with pytest.raises(sv.PartyFailed):
+        _run(people, "best", checkpoints=tmp_path, observer=_Stops(later))
+    run = _run(people, "best", checkpoints=tmp_path).record.runs[-1]
+    assert [epoch.valid["best_so_far"] for epoch in run.epochs][:later] == whole[:later]
 
 
 def test_patience_counts_epochs_that_are_not_the_best_so_far() -> None:
