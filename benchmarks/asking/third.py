@@ -66,7 +66,8 @@ class _Asked:
     def logits(self, columns: np.ndarray) -> np.ndarray:
         """The person's after each epoch, if its columns were these, (…, d) → (…, epochs)."""
         mine: np.ndarray = self.x[self.person, : self.own] @ self.weights[: self.own] + self.weights[-1]
-        return mine + columns @ self.weights[self.own : -1]
+        found: np.ndarray = mine + columns @ self.weights[self.own : -1]
+        return found
 
 
 @contextmanager
@@ -204,7 +205,9 @@ def _solve_losses(told: _Asked) -> np.ndarray:
         return np.concatenate([found / _LOSS_ERROR, whiten @ columns])
 
     starts = [np.zeros(others.shape[1]), *others[:3]]
-    return min((least_squares(misfit, start, loss="soft_l1") for start in starts), key=lambda one: one.cost).x
+    best = min((least_squares(misfit, start, loss="soft_l1") for start in starts), key=lambda one: float(one.cost))
+    found: np.ndarray = best.x
+    return found
 
 
 def _weigh_rows(told: _Asked) -> np.ndarray:

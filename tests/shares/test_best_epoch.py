@@ -23,9 +23,10 @@ EPOCHS = 8
 def _run(
     people: Parties, opened: str | None, *, results: Path | None = None, max_results: int | None = None, **more: object
 ) -> Result:
+    computing = more.pop("computing", ())
     where = {name: more.pop(name) for name in ("checkpoints", "observer") if name in more}
     options = {"epochs": EPOCHS, "batch_size": 16, "algorithm": sv.LogisticRegression(), "keep": "best"} | more
-    protection = sv.Shares(metrics=opened, few_rows=True, useful="off")
+    protection = sv.Shares(metrics=opened, few_rows=True, useful="off", computing=computing)  # type: ignore[arg-type]
     policies = {} if max_results is None else {name: sv.Policy(max_results=max_results) for name in people}
     return sv.simulate(sv.Job(protection=protection, policies=policies, **options), people, results=results, **where)  # type: ignore[arg-type]
 
@@ -73,6 +74,28 @@ def test_one_bit_is_opened_for_each_epoch_and_to_the_active_party_alone() -> Non
     assert {one["1"][0] for one in shapes[people.active.name]} == {1, 32}
     assert "metrics compared on shares" in result.record.runs[-1].title
     assert any("one bit an epoch" in one.learns for one in result.record.runs[-1].learned)
+
+
+@pytest.mark.parametrize("what", ["coordinator", "trees", "scorecard", "additive", "additive, a number"])
+def test_every_model_on_shares_compares_its_epochs(what: str) -> None:
+    people, more, computing = _people("two classes"), {}, ()
+    if what == "coordinator":
+        people = make_parties(1, 240)
+        computing = (*people, "helper")
+    elif what == "trees":
+        more = {"algorithm": sv.Boosting()}
+    elif what == "scorecard":
+        more = {"algorithm": sv.Scorecard()}
+    elif what == "additive":
+        more = {"algorithm": sv.Additive()}
+    else:
+        people = _people("number")
+        more = {"algorithm": sv.Additive(), "task": "regression", "target_range": (0.0, 2000.0)}
+    run = _run(people, "best", computing=computing, epochs=3, **more).record.runs[-1]
+    bits = [epoch.valid["best_so_far"] for epoch in run.epochs]
+    assert bits[0] == 1.0
+    assert len(bits) == 3
+    assert run.best_epoch == 1 + max(number for number, bit in enumerate(bits) if bit)
 
 
 class _Stops(sv.Observer):
