@@ -3,11 +3,13 @@ with the figures. Rounded figures cost a number of each validation row each time
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from securevfl_crypto.replicated import Share
 from support.helpers import make_parties
 
 import securevfl as sv
@@ -59,6 +61,20 @@ def test_the_epoch_that_is_kept_is_the_one_with_the_best_figure(task: str) -> No
         if abs(figure - highest) > step:
             assert one == (figure > highest)
         highest = max(highest, figure)
+
+
+def test_a_figure_is_compared_with_the_best_of_all_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures, seen = (512, 717, 614, 666, 819, 819, 820, 100), Counter[int]()
+
+    async def told(scores: metrics.SharedMetrics) -> Share:
+        engine = scores._engine
+        seen[id(engine)] += 1
+        return engine.constant(np.array([0, 0, figures[seen[id(engine)] - 1]], np.uint64))
+
+    monkeypatch.setattr(metrics.SharedMetrics, "compute_rounded", told)
+    run = _run(_people("two classes"), "best").record.runs[-1]
+    assert [epoch.valid["best_so_far"] for epoch in run.epochs] == [1, 1, 0, 0, 1, 0, 1, 0]
+    assert run.best_epoch == 7
 
 
 def test_one_bit_is_opened_for_each_epoch_and_to_the_active_party_alone() -> None:

@@ -193,7 +193,7 @@ BREAKS = (
         old="        self.best.share = self.best.share + gain\n",
         new="",
         tests=_BEST,
-        keywords="kept_is_the_one",
+        keywords="best_of_all",
     ),
     Break(
         name="after a restart every epoch is the best so far",
