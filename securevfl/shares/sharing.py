@@ -111,13 +111,13 @@ class Sharing:
         left = self.count_sets(done) if self.trains else 0  # a prediction opens no metrics
         self.site.notes.extend(check_metric_sets(self.site, left * self.protection.opens_metrics))
         to, width = (names.index(self.site.active),), self.answer(classes).width
-        most = self.plan.eval_rows
+        most, figures = self.plan.eval_rows, 1 if self._compares else {1: 1, 2: 3}.get(classes, 2)
         openings = {
             "targets": Opening(int(self.trains), None, 1),
             "range": Opening(left, None, 1, each=1),
             "final range": Opening(1 + self.trains, None, 1),
             "useful": Opening(int(self.judges_usefulness), None, 1),
-            "metrics": Opening(left, to, 1 if self._compares else {1: 1, 2: 3}.get(classes, 2), each=1),
+            "metrics": Opening(left, to, figures, each=1),
             # A server answers questions of any size: as many openings as rows, and no row more than there are.
             "predictions": Opening(
                 -(-rows // most) if self.trains else rows, to, min(rows, most) * width, total=rows * width
