@@ -64,10 +64,10 @@ async def _make_party(sharing: Sharing, sizes: SharedPlan, wire: LinkTwoWire, he
         asked=-(-sizes.test // most) if sharing.trains else sizes.test,
         trains=sharing.trains,
         judged=sharing.judges_usefulness,
-        metrics=_METRICS.get(sizes.classes, 2),
+        metrics=1 if sharing.compares else _METRICS.get(sizes.classes, 2),
     )
     await source.setup()
-    return TwoParty(site, names, counted, source, openings)
+    return TwoParty(site, names, counted, source, openings, compares=sharing.compares)
 
 
 async def make_course(sharing: Sharing, sizes: SharedPlan) -> Made:
