@@ -25,10 +25,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl_crypto.errors import MalformedError, DisagreementError
+from securevfl_crypto.errors import DisagreementError, MalformedError
 from securevfl_crypto.ring import Stream, matmul
 from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, Wave, WaveBits, wave_places
-from securevfl_crypto.two.curves import ANGLES, find_sines
+from securevfl_crypto.two.curves import ANGLES, find_multiples
 from securevfl_crypto.two.transfers import DealtTransfers, Transfers
 from securevfl_crypto.two.wire import TwoWire, swap
 
@@ -185,8 +185,7 @@ class Dealer:
     def _deal_waves(self, request: Request) -> tuple[list[np.ndarray], list[np.ndarray]]:
         count, bits = request.sizes[0], request.wave_bits
         angles = sum(_draw_angles(drawer, count) for drawer in self._drawers)
-        values = [find_sines(k * angles, place) for k, place in enumerate(wave_places(bits), 1)]
-        both = np.stack([np.stack(part) for part in zip(*values, strict=True)]).view(np.uint64)
+        both = find_multiples(angles, wave_places(bits)).view(np.uint64)
         return [], [both - self._drawers[0].draw_words(*both.shape)]
 
     def _deal_transfers(self, request: Request) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -241,9 +240,7 @@ class DealtCorrelations(Correlations):
     async def _make_task(self, task: LinearTask, uses: int) -> deque[Linear]:
         me, rows, width = self._wire.me, len(task.rows), task.outputs
         count = uses + self._checked
-        request = Request(
-            LINEAR, (task.key, rows, *task.columns(me), task.outputs, count, int(task.backward))
-        )
+        request = Request(LINEAR, (task.key, rows, *task.columns(me), task.outputs, count, int(task.backward)))
         dealt = await self._ask_for(request)
         hidden = await self._swap_rows(task)
         parts = {}
@@ -316,11 +313,11 @@ class DealtCorrelations(Correlations):
         dealt = await self._ask_for(request)
         angles = _draw_angles(self._drawer, total)
         shares = self._drawer.draw_words(2, len(bits), total) if self._wire.me == 0 else dealt[0]
-        kept = np.arange(count)
         if spare:
             spent, kept = await self._choose_spent(total, spare)
             await self._check_waves(angles[spent], np.ascontiguousarray(shares[:, :, spent]), bits)
-        return Wave(angles[kept], np.ascontiguousarray(shares[0][:, kept]), np.ascontiguousarray(shares[1][:, kept]))
+            angles, shares = angles[kept], shares[:, :, kept]
+        return Wave(angles, shares[0], shares[1])
 
     async def _choose_spent(self, total: int, spare: int) -> tuple[np.ndarray, np.ndarray]:
         """Places that are opened, and those that are kept: party 0 draws them, once all is dealt."""
@@ -331,14 +328,14 @@ class DealtCorrelations(Correlations):
             (spent,) = await self._wire.receive("ahead places", [(np.int64, (spare,))])
             if len(np.unique(spent)) != spare or spent.min() < 0 or spent.max() >= total:
                 raise MalformedError("the other party chose places to check that do not exist")
-        return spent, np.setdiff1d(np.arange(total), spent)
+        kept = np.ones(total, bool)
+        kept[spent] = False
+        return spent, np.flatnonzero(kept)
 
     async def _check_waves(self, angles: np.ndarray, shares: np.ndarray, bits: WaveBits) -> None:
         theirs, other = await swap(self._wire, "ahead spent", [angles, shares])
         whole = (angles + theirs) % ANGLES
-        wanted = [find_sines(k * whole, place) for k, place in enumerate(wave_places(bits), 1)]
-        values = np.stack([np.stack(part) for part in zip(*wanted, strict=True)]).view(np.uint64)
-        if not np.array_equal(shares + other, values):
+        if not np.array_equal(shares + other, find_multiples(whole, wave_places(bits)).view(np.uint64)):
             raise _wrong("of sines")
 
     async def _make_transfers(self, giver: int, count: int, words: int) -> tuple[np.ndarray, np.ndarray]:
@@ -382,7 +379,9 @@ class AskedTransfers(Transfers):
         make: makes random transfers of a giver: so many, of so many words.
     """
 
-    def __init__(self, wire: TwoWire, make: Callable[[int, int, int], Awaitable[tuple[np.ndarray, np.ndarray]]]) -> None:
+    def __init__(
+        self, wire: TwoWire, make: Callable[[int, int, int], Awaitable[tuple[np.ndarray, np.ndarray]]]
+    ) -> None:
         self._me, self._make = wire.me, make
         self._dealt = DealtTransfers(wire, _TRANSFER_WORDS)
 

@@ -8,8 +8,9 @@ of a batch share one ciphertext: they are columns.
 
     sin r = sin a cos b + cos a sin b,    cos r = cos a cos b − sin a sin b.
 
-Party 0's rounded sines are numbers of 6 to 12 bits. Each bit is the choice of a transfer whose correlation is party 1's
-pair (cos b, sin b), shifted to the bit's place; the sum over the bits gives both parties' summands of the products.
+Party 0 rounds its sines to odd multiples of 2^-4 to 2^-10, numbers of 4 to 10 bits. Each bit is the choice of a
+transfer whose correlation is party 1's pair (cos b, sin b), shifted to the bit's place; the sum over the bits gives
+both parties' summands of the products.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from securevfl_crypto.rlwe.held import HeldHolder, HeldOwner
 from securevfl_crypto.rlwe.held_layout import HeldContent, HeldLayout
+from securevfl_crypto.transfer.extension import MOST
 from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, Wave, WaveBits
-from securevfl_crypto.two.curves import ANGLES, find_sines
+from securevfl_crypto.two.curves import ANGLES, find_multiples
 from securevfl_crypto.two.transfers import ExtendedTransfers
 from securevfl_crypto.two.wire import TwoWire, swap
 
@@ -34,6 +36,8 @@ MOST_AT_ONCE = 32
 """Columns that one ciphertext serves at most: classes times uses."""
 
 _NONCE = 32
+_FINE = 30
+"""Fractional bits of sines before they are rounded."""
 
 
 class PairCorrelations(Correlations):
@@ -102,50 +106,57 @@ class PairCorrelations(Correlations):
             parts |= {"mask_back": mask_back, "pad_back": pad_back, "share_back": share_back}
         k = task.outputs
         return [
-            Linear(**(nothing | {name: np.ascontiguousarray(part[:, i * k : (i + 1) * k]) for name, part in parts.items()}))  # type: ignore[arg-type]
+            Linear(
+                **(nothing | {name: np.ascontiguousarray(part[:, i * k : (i + 1) * k]) for name, part in parts.items()})
+            )  # type: ignore[arg-type]
             for i in range(uses)
         ]
 
     async def make_waves(self, count: int, bits: WaveBits) -> Wave:
         angles = (_draw_words((count,)) % np.uint64(ANGLES)).astype(np.int64)
-        if self._wire.me == 0:
-            sines, cosines = await self._choose_products(angles, bits)
-        else:
-            sines, cosines = await self._give_products(angles, bits)
+        each = max(MOST // _count_transfers(1, bits), 1)
+        pieces = [angles[start : start + each] for start in range(0, count, each)]
+        make = self._choose_products if self._wire.me == 0 else self._give_products
+        found = await make(pieces, bits)
+        sines, cosines = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
         return Wave(angles, sines, cosines)
 
-    async def _choose_products(self, angles: np.ndarray, bits: WaveBits) -> tuple[np.ndarray, np.ndarray]:
-        choices = []
-        for k, (own, _) in enumerate(bits, 1):
-            moved = np.stack(find_sines(k * angles, own)) + (1 << own)  # from −1 … 1 to 0 … 2
-            places = np.arange(own + 2, dtype=np.int64)[:, None, None]
-            choices.append(((moved[None] >> places) & 1).astype(np.uint8).reshape(-1))
-        chosen = np.concatenate(choices)
-        pads = await self.transfers.choose(chosen, 2)
-        (deltas,) = await self._wire.receive("ahead sines", [(np.uint64, pads.shape)])
-        pads += deltas * chosen.astype(np.uint64)[:, None]
-        return _combine_products(_sum_places(pads, len(angles), bits))
+    async def _choose_products(self, pieces: Sequence[np.ndarray], bits: WaveBits) -> list[tuple[np.ndarray, ...]]:
+        """Party 0's side. All choices leave at once, so that pieces cost one exchange together."""
+        waiting = []
+        for angles in pieces:
+            choices = _find_choices(angles, bits)
+            waiting.append((len(angles), choices, await self.transfers.choose(choices, 2)))
+        found = []
+        for count, choices, pads in waiting:
+            (deltas,) = await self._wire.receive("ahead sines", [(np.uint64, pads.shape)])
+            # Taken by a mask, so that choices decide nothing else.
+            deltas = deltas & (np.uint64(0) - choices.astype(np.uint64))[:, None]
+            deltas += pads
+            found.append(_combine_products(_sum_places(deltas, count, bits)))
+        return found
 
-    async def _give_products(self, angles: np.ndarray, bits: WaveBits) -> tuple[np.ndarray, np.ndarray]:
-        count = len(angles)
-        zeros, ones = await self.transfers.give(sum(2 * (own + 2) * count for own, _ in bits), 2)
-        deltas = zeros - ones
-        base = []
-        start = 0
-        for k, (own, other) in enumerate(bits, 1):
-            sine, cosine = find_sines(k * angles, other)
-            payload = np.stack([cosine, sine], axis=-1).view(np.uint64)
-            size = 2 * (own + 2) * count
-            part = deltas[start : start + size].reshape(own + 2, 2, count, 2)
-            for place in range(own + 2):
-                part[place] += payload << np.uint64(place)
-            base.append(payload << np.uint64(own))
-            start += size
-        await self._wire.send("ahead sines", [deltas])
-        sums = _sum_places(np.uint64(0) - zeros, count, bits)
-        return _combine_products([one - moved for one, moved in zip(sums, base, strict=True)])
+    async def _give_products(self, pieces: Sequence[np.ndarray], bits: WaveBits) -> list[tuple[np.ndarray, ...]]:
+        """Party 1's side."""
+        found = []
+        for angles in pieces:
+            count = len(angles)
+            zeros, deltas = await self.transfers.give(_count_transfers(count, bits), 2)
+            np.subtract(zeros, deltas, out=deltas)
+            sine, cosine = find_multiples(angles, [other for _, other in bits]).view(np.uint64)
+            payload = np.stack([cosine, sine], axis=-1)
+            sums = np.uint64(0) - _sum_places(zeros, count, bits)
+            for k, (part, (own, _)) in enumerate(zip(_split_multiples(deltas, count, bits), bits, strict=True)):
+                places = np.arange(1, own + 1, dtype=np.uint64)[:, None, None]
+                np.add(part, (payload[k] << places)[:, None], out=part)
+                sums[k] -= payload[k] * np.uint64((1 << own) - 1)
+            await self._wire.send("ahead sines", [deltas])
+            found.append(_combine_products(sums))
+        return found
 
-    async def _halves_of(self, rows: int, own: int, other: int, width: int) -> tuple[HeldOwner | None, HeldHolder | None]:
+    async def _halves_of(
+        self, rows: int, own: int, other: int, width: int
+    ) -> tuple[HeldOwner | None, HeldHolder | None]:
         """This party's keys for the other one's rows, and the other one's for its own; a pair for each size."""
         rows = 1 << max(rows - 1, 0).bit_length()  # so that questions of all sizes need few keys
         sizes = (rows, own, other, width)
@@ -163,21 +174,44 @@ class PairCorrelations(Correlations):
         return self._halves[sizes]
 
 
-def _sum_places(words: np.ndarray, count: int, bits: WaveBits) -> list[np.ndarray]:
-    """For each multiple the products of party 0's sine and cosine with party 1's pair, (2, count, 2)."""
-    found, start = [], 0
+def _count_transfers(count: int, bits: WaveBits) -> int:
+    return sum(2 * own for own, _ in bits) * count
+
+
+def _find_choices(angles: np.ndarray, bits: WaveBits) -> np.ndarray:
+    """The bits of party 0's sines, uint8 (transfers,): by multiple and place, of all sines and then of all cosines.
+
+    A sine is rounded to the nearest odd multiple of 2^-own, −2^own + 1 + 2 m for an m of `own` bits.
+    """
+    fine = find_multiples(angles, [_FINE] * len(bits)) + (1 << _FINE)
+    parts = []
+    for k, (own, _) in enumerate(bits):
+        m = np.minimum(fine[:, k] >> (_FINE + 1 - own), (1 << own) - 1).astype(np.uint16)
+        places = np.arange(own, dtype=np.uint16)[:, None, None]
+        parts.append(((m >> places) & np.uint16(1)).astype(np.uint8).reshape(-1))
+    return np.concatenate(parts)
+
+
+def _split_multiples(words: np.ndarray, count: int, bits: WaveBits) -> Iterator[np.ndarray]:
+    """Views of the words of transfers for each multiple: (places, sine or cosine, count, pair)."""
+    start = 0
     for own, _ in bits:
-        size = 2 * (own + 2) * count
-        found.append(words[start : start + size].reshape(own + 2, 2, count, 2).sum(axis=0, dtype=np.uint64))
-        start += size
+        end = start + 2 * own * count
+        yield words[start:end].reshape(own, 2, count, 2)
+        start = end
+
+
+def _sum_places(words: np.ndarray, count: int, bits: WaveBits) -> np.ndarray:
+    """Products of party 0's sine and cosine with party 1's pair: (multiples, sine or cosine, count, pair)."""
+    found = np.empty((len(bits), 2, count, 2), np.uint64)
+    for one, part in zip(found, _split_multiples(words, count, bits), strict=True):
+        part.sum(axis=0, dtype=np.uint64, out=one)
     return found
 
 
-def _combine_products(products: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of sine and cosine of the sums of angles, from those of the products (sine or cosine, count, pair)."""
-    sines = np.stack([one[0, :, 0] + one[1, :, 1] for one in products])
-    cosines = np.stack([one[1, :, 0] - one[0, :, 1] for one in products])
-    return sines, cosines
+def _combine_products(products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of sine and cosine of the sums of angles, from those of the products."""
+    return products[:, 0, :, 0] + products[:, 1, :, 1], products[:, 1, :, 0] - products[:, 0, :, 1]
 
 
 def _draw_words(shape: tuple[int, ...]) -> np.ndarray:
