@@ -293,9 +293,7 @@ class Job(JobOptions):
                 "stratify is set and dp.model bounds what is learned of a row that trains: a stratified split would "
                 "reveal labels without noise through the rows that train; leave stratify out"
             )
-        found += self.protection.plan_problems(
-            patience=self.patience, keep=self.keep, batch_size=self.batch_size
-        )
+        found += self.protection.plan_problems(patience=self.patience, keep=self.keep, batch_size=self.batch_size)
         found += self._validation_problems()
         if not found and self.device != "cpu" and self.protection.uses_integers and not self.protection.is_sealed:
             found.append(f"fixed-point runs compute on the CPU, not on {self.device!r}: use device='cpu'")

@@ -125,6 +125,8 @@ async def _find_greater(wire: TwoWire, transfers: Transfers, own: np.ndarray, ed
     coins = random_bits(nodes)
     digits = low * count
     places = np.arange(low, dtype=np.uint64)[:, None]
+    both = (digits + nodes, nodes)
+    await transfers.reserve(both[wire.me], both[1 - wire.me])
     if wire.me == 0:
         chosen = await transfers.choose(coins)
         zeros, ones, given = await _give_both(transfers, digits, nodes, edges)
@@ -134,7 +136,7 @@ async def _find_greater(wire: TwoWire, transfers: Transfers, own: np.ndarray, ed
         choices = ((own >> places) & np.uint64(1)).astype(np.uint8).reshape(-1)
         pads, chosen = await _choose_both(transfers, choices, coins, edges)
         given = await transfers.give(nodes)
-        expect = [(_table_type(width), (edges, widths.count(width), count)) for width in sorted(set(widths))]
+        expect = [(_TABLES_BY_WIDTH[width], (edges, widths.count(width), count)) for width in sorted(set(widths))]
         shares = _read_tables(own, pads, widths, await wire.receive(_TABLES, expect))
     triples = _make_triples(coins, chosen, *given)
     return (await _combine_digits(wire, shares.reshape(len(widths), -1), triples)).reshape(edges, count)
@@ -168,9 +170,8 @@ def _cut_digits(low: int) -> list[int]:
     return [low // count + (number < low % count) for number in range(count)]
 
 
-def _table_type(width: int) -> type[np.generic]:
-    types: dict[int, type[np.generic]] = {5: np.uint64, 4: np.uint32, 3: np.uint16}
-    return types.get(width, np.uint8)
+_TABLES_BY_WIDTH: dict[int, type[np.generic]] = {3: np.uint16, 4: np.uint32, 5: np.uint64}
+"""Types that two bits for each value of a digit fill. Of 7 bits or more, no digit is narrower."""
 
 
 def _address_mask(bit: int) -> np.uint64:
@@ -203,7 +204,8 @@ def _make_tables(
     packed = shares[0] | shares[1] << np.uint8(1)
     zero, one = _spread_pads(zeros, low), _spread_pads(ones, low)
     sent = {
-        width: np.empty((edges, widths.count(width), count), dtype=_table_type(width)) for width in sorted(set(widths))
+        width: np.empty((edges, widths.count(width), count), dtype=_TABLES_BY_WIDTH[width])
+        for width in sorted(set(widths))
     }
     for number, width, at, place in _iter_digits(widths):
         table = _spread_masks(packed[number])
@@ -214,8 +216,7 @@ def _make_tables(
         entry = np.uint64(1) << twice
         table ^= (entry - np.uint64(1)) & _GREATER  # greater than all entries below
         table ^= entry << np.uint64(1)
-        table &= np.uint64((1 << (2 << width)) - 1)
-        sent[width][:, place] = table.astype(_table_type(width))
+        sent[width][:, place] = table.astype(_TABLES_BY_WIDTH[width])
     return packed, list(sent.values())
 
 

@@ -385,18 +385,23 @@ class AskedTransfers(Transfers):
         self._me, self._make = wire.me, make
         self._dealt = DealtTransfers(wire, _TRANSFER_WORDS)
 
+    async def reserve(self, give: int, choose: int) -> None:
+        """See `Transfers.reserve`: both parties ask for what party 0 gives first."""
+        for giver in (0, 1):
+            gives = giver == self._me
+            missing = (give if gives else choose) - self._dealt.left[0 if gives else 1]
+            if missing > 0:
+                made = await self._make(giver, max(missing, _AT_ONCE), _TRANSFER_WORDS)
+                (self._dealt.add_given if gives else self._dealt.add_chosen)(*made)
+
     async def give(self, count: int, words: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """See `Transfers.give`."""
-        missing = count - self._dealt.left[0]
-        if missing > 0:
-            self._dealt.add_given(*await self._make(self._me, max(missing, _AT_ONCE), _TRANSFER_WORDS))
+        await self.reserve(count, 0)
         return await self._dealt.give(count, words)
 
     async def choose(self, choices: np.ndarray, words: int = 1) -> np.ndarray:
         """See `Transfers.choose`."""
-        missing = len(choices) - self._dealt.left[1]
-        if missing > 0:
-            self._dealt.add_chosen(*await self._make(1 - self._me, max(missing, _AT_ONCE), _TRANSFER_WORDS))
+        await self.reserve(0, len(choices))
         return await self._dealt.choose(choices, words)
 
 

@@ -46,6 +46,15 @@ _EXPANSION = hashlib.sha256(b"securevfl dealt transfers 1").digest()[:16]
 class Transfers(Protocol):
     """A source of transfers. Both parties call matching functions in the same order: one gives, the other chooses."""
 
+    async def reserve(self, give: int, choose: int) -> None:
+        """Have at hand what is about to be given and chosen. Called before a party both gives and chooses: the two
+        reach these calls in different orders, and could not get more from a helper in between.
+
+        Args:
+            give: transfers that this party is about to give; the other one says the same as `choose`.
+            choose: transfers that it is about to choose.
+        """
+
     async def give(self, count: int, words: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Both pads of the next `count` transfers that this party gives, uint64 (count, words) each.
 
@@ -68,6 +77,7 @@ async def choose_and_give(
 
     The peer calls it, too, with `count` choices, and as many to give as this party chooses.
     """
+    await transfers.reserve(count, len(choices))
     chosen = await transfers.choose(choices, words)
     return chosen, await transfers.give(count, words)
 
@@ -108,6 +118,9 @@ class ExtendedTransfers(Unique):
     def _direction(self, chooser: int) -> bytes:
         # Each direction has a tag, so that a message of one, sent back, gives no keys of the other.
         return bytes([chooser]) + self._tag
+
+    async def reserve(self, give: int, choose: int) -> None:
+        """See `Transfers.reserve`; each call makes what it needs."""
 
     async def give(self, count: int, words: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """See `Transfers.give`. One message, 16 bytes a transfer and 4.1 KB a batch of 65,536.
@@ -201,6 +214,9 @@ class DealtTransfers(Unique):
             raise MalformedError(f"{len(choices)} choices and {len(pads)} pads were dealt; their numbers must be equal")
         self._chosen.add(pads)
         self._random.add(choices)
+
+    async def reserve(self, give: int, choose: int) -> None:
+        """See `Transfers.reserve`; what was dealt is at hand."""
 
     async def give(self, count: int, words: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """See `Transfers.give`. One message, a bit a transfer.

@@ -22,7 +22,16 @@ from securevfl.shares.network_ranges import NetworkShape
 from securevfl.shares.two.network import TwoNetwork
 from securevfl.shares.two.parties import TwoParty
 
-__all__ = ["FINE", "FINE_WAVES", "compute_metrics", "count_outside", "curve_factors", "drop_shift", "find_classes", "metric_scales"]
+__all__ = [
+    "FINE",
+    "FINE_WAVES",
+    "compute_metrics",
+    "count_outside",
+    "curve_factors",
+    "drop_shift",
+    "find_classes",
+    "metric_scales",
+]
 
 FINE = 30
 """Fractional bits of a function of one row."""
@@ -93,7 +102,7 @@ async def _sum_log_losses(
     short = await truncate(party.wire, party.transfers, logits, LOGIT_BITS - FINE + 1)
     signs = None if targets is None else np.where(targets > 0.5, -1, 1).astype(np.int64)
     odd = await signed(party.wire, party.transfers, short, signs)
-    return np.uint64(even.sum(dtype=np.uint64) + odd.sum(dtype=np.uint64))
+    return np.uint64((even + odd).sum(dtype=np.uint64))
 
 
 async def _rank_rows(party: TwoParty, logits: np.ndarray, labels: np.ndarray | None) -> tuple[np.uint64, np.uint64]:
@@ -113,18 +122,18 @@ async def _rank_rows(party: TwoParty, logits: np.ndarray, labels: np.ndarray | N
     counts = await bits_to_words(wire, transfers, bits.reshape(-1), factors, width=2)
     above, true = counts.reshape(edges, -1, 2).sum(axis=1, dtype=np.uint64).T
     middle, rows = EDGES.index(0.0), len(logits)
-    positives = np.uint64(0 if labels is None else int(labels.sum()))
-    whole = np.uint64(rows if party.is_active else 0)
-    right = whole - positives - above[middle] + true[middle] * np.uint64(2)
-    high = np.concatenate([[positives], true, np.zeros(1, np.uint64)])
-    low = np.concatenate([[whole - positives], above - true, np.zeros(1, np.uint64)])
+    positives = np.array([0 if labels is None else int(labels.sum())], np.uint64)
+    negatives = np.array([rows if party.is_active else 0], np.uint64) - positives
+    right = negatives - above[middle : middle + 1] + true[middle : middle + 1] * np.uint64(2)
+    high = np.concatenate([positives, true, np.zeros(1, np.uint64)])
+    low = np.concatenate([negatives, above - true, np.zeros(1, np.uint64)])
     area = (await product(wire, transfers, low[:-1] - low[1:], high[:-1] + high[1:], 32)).sum(dtype=np.uint64)
     factor = None
     if labels is not None:
-        pairs = int(positives) * (rows - int(positives))
+        pairs = int(positives[0]) * int(negatives[0])
         factor = np.array([(1 << _AREA_BITS) // (2 * pairs) if pairs else 0], np.uint64)
     found = await times_private(wire, transfers, np.array([area], np.uint64), factor, _AREA_BITS)
-    return np.uint64(right), np.uint64(found[0])
+    return np.uint64(right[0]), np.uint64(found[0])
 
 
 async def find_classes(party: TwoParty, logits: np.ndarray) -> np.ndarray:
@@ -161,9 +170,9 @@ async def count_outside(party: TwoParty, logits: np.ndarray) -> np.ndarray:
     bound = _LARGEST_LOGIT << COARSE
     bits = await find_above(wire, transfers, flat >> _COARSE_SHIFT, [-bound, bound], COARSE_BITS)
     inside = bits[0] ^ bits[1]  # above the lower bound, and not above the upper one
-    count = (await bits_to_words(wire, transfers, inside.reshape(-1))).sum(dtype=np.uint64)
+    count = (await bits_to_words(wire, transfers, inside.reshape(-1))).sum(dtype=np.uint64).reshape(1)
     allowed = flat.size - flat.size // 100
     if party.is_active:
         count = count - np.uint64(allowed)
-    enough = await compare(wire, transfers, np.asarray(count).reshape(1), 32)
+    enough = await compare(wire, transfers, count, 32)
     return np.asarray(enough[0] ^ np.uint8(party.is_active))

@@ -40,9 +40,7 @@ class Made:
             await self.helper.pause()
 
 
-async def _make_party(
-    sharing: Sharing, sizes: SharedPlan, wire: LinkTwoWire, helper: HelperLink | None
-) -> TwoParty:
+async def _make_party(sharing: Sharing, sizes: SharedPlan, wire: LinkTwoWire, helper: HelperLink | None) -> TwoParty:
     """This party, with its source of random numbers, fresh for this process.
 
     Args:

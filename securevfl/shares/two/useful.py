@@ -65,7 +65,7 @@ async def _judge_classes(
     moved = p[n:] - p[:n]
     signs = None if targets is None else np.where(targets > 0.5, -1, 1).astype(np.int64)
     turned = await signed(wire, transfers, moved, signs)
-    gain = (squares[n:] - squares[:n]).sum(dtype=np.uint64) + turned.sum(dtype=np.uint64)
+    gain = (squares[n:] - squares[:n] + turned).sum(dtype=np.uint64)
     short = _drop_bits(party, moved, FINE - _CHANGE)
     change = (await product(wire, transfers, short, short, 32)).sum(dtype=np.uint64)
     weight = 2 if network.shape.classes > 2 else 1
@@ -84,12 +84,12 @@ async def _judge_numbers(
     if targets is not None:
         both = both - encode_values(np.concatenate([targets, targets]), LOGIT_BITS)
     (loss,) = await network.linear.evaluate(both, [curve_factors(HUBER)], FINE_WAVES)
-    own, bare = loss[:n].sum(dtype=np.uint64), loss[n:].sum(dtype=np.uint64)
+    own, better = (part.sum(dtype=np.uint64) for part in (loss[:n], loss[n:] - loss[:n]))
     log_rows = math.ceil(math.log2(max(n, 2)))
     bits = max(min(_MOST_BITS, 25 - log_rows), 5)
     moved = await truncate(wire, transfers, with_ - without, LOGIT_BITS - _MOVED)
     change = (await product(wire, transfers, moved, moved, 32)).sum(dtype=np.uint64)
-    sums = np.array([bare - own, own], np.uint64)
+    sums = np.array([better, own], np.uint64)
     gain, total = (await truncate(wire, transfers, sums, FINE - bits))[:1], None
     total = await truncate(wire, transfers, sums[1:], FINE - _MOVED)
     factor = np.uint64(round(2.0 ** (_MEAN_BITS + log_rows) / n) * 2)

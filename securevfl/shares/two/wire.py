@@ -75,8 +75,8 @@ class LinkTwoWire:
         self._waiting: asyncio.Task[None] | None = None
 
     async def send(self, label: str, arrays: Sequence[np.ndarray]) -> None:
-        """Send arrays to the other party. Does not wait for room in the channel: both parties may send much at once, and
-        would wait for each other."""
+        """Send arrays to the other party. Does not wait for room in the channel: both parties may send much at once,
+        and would wait for each other."""
         step, kind = name_step(label)
         self.messages += 1
         self.sent += sum(array.nbytes for array in arrays)

@@ -28,6 +28,7 @@ from mutations.breaks import (
     shares_trees,
     sums,
     sums_noise,
+    two,
 )
 
 __all__ = ["BREAKS"]
@@ -59,4 +60,5 @@ BREAKS: tuple[Break, ...] = (
     *sums.BREAKS,
     *results.BREAKS,
     *asked.BREAKS,
+    *two.BREAKS,
 )

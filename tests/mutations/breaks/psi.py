@@ -164,14 +164,14 @@ BREAKS = (
     ),
     Break(
         name="keys of base transfers without the choice",
-        file=_PSI + "oblivious/base.py",
+        file="crypto/securevfl_crypto/transfer/base.py",
         old='number.to_bytes(4, "big") + bytes([choice]) + u',
         new='number.to_bytes(4, "big") + u',
         tests=(_TRANSFER + "test_no_answer_makes_two_keys_of_the_base_transfers_equal",),
     ),
     Break(
         name="keys of base transfers without the number",
-        file=_PSI + "oblivious/base.py",
+        file="crypto/securevfl_crypto/transfer/base.py",
         old='number.to_bytes(4, "big") + bytes([choice]) + u',
         new="bytes([choice]) + u",
         tests=(_TRANSFER + "test_no_answer_makes_two_keys_of_the_base_transfers_equal",),

@@ -101,9 +101,7 @@ def test_a_model_in_shares_predicts_with_all_parties(ran: Result, people: Partie
 
 def test_summands_alone_are_random_and_the_sum_is_small(ran: Result, people: Parties) -> None:
     parts = ran.model().parts
-    one, other = (
-        parts[name]["parts"]["shares"] for name in (people.active.name, people.passive[0].name)
-    )
+    one, other = (parts[name]["parts"]["shares"] for name in (people.active.name, people.passive[0].name))
     whole = (one["own"] + other["other"]).numpy()
     assert np.abs(whole / 2.0**45).max() < 16
     assert np.abs(one["own"].numpy() / 2.0**45).max() > 1024
