@@ -28,13 +28,15 @@ from securevfl_crypto.transfer.extension import MOST
 from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, Wave, WaveBits
 from securevfl_crypto.two.curves import ANGLES, find_multiples
 from securevfl_crypto.two.transfers import ExtendedTransfers
-from securevfl_crypto.two.wire import TwoWire, swap
+from securevfl_crypto.two.wire import Expected, TwoWire, swap
 
 __all__ = ["MOST_AT_ONCE", "PairCorrelations"]
 
 MOST_AT_ONCE = 32
 """Columns that one ciphertext serves at most: classes times uses."""
 
+_TOGETHER = 8
+"""Batches whose messages cross together, in two exchanges."""
 _NONCE = 32
 _FINE = 30
 """Fractional bits of sines before they are rounded."""
@@ -65,52 +67,25 @@ class PairCorrelations(Correlations):
         await self.transfers.setup()
 
     async def make_linear(self, tasks: Sequence[LinearTask], uses: int) -> list[deque[Linear]]:
-        return [await self._make_task(task, uses) for task in tasks]
-
-    async def _make_task(self, task: LinearTask, uses: int) -> deque[Linear]:
-        at_once = max(MOST_AT_ONCE // task.outputs, 1)
-        found: deque[Linear] = deque()
-        for start in range(0, uses, at_once):
-            found.extend(await self._make_uses(task, min(at_once, uses - start)))
-        return found
-
-    async def _make_uses(self, task: LinearTask, uses: int) -> list[Linear]:
-        rows, own, width = len(task.rows), task.rows.shape[1], task.outputs * uses
-        owner, holder = await self._halves_of(rows, own, task.other, width)
-        pad, pad_back = _draw_words((task.other, width)), _draw_words((rows, width))
-        share, share_back = np.zeros((rows, width), np.uint64), np.zeros((task.other, width), np.uint64)
-        mask, mask_back = np.zeros((rows, width), np.uint64), np.zeros((own, width), np.uint64)
-        contents = [HeldContent.WEIGHTS, *([HeldContent.STEPS] if task.backward else [])]
-        answers = [HeldContent.PRODUCT, *([HeldContent.GRADIENT] if task.backward else [])]
-        sealed: list[np.ndarray] = []
-        if owner is not None:
-            sealed = [owner.seal_weights(pad), *([owner.seal_steps(pad_back)] if task.backward else [])]
-        expect = [] if holder is None else [(np.uint8, (holder.message_size(one, rows),)) for one in contents]
-        asked = await swap(self._wire, "ahead pads", sealed, expect)
-        replies: list[np.ndarray] = []
-        if holder is not None:
-            answer, mask = holder.answer_product(asked[0], task.rows.astype(np.int64))
-            replies.append(answer)
-            if task.backward:
-                answer, mask_back = holder.answer_gradient(asked[1], task.rows.astype(np.int64))
-                replies.append(answer)
-        expect = [] if owner is None else [(np.uint8, (owner.message_size(one, rows),)) for one in answers]
-        got = await swap(self._wire, "ahead products", replies, expect)
-        if owner is not None:
-            share = owner.open_product(got[0], rows)
-            if task.backward:
-                share_back = owner.open_gradient(got[1])
-        parts = {"mask": mask, "pad": pad, "share": share}
-        nothing: dict[str, np.ndarray | None] = {"mask_back": None, "pad_back": None, "share_back": None}
-        if task.backward:
-            parts |= {"mask_back": mask_back, "pad_back": pad_back, "share_back": share_back}
-        k = task.outputs
-        return [
-            Linear(
-                **(nothing | {name: np.ascontiguousarray(part[:, i * k : (i + 1) * k]) for name, part in parts.items()})
-            )  # type: ignore[arg-type]
-            for i in range(uses)
+        found: list[deque[Linear]] = [deque() for _ in tasks]
+        parts = [
+            (number, task, min(at_once, uses - start))
+            for number, task in enumerate(tasks)
+            for at_once in [max(MOST_AT_ONCE // task.outputs, 1)]
+            for start in range(0, uses, at_once)
         ]
+        for first in range(0, len(parts), _TOGETHER):
+            making = [
+                (number, _Making(task, some, *await self._halves_of(task, task.outputs * some)))
+                for number, task, some in parts[first : first + _TOGETHER]
+            ]
+            for _, one in making:
+                await self._wire.send("ahead pads", one.seal_pads())
+            for _, one in making:
+                await self._wire.send("ahead products", one.answer(await self._wire.receive("ahead pads", one.asked)))
+            for number, one in making:
+                found[number].extend(one.open(await self._wire.receive("ahead products", one.answered)))
+        return found
 
     async def make_waves(self, count: int, bits: WaveBits) -> Wave:
         angles = (_draw_words((count,)) % np.uint64(ANGLES)).astype(np.int64)
@@ -154,11 +129,10 @@ class PairCorrelations(Correlations):
             found.append(_combine_products(sums))
         return found
 
-    async def _halves_of(
-        self, rows: int, own: int, other: int, width: int
-    ) -> tuple[HeldOwner | None, HeldHolder | None]:
+    async def _halves_of(self, task: LinearTask, width: int) -> tuple[HeldOwner | None, HeldHolder | None]:
         """This party's keys for the other one's rows, and the other one's for its own; a pair for each size."""
-        rows = 1 << max(rows - 1, 0).bit_length()  # so that questions of all sizes need few keys
+        rows = 1 << max(len(task.rows) - 1, 0).bit_length()  # so that questions of all sizes need few keys
+        own, other = task.rows.shape[1], task.other
         sizes = (rows, own, other, width)
         if sizes not in self._halves:
             me = self._wire.me
@@ -172,6 +146,83 @@ class PairCorrelations(Correlations):
             holder = HeldHolder(rows, own, width, session=names[1], public_key=got[0]) if own else None
             self._halves[sizes] = owner, holder
         return self._halves[sizes]
+
+
+class _Making:
+    """Some uses of one batch while they are made: pads leave, the other party's come and are answered, answers come.
+
+    Args:
+        task: the batch.
+        uses: how many.
+        owner: this party's keys; None where the other party has no columns.
+        holder: the other party's; None where this one has none.
+
+    Attributes:
+        asked: types and shapes of the other party's pads.
+        answered: and of its answers.
+    """
+
+    def __init__(self, task: LinearTask, uses: int, owner: HeldOwner | None, holder: HeldHolder | None) -> None:
+        self._task, self._uses, self._owner, self._holder = task, uses, owner, holder
+        rows, width = len(task.rows), task.outputs * uses
+        self._parts = {
+            "mask": np.zeros((rows, width), np.uint64),
+            "pad": _draw_words((task.other, width)),
+            "share": np.zeros((rows, width), np.uint64),
+        }
+        if task.backward:
+            self._parts |= {
+                "mask_back": np.zeros((task.rows.shape[1], width), np.uint64),
+                "pad_back": _draw_words((rows, width)),
+                "share_back": np.zeros((task.other, width), np.uint64),
+            }
+        asked = [HeldContent.WEIGHTS, HeldContent.STEPS][: 1 + task.backward]
+        answered = [HeldContent.PRODUCT, HeldContent.GRADIENT][: 1 + task.backward]
+        self.asked: Expected = [] if holder is None else [(np.uint8, (holder.message_size(c, rows),)) for c in asked]
+        self.answered: Expected = (
+            [] if owner is None else [(np.uint8, (owner.message_size(c, rows),)) for c in answered]
+        )
+
+    def seal_pads(self) -> list[np.ndarray]:
+        """This party's pads, encrypted."""
+        if self._owner is None:
+            return []
+        sealed = [self._owner.seal_weights(self._parts["pad"])]
+        if self._task.backward:
+            sealed.append(self._owner.seal_steps(self._parts["pad_back"]))
+        return sealed
+
+    def answer(self, asked: list[np.ndarray]) -> list[np.ndarray]:
+        """Multiply the own rows by the other party's pads."""
+        if self._holder is None:
+            return []
+        rows = self._task.rows.astype(np.int64)
+        answer, self._parts["mask"] = self._holder.answer_product(asked[0], rows)
+        answers = [answer]
+        if self._task.backward:
+            answer, self._parts["mask_back"] = self._holder.answer_gradient(asked[1], rows)
+            answers.append(answer)
+        return answers
+
+    def open(self, answers: list[np.ndarray]) -> Iterator[Linear]:
+        """Open this party's summands; all uses."""
+        if self._owner is not None:
+            self._parts["share"] = self._owner.open_product(answers[0], len(self._task.rows))
+            if self._task.backward:
+                self._parts["share_back"] = self._owner.open_gradient(answers[1])
+        apart: dict[str, np.ndarray | None] = {"mask_back": None, "pad_back": None, "share_back": None}
+        uses = {
+            name: np.ascontiguousarray(part.reshape(len(part), self._uses, -1).swapaxes(0, 1))
+            for name, part in self._parts.items()
+            if part.size
+        }
+        for number in range(self._uses):
+            yield Linear(**(apart | {name: self._take(name, uses, number) for name in self._parts}))  # type: ignore[arg-type]
+
+    def _take(self, name: str, uses: dict[str, np.ndarray], number: int) -> np.ndarray:
+        if name in uses:
+            return uses[name][number]
+        return np.zeros((len(self._parts[name]), self._task.outputs), np.uint64)
 
 
 def _count_transfers(count: int, bits: WaveBits) -> int:
