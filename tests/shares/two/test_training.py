@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +97,9 @@ def test_a_model_in_shares_predicts_with_all_parties(ran: Result, people: Partie
     wanted = dict(zip(ran.test_ids, own[:, 1], strict=True))
     assert max(abs(scores[name] - value) for name, value in wanted.items()) < 0.016
     for name, part in model.parts.items():
-        assert set(part["parts"].get("shares", {})) == (set() if name == "notary" else {"own", "other"})
+        assert set(part["parts"].get("shares", {})) == (
+            set() if name == "notary" else {"own", "other", "scale", "sharing"}
+        )
 
 
 def test_summands_alone_are_random_and_the_sum_is_small(ran: Result, people: Parties) -> None:
@@ -153,3 +156,13 @@ def test_no_metrics_open_nothing_of_validation_rows(people: Parties) -> None:
 def test_three_data_parties_are_refused() -> None:
     with pytest.raises(sv.InputError, match="leave computing out"):
         sv.simulate(_job(), make_parties(2, 90))
+
+
+def test_parts_of_two_runs_are_no_model(people: Parties) -> None:
+    """Summands that were made apart add up to random numbers, which nobody would see from either of them."""
+    one, other = (sv.simulate(_job(epochs=1, seed=seed), people).model() for seed in (0, 0))
+    parts = dict(one.parts)
+    name = people.passive[0].name
+    mixed = replace(one, parts=parts | {name: other.parts[name]})
+    with pytest.raises(sv.ProtocolError, match="parts of different models"):
+        sv.predict(mixed, people)
