@@ -144,8 +144,8 @@ class Factors:
         for k, coefficient in enumerate(curve.coefficients, first):
             if not k:
                 continue
-            # Of the sum of two products, each of one sine of each party, which are off by 2^-own and by half of 2^-other
-            # at most; and half a unit of a factor, times a sine.
+            # Of the sum of two products, each of one sine of each party, which are off by 2^-own and by half of
+            # 2^-other at most; and half a unit of a factor, times a sine.
             own, other = bits[k - 1]
             sine_error = 2.0**-own + 2.0**-other
             factor_error = 2.0 ** (own + other - unit_bits - 1) / abs(scale)
