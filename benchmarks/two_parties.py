@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import time
 from collections.abc import Awaitable
 from typing import Any
@@ -30,15 +31,16 @@ from securevfl_crypto.two.online import StepRule, TwoLinear, encode_rows
 from securevfl_crypto.two.pair import PairCorrelations
 from securevfl_crypto.two.wire import MemoryWires
 
-from benchmarks.common import write
+from benchmarks.common import before, write
 from benchmarks.psi_peers import _run, peers_python
 from benchmarks.shares_step import Network, Steps
 
 ROWS, COLUMNS, BATCHES = 256, 16, 16
-RULE = StepRule(SIGMOID, 2.0 / ROWS)
+WIDE = {"rows": 400_000, "columns of a party": 450, "batch": 1024}
+"""A table that users of SecretFlow reported on (its issue 148): 1,646 seconds an epoch under CHEETAH."""
 PEERS = {
-    "CHEETAH, three pieces": ("CHEETAH", "--steps", "17"),
-    "CHEETAH, true sigmoid": ("CHEETAH", "--steps", "4", "--repeat", "2", "--sigmoid", "true"),
+    "CHEETAH, three pieces": ("CHEETAH", "--steps", "17", "--repeat", "2"),
+    "CHEETAH, true sigmoid": ("CHEETAH", "--steps", "3", "--repeat", "2", "--sigmoid", "true"),
     "SEMI2K, three pieces": ("SEMI2K", "--steps", "21"),
     "ABY3, three pieces": ("ABY3", "--steps", "21"),
 }
@@ -51,10 +53,13 @@ class TwoSteps:
         epochs: for which random numbers are made at once.
         batches: steps of an epoch.
         helped: whether a helper deals.
+        rows: of a batch.
+        columns: of each party.
     """
 
-    def __init__(self, epochs: int, batches: int, *, helped: bool) -> None:
-        self.epochs, self.batches = epochs, batches
+    def __init__(self, epochs: int, batches: int, *, helped: bool, rows: int = ROWS, columns: int = COLUMNS) -> None:
+        self.epochs, self.batches, self.shape = epochs, batches, (batches, rows, columns)
+        self.rule = StepRule(SIGMOID, 2.0 / rows)
         self.cpu: dict[str, list[float]] = {"ahead": [], "steps": []}
         self.wires, self.dealt = MemoryWires(), 0
         ends = self.wires.pair()
@@ -70,13 +75,11 @@ class TwoSteps:
             self.sources = [PairCorrelations(end, b"benchmark") for end in ends]
         self._run(*(source.setup() for source in self.sources))
         self.models = [
-            TwoLinear(end, source, (COLUMNS, COLUMNS), 1) for end, source in zip(ends, self.sources, strict=True)
+            TwoLinear(end, source, (columns, columns), 1) for end, source in zip(ends, self.sources, strict=True)
         ]
         rng = np.random.default_rng(0)
-        size = batches * ROWS
-        self.rows = [encode_rows(rng.normal(size=(size, COLUMNS)).clip(-4, 4)) for _ in ends]
-        self.labels = rng.integers(0, 2, (size, 1)).astype(float)
-        self._keys = 0
+        self.rows = [encode_rows(rng.normal(size=self.shape).clip(-4, 4)) for _ in ends]
+        self.labels = rng.integers(0, 2, (batches, rows, 1)).astype(float)
         self._run_once()  # keys of this size, and hidden rows
         self.before = time.process_time() - begun
         self.hidden = self.wires.octets["ahead rows"]
@@ -93,16 +96,14 @@ class TwoSteps:
         return counted
 
     def _tasks(self, me: int) -> list[LinearTask]:
-        own = self.rows[me].reshape(self.batches, ROWS, COLUMNS)
-        return [LinearTask(key, rows, COLUMNS, 1, backward=True) for key, rows in enumerate(own)]
+        return [LinearTask(key, rows, self.shape[2], 1, backward=True) for key, rows in enumerate(self.rows[me])]
 
     async def _train(self, me: int, uses: list[Any]) -> None:
-        model, own = self.models[me], self.rows[me].reshape(self.batches, ROWS, COLUMNS)
-        labels = self.labels.reshape(self.batches, ROWS, 1)
+        model = self.models[me]
         for _ in range(self.epochs):
             await model.begin_epoch([use.popleft() for use in uses])
-            for rows, label in zip(own, labels, strict=True):
-                await model.train_batch(rows, label if me == 0 else None, RULE)
+            for rows, label in zip(self.rows[me], self.labels, strict=True):
+                await model.train_batch(rows, label if me == 0 else None, self.rule)
 
     def _run_once(self) -> None:
         start = time.process_time()
@@ -161,44 +162,79 @@ def compare(figures: dict[str, dict[str, Any]]) -> dict[str, float | None]:
     }
 
 
-def main() -> None:
-    """Run, print, write."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few steps, and none of the peers")
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--peers-python", help="the interpreter that has SPU; see benchmarks/peers-requirements.txt")
-    options = parser.parse_args()
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    batches = 2 if options.quick else BATCHES
+def measure_steps(repeat: int, *, quick: bool) -> dict[str, dict[str, Any]]:
+    """Our own ways, by turns."""
+    batches = 2 if quick else BATCHES
     ways = {
         "pair, 8 epochs": TwoSteps(8, batches, helped=False),
         "pair, 32 epochs": TwoSteps(32, max(batches // 4, 1), helped=False),
         "helper, 8 epochs": TwoSteps(8, batches, helped=True),
     }
     three = Steps(Network(ROWS, (2 * COLUMNS, 1)))
-    for _ in range(1 if options.quick else options.repeat):
+    for _ in range(1 if quick else repeat):
         for way in ways.values():
             way.run()
-        three.run(4 if options.quick else 24)
-    os.sched_setaffinity(0, cores)
+        three.run(4 if quick else 24)
     figures = {name: way.figures() for name, way in ways.items()}
     figures["three parties"] = {
         "CPU milliseconds": min(three.cpu),
         "bytes, all parties": three.sent,
         "messages that a party sends in a step": three.rounds,
     }
-    for name, arguments in PEERS.items():
-        figures[name] = (
-            {"reason": "left out"}
-            if options.quick
-            else _run(peers_python(options.peers_python), "spu", ["spu_two.py", *arguments], 400.0)
-        )
-    ratios = compare(figures)
-    write(
-        "two_parties",
-        {"rows": ROWS, "columns": 2 * COLUMNS, "load": os.getloadavg()[0], "step": figures, "ratios": ratios},
-    )
+    return figures
+
+
+def reckon_wide(*, quick: bool) -> dict[str, Any]:
+    """An epoch of the wide table, from two batches: CPU of both parties, bytes, and memory of one of them."""
+    found: dict[str, Any] = dict(WIDE)
+    steps, width = -(-WIDE["rows"] // WIDE["batch"]), WIDE["columns of a party"]
+    for name, helped in (("pair", False), ("helper", True)):
+        way = TwoSteps(2 if quick else 8, 2, helped=helped, rows=WIDE["batch"], columns=width)
+        for _ in range(1 if quick else 2):
+            way.run()
+        step = way.figures()
+        # Of a use: masks and shares of a value for each row, and of a weight for each column; pads of both.
+        uses = 8 * steps * 8 * (3 * WIDE["batch"] + 3 * width)
+        found[name] = {
+            "CPU milliseconds of a step": step["CPU milliseconds"],
+            "of it, products ahead": step["CPU milliseconds, products ahead"],
+            "MB of a step": step["bytes, all parties"] / 1e6,
+            "reckoned: CPU seconds of an epoch, all parties": step["CPU milliseconds"] * steps / 1e3,
+            "reckoned: GB of an epoch, all parties": step["bytes, all parties"] * steps / 1e9,
+            "reckoned: GB once a job": step["bytes a batch, once a job"] * steps / 1e9,
+            "reckoned: GB of memory of a party": (
+                WIDE["rows"] * width * (2 + 8 * helped) + uses  # rows as int16, and the other's hidden ones as words
+            )
+            / 1e9,
+        }
+    found["most memory of this process, GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return found
+
+
+def main() -> None:
+    """Run, print, write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few steps, and none of the peers")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--peers-python", help="the interpreter that has SPU; see benchmarks/peers-requirements.txt")
+    parser.add_argument("--only", choices=("step", "wide"))
+    options = parser.parse_args()
+    cores = os.sched_getaffinity(0)
+    figures = before("two_parties") | {"rows": ROWS, "columns": 2 * COLUMNS, "load": os.getloadavg()[0]}
+    os.sched_setaffinity(0, {min(cores)})
+    step = {} if options.only == "wide" else measure_steps(options.repeat, quick=options.quick)
+    if options.only != "step":
+        figures["wide table"] = reckon_wide(quick=options.quick)
+    os.sched_setaffinity(0, cores)
+    if options.only != "wide":
+        for name, arguments in PEERS.items():
+            step[name] = (
+                {"reason": "left out"}
+                if options.quick
+                else _run(peers_python(options.peers_python), "spu", ["spu_two.py", *arguments], 400.0)
+            )
+        figures |= {"step": step, "ratios": compare(step)}
+    write("two_parties", figures)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Run by the peers' interpreter (see benchmarks/peers-requirements.txt); imports nothing of this project:
 
-    .venv-peers/bin/python benchmarks/peers/spu_two.py CHEETAH|SEMI2K|ABY3 [--sigmoid pieces|true] [--steps 9] [--repeat 3]
+    .venv-peers/bin/python benchmarks/peers/spu_two.py CHEETAH|SEMI2K|ABY3 [--sigmoid true] [--steps 9] [--repeat 3]
 
 256 rows of 32 columns, one logit, gradient descent; ring of 64 bits with 16 fractional bits, SPU's defaults otherwise.
 The sigmoid is SecureML's of three pieces, or what SPU makes of JAX's. CPU is that of all parties, which are threads of
