@@ -3,10 +3,10 @@ their logistic regression comes to that of floats.
 
     python -m benchmarks.two_parties_links [--quick] [--only lines|quality] [--seeds 5]
 
-*Lines*: guest and host, and a helper where there is one, are processes with gates and ledgers, over TLS through
-lines that delay each byte and limit the rate each way (`benchmarks.shaping`): a local network (0.1 ms one way,
-1 Gbit/s), and far ones (20 ms one way, 1 Gbit/s and 100 Mbit/s). The first epoch makes the random numbers of the products of up to eight
-epochs; those after it make only their waves, and the last one validates. Seconds include ledger and checkpoint.
+*Lines*: guest and host, and a helper where there is one, are processes with gates and ledgers, over TLS through lines
+that delay each byte and limit the rate each way (`benchmarks.shaping`): a local network (0.1 ms one way, 1 Gbit/s), and
+far ones (20 ms one way, 1 Gbit/s and 100 Mbit/s). The first epoch makes the random numbers of the products of up to
+eight epochs; those after it make only their waves, and the last one validates. Seconds include ledger and checkpoint.
 
 *Quality*: of FATE's default_credit, 13 and 10 columns, 12,800 rows train eight epochs and 15,000 test. On shares, with
 the numbers of a helper and in one process, beside the same steps in floats with the true sigmoid. Seeds choose the rows
