@@ -66,6 +66,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.two_parties_links", quick=("--quick",)),
     Benchmark("benchmarks.shares_tables", quick=("--quick",)),
     Benchmark("benchmarks.residues", quick=("--quick",)),
+    Benchmark("benchmarks.held", quick=("--quick",)),
     Benchmark("benchmarks.timing", quick=("--quick",)),
     Benchmark("benchmarks.shares_parity", quick=("--quick", "--data", "credit")),
     Benchmark("benchmarks.overhead", quick=("--quick",)),
