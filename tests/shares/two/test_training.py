@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from securevfl_crypto.two.online import TwoLinear
 from support.helpers import make_parties
 
 import securevfl as sv
@@ -134,6 +136,31 @@ def test_a_run_goes_on_from_checkpoints_with_fresh_random_numbers(
     assert any(e.what == source for e in entries)
     whole = sv.simulate(job, people).record.runs[-1]
     assert abs(run.test["log_loss"] - whole.test["log_loss"]) < 0.01
+
+
+def test_loaded_shares_are_drawn_anew_before_they_are_used(
+    tmp_path: Path, people: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A party that was restored from an older copy would otherwise send a pad's difference twice."""
+    drawn: list[bool] = []
+    refresh: Any = TwoLinear.refresh_shares
+
+    async def counted(linear: TwoLinear, *more: Any) -> Any:
+        before = linear.own.copy()
+        found = await refresh(linear, *more)
+        drawn.append(not np.array_equal(before, linear.own))
+        return found
+
+    monkeypatch.setattr(TwoLinear, "refresh_shares", counted)
+    job = _job(epochs=2)
+    whole = sv.simulate(job, people)
+    assert drawn == [True] * 2  # the best epoch's, before the test, at both
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(_job(), people, checkpoints=tmp_path, observer=_Stops())
+    sv.simulate(_job(), people, checkpoints=tmp_path)
+    assert drawn == [True] * 6  # the checkpoint's, too
+    sv.predict(whole.model(), people)
+    assert drawn == [True] * 8
 
 
 @pytest.mark.parametrize("answers", ["class", "grades"])
