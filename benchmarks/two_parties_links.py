@@ -111,7 +111,7 @@ class Credit:
         known = values[: self.trained]
         spread = known.std(axis=0)
         scaled = (values - known.mean(axis=0)) / np.where(spread > 0, spread, 1)
-        return np.rint(np.clip(scaled, -4, 4) * 2**10) / 2**10
+        return np.asarray(np.rint(np.clip(scaled, -4, 4) * 2**10) / 2**10)
 
     def test(self, weights: list[np.ndarray]) -> dict[str, float]:
         """AUC and log-loss of the rows that do not train."""

@@ -96,7 +96,7 @@ class PairCorrelations(Correlations):
         sines, cosines = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
         return Wave(angles, sines, cosines)
 
-    async def _choose_products(self, pieces: Sequence[np.ndarray], bits: WaveBits) -> list[tuple[np.ndarray, ...]]:
+    async def _choose_products(self, pieces: Sequence[np.ndarray], bits: WaveBits) -> list[tuple[np.ndarray, np.ndarray]]:
         """Party 0's side. All choices leave at once, so that pieces cost one exchange together."""
         waiting = []
         for angles in pieces:
@@ -111,7 +111,7 @@ class PairCorrelations(Correlations):
             found.append(_combine_products(_sum_places(deltas, count, bits)))
         return found
 
-    async def _give_products(self, pieces: Sequence[np.ndarray], bits: WaveBits) -> list[tuple[np.ndarray, ...]]:
+    async def _give_products(self, pieces: Sequence[np.ndarray], bits: WaveBits) -> list[tuple[np.ndarray, np.ndarray]]:
         """Party 1's side."""
         found = []
         for angles in pieces:
@@ -221,7 +221,7 @@ class _Making:
 
     def _take(self, name: str, uses: dict[str, np.ndarray], number: int) -> np.ndarray:
         if name in uses:
-            return uses[name][number]
+            return np.asarray(uses[name][number])
         return np.zeros((len(self._parts[name]), self._task.outputs), np.uint64)
 
 
