@@ -96,7 +96,9 @@ class PairCorrelations(Correlations):
         sines, cosines = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
         return Wave(angles, sines, cosines)
 
-    async def _choose_products(self, pieces: Sequence[np.ndarray], bits: WaveBits) -> list[tuple[np.ndarray, np.ndarray]]:
+    async def _choose_products(
+        self, pieces: Sequence[np.ndarray], bits: WaveBits
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Party 0's side. All choices leave at once, so that pieces cost one exchange together."""
         waiting = []
         for angles in pieces:

@@ -128,6 +128,13 @@ def test_products_of_more_batches_than_cross_together_are_right() -> None:
                     assert np.abs((shared - wanted).view(np.int64)).max() <= 1
 
 
+def test_checks_of_a_helpers_batches_cross_together() -> None:
+    two, (rows, _) = Two(helped=True), make_rows(10, seed=3)
+    two.run(*(source.make_linear(tasks(rows, me), 2) for me, source in enumerate(two.sources)))
+    assert two.steps() == {"ahead rows": 2 * 10, "ahead check": 2 * 10}
+    assert two.wires.depth == 2 * 2  # rows and checks, of eight batches and of two
+
+
 def test_sines_of_multiples_are_those_of_each() -> None:
     rng = np.random.default_rng(0)
     bits = [30, 9, 11, 4, 20]
