@@ -51,6 +51,11 @@ class HeldHalf:
         return self.layout.message_size(content, self.count_rows(rows))
 
     def count_rows(self, rows: int | None) -> int:
+        """So many rows, or as many as a batch has at most.
+
+        Raises:
+            MalformedError: none, or more than a batch has.
+        """
         found = self.layout.batch if rows is None else rows
         self.layout.check_rows(found)
         return found

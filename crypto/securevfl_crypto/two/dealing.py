@@ -292,6 +292,7 @@ class DealtCorrelations(Correlations):
             (self._hidden[task.key],) = await self._wire.receive("ahead rows", expect)
 
     def forget_rows(self, key: int) -> None:
+        """See `Correlations.forget_rows`."""
         self._hidden.pop(key, None)
 
     async def _check_linear(self, tasks: Sequence[LinearTask], made: Sequence[list[dict[str, np.ndarray]]]) -> None:

@@ -22,7 +22,8 @@ PAIR = sv.Shares(computing=2)
 
 
 def _job(**more: Any) -> sv.Job:
-    settings = {"algorithm": sv.LogisticRegression(), "protection": PAIR, "epochs": 2, "batch_size": 64, "keep": "last"}
+    settings: dict[str, Any] = {"algorithm": sv.LogisticRegression(), "protection": PAIR, "epochs": 2, "keep": "last"}
+    settings["batch_size"] = 64
     return sv.Job(**(settings | more))
 
 

@@ -14,7 +14,9 @@ from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.data import Parties
+from securevfl.privacy import Ledger
 from securevfl.run import Result
+from securevfl.testing.trial import Trial
 from securevfl.transport import Kind
 
 EPOCHS = 3
@@ -36,7 +38,7 @@ def ran(request: pytest.FixtureRequest, people: Parties) -> Result:
     return sv.simulate(_job(request.param), people)
 
 
-def _ledgers(result: Result) -> dict[str, sv.Ledger]:
+def _ledgers(result: Result) -> dict[str, Ledger]:
     (found,) = [ledgers for key, ledgers in result.ledgers.items() if key != "alignment"]
     return dict(found)
 
@@ -193,3 +195,20 @@ def test_parts_of_two_runs_are_no_model(people: Parties) -> None:
     mixed = replace(one, parts=parts | {name: other.parts[name]})
     with pytest.raises(sv.ProtocolError, match="parts of different models"):
         sv.predict(mixed, people)
+
+
+def test_links_that_hold_one_message_at_a_time(people: Parties) -> None:
+    """Both parties send, and only then receive: neither may wait for the other to read."""
+    trial = Trial(sv.LogisticRegression())
+    run = trial.run(trial.job(PAIR, epochs=1), people, window=1)
+    assert np.isfinite(run.trained[people.active.name].test["log_loss"])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"epochs": 10}, {"epochs": 5, "valid_every": 3}, {"epochs": 2, "steps": 7}, {"epochs": 2, "batch_size": 1024}],
+    ids=["two lots", "few validations", "steps", "one batch"],
+)
+def test_other_plans(people: Parties, more: dict[str, Any]) -> None:
+    run = sv.simulate(_job(HELPED, **more), people).record.runs[-1]
+    assert run.test["auc"] > 0.9
