@@ -176,7 +176,7 @@ class TwoCourse(SharedCourse):
 
     def _task(self, key: int, *, backward: bool = False) -> LinearTask:
         other = self.widths[1] if self.party.is_active else self.widths[0] + 1
-        return LinearTask(key, self._rows[key].astype(np.int64), other, self.outputs, backward)
+        return LinearTask(key, self._rows[key], other, self.outputs, backward)
 
     async def _compute_logits(self, keys: Sequence[int], uses: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Shares of what each party's columns add to the outputs, the own ones first, (n, outputs) each."""

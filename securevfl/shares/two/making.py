@@ -9,7 +9,7 @@ from securevfl_crypto.two.dealing import DealtCorrelations
 from securevfl_crypto.two.pair import PairCorrelations
 
 from securevfl.shares.sharing import SharedPlan, Sharing, optimiser_of
-from securevfl.shares.two.course import TwoCourse
+from securevfl.shares.two.course import LARGEST_BATCH, TwoCourse
 from securevfl.shares.two.dealt_lots import HelperLink
 from securevfl.shares.two.network import TwoNetwork, step_rule
 from securevfl.shares.two.noise import TwoStepNoise, find_sensitivity
@@ -41,6 +41,12 @@ class Made:
             await self.helper.pause()
 
 
+def _count_answers(rows: int, most: int) -> int:
+    """How often answers are opened for so many rows, `most` of which are scored at once: each time for at most
+    `LARGEST_BATCH` of them."""
+    return sum(-(-min(most, rows - start) // LARGEST_BATCH) for start in range(0, rows, most))
+
+
 async def _make_party(sharing: Sharing, sizes: SharedPlan, wire: LinkTwoWire, helper: HelperLink | None) -> TwoParty:
     """This party, with its source of random numbers, fresh for this process.
 
@@ -61,7 +67,7 @@ async def _make_party(sharing: Sharing, sizes: SharedPlan, wire: LinkTwoWire, he
         rows=sizes.test,
         width=sharing.answer(sizes.classes).width,
         # A server answers questions of any size: as many openings as rows, and no row more than there are.
-        asked=-(-sizes.test // most) if sharing.trains else sizes.test,
+        asked=_count_answers(sizes.test, most) if sharing.trains else sizes.test,
         trains=sharing.trains,
         judged=sharing.judges_usefulness,
         metrics=1 if sharing.compares else _METRICS.get(sizes.classes, 2),
