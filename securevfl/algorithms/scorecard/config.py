@@ -117,6 +117,11 @@ class Scorecard(ScorecardSettings):
             )
 
     def _check_on_shares(self, protection: Protection) -> None:
+        if self.monotone and protection.between_two:
+            raise InputError(
+                "scorecard.monotone is true, and between two parties each bin has a weight of its own, which steps move "
+                "freely: leave monotone out, let three parties compute, or name a protection of the cut"
+            )
         if self.monotone and self.bins > MOST_MERGED:
             raise InputError(
                 f"scorecard.bins is {self.bins}, and with monotone on shares it is at most {MOST_MERGED}, for all runs "
@@ -132,6 +137,8 @@ class Scorecard(ScorecardSettings):
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         cut = super().exchanges(protection, passive)
         if not passive:
+            return cut
+        if protection.between_two:
             return cut
         if protection.on_shares:
             return (

@@ -9,7 +9,7 @@ from securevfl_crypto.two.dealing import DealtCorrelations
 from securevfl_crypto.two.pair import PairCorrelations
 
 from securevfl.shares.sharing import SharedPlan, Sharing, optimiser_of
-from securevfl.shares.two.course import TwoCourse
+from securevfl.shares.two.course import LARGEST_BATCH, TwoCourse
 from securevfl.shares.two.dealt_lots import HelperLink
 from securevfl.shares.two.network import TwoNetwork, step_rule
 from securevfl.shares.two.parties import CountedWire, TwoParty, count_openings
@@ -60,13 +60,19 @@ async def _make_party(sharing: Sharing, sizes: SharedPlan, wire: LinkTwoWire, he
         rows=sizes.test,
         width=sharing.answer(sizes.classes).width,
         # A server answers questions of any size: as many openings as rows, and no row more than there are.
-        asked=-(-sizes.test // most) if sharing.trains else sizes.test,
+        asked=_count_parts(sizes.test, most) if sharing.trains else sizes.test,
         trains=sharing.trains,
         judged=sharing.judges_usefulness,
         metrics=_METRICS.get(sizes.classes, 2),
     )
     await source.setup()
     return TwoParty(site, names, counted, source, openings)
+
+
+def _count_parts(rows: int, most: int) -> int:
+    """In how many parts answers about rows are opened, which come at most so many at a time."""
+    whole, rest = divmod(rows, most)
+    return whole * -(-most // LARGEST_BATCH) - (-rest // LARGEST_BATCH)
 
 
 async def make_course(sharing: Sharing, sizes: SharedPlan) -> Made:
