@@ -28,7 +28,9 @@ from make_vectors import COMPUTE, FOLDER, as_json
 from securevfl_crypto.bits import bit_loops
 from securevfl_crypto.engine import choose_engine, compiled, compiled_bits, compiled_ring, cpu
 from securevfl_crypto.engine.build import build_library, list_parts
+from securevfl_crypto.engine.transforms import compiled as compiled_transforms
 from securevfl_crypto.ring.paths import ring_loops
+from securevfl_crypto.transforms import transform_loops
 
 __all__ = ["FILES", "main", "run_vectors"]
 
@@ -40,7 +42,7 @@ _MANY = 10
 def use_process(path: cpu.VectorPath, process: KernelProcess) -> None:
     """Let this Python process take the kernels of a path from another process, whatever its own CPU is."""
     cpu.host_features = lambda: frozenset(path.needs)
-    for module in (compiled, compiled_bits, compiled_ring):
+    for module in (compiled, compiled_bits, compiled_ring, compiled_transforms):
         vars(module)["load_part"] = lambda part, path: emulated_part(process, part, path)
 
 
@@ -94,9 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         driver = build_driver(path.machine, Path(folder))
         with KernelProcess(data, [*command, driver]) as process:
             use_process(path, process)
-            for choose in (choose_engine, bit_loops, ring_loops):
+            for choose in (choose_engine, bit_loops, ring_loops, transform_loops):
                 choose(path.name)  # fails if the self-test does
-            print(f"{path.name}: the self-tests of three groups passed")
+            print(f"{path.name}: the self-tests of four groups passed")
             counts, differ = run_vectors(path.name, most=_MANY if given.quick else None)
             for name, count in counts.items():
                 wrong = sum(line.startswith(f"{name}.json") for line in differ)

@@ -10,7 +10,17 @@ from securevfl.privacy import Gaussian, permitted_by, severity_of_view
 from securevfl.shares.release_exchanges import release_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
-__all__ = ["MASKED", "METRICS", "PREDICTED", "PREDICTIONS", "ROUND", "SUMS", "USEFUL", "share_exchanges"]
+__all__ = [
+    "MASKED",
+    "METRICS",
+    "PREDICTED",
+    "PREDICTIONS",
+    "ROUND",
+    "SUMS",
+    "USEFUL",
+    "describe_noise",
+    "share_exchanges",
+]
 
 KEY, ROUND, CONFIRM = "shares/key", "shares/round", "shares/confirm"
 """Steps of the computing parties among themselves."""
@@ -127,7 +137,7 @@ def _opening_exchanges(noise: Gaussian | None, metrics: bool, soft: bool) -> Ite
 def _about_metrics(noise: Gaussian | None, soft: bool) -> Revealed:
     text = (
         "rounded metrics of the model on the validation rows, once an epoch, and nothing about single rows in "
-        f"training, {_TRUST}{_about_noise(noise)}"
+        f"training, {_TRUST}{describe_noise(noise)}"
     )
     if soft:
         text += "; targets may change from batch to batch, so that it can hide which rows it labels"
@@ -139,13 +149,14 @@ def _about_range(noise: Gaussian | None) -> Revealed:
     """What training reveals where no metrics are opened."""
     text = (
         "one bit an epoch, whether weights are in range, and nothing about validation rows or single rows in "
-        f"training, {_TRUST}{_about_noise(noise)}"
+        f"training, {_TRUST}{describe_noise(noise)}"
     )
     seen = Sight(of="features", severity="ok", through="shares and one bit", view=MASKED)
     return Revealed(text, "ok", (seen,))
 
 
-def _about_noise(noise: Gaussian | None) -> str:
+def describe_noise(noise: Gaussian | None) -> str:
+    """What a sentence about training adds where the model's steps are noisy; nothing where they are not."""
     if noise is None:
         return ""
     allowed = permitted_by(noise).describe("two values of a row that trained")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -53,7 +53,9 @@ from securevfl.training.split import split_chunks
 from securevfl.training.state import State, as_int
 from securevfl.transport import Kind
 
-__all__ = ["SharesActive", "SharesPassive", "deal_inputs"]
+__all__ = ["SharesActive", "SharesPassive", "bound_rows", "deal_inputs"]
+
+Rows = TypeVar("Rows", bound=DealtRows)
 
 _LEFT_OUT = "on shares no validation score is opened, so that scores are not calibrated; neither is the training loss"
 _NOT_ALONE = "no weight is opened on shares, so that the active party has no scores of its own columns alone"
@@ -83,7 +85,7 @@ class SharesActive(ActiveProgram):
         Raises:
             InputError: a role that trains otherwise than on shares it would.
         """
-        return deal_inputs(self.role, self.sharing)
+        return deal_inputs(self.role, self.sharing, DealtRows)
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -120,7 +122,7 @@ class SharesActive(ActiveProgram):
         cut = getattr(getattr(self.fed, "half", None), "cut", None)
         if cut is not None:
             cut.widths = joined
-        _bound_rows(self, shape, 0)
+        bound_rows(self, shape, 0)
         member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
         course = self.sharing.make_training(member, shape, self.role.plan.batch_size, _planned_times(self.role))
@@ -296,7 +298,7 @@ class SharesPassive(PassiveProgram):
         Raises:
             InputError: a role that trains otherwise than on shares it would.
         """
-        return deal_inputs(self.role, self.sharing)
+        return deal_inputs(self.role, self.sharing, DealtRows)
 
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -328,7 +330,7 @@ class SharesPassive(PassiveProgram):
         """Make the network, when the widths are known."""
         widths, classes, rows = sizes.widths, sizes.classes, sizes.test
         shape = self.sharing.network_shape(widths, classes)
-        _bound_rows(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
+        bound_rows(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
         member = self.sharing.make_party(rows, classes, self.sharing.shape_if_released(shape))
         await member.setup()
         course = self.sharing.make_training(member, shape, sizes.batch_size, sizes.times)
@@ -415,7 +417,7 @@ async def _come_back(program: SharesActive | SharesPassive, model: State) -> Non
     program.role.books.restore(model["parts"])
 
 
-def deal_inputs(role: Role, sharing: Sharing, kind: type[DealtRows] = DealtRows) -> DealtRows:
+def deal_inputs(role: Role, sharing: Sharing, kind: type[Rows]) -> Rows:
     """What a party deals of its rows to a shared network.
 
     Args:
@@ -464,7 +466,7 @@ def _planned_times(role: Role) -> int:
     return role.books.times(role.plan.epochs)
 
 
-def _bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, place: int) -> None:
+def bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, place: int) -> None:
     """Clip what this party deals, where the model's steps are noisy, and check that the noise leaves room.
 
     Args:
@@ -475,7 +477,8 @@ def _bound_rows(program: SharesActive | SharesPassive, shape: NetworkShape, plac
     mechanism = program.sharing.step_mechanism
     if mechanism is not None and isinstance(program.fed, DealtRows):
         program.fed.bound = row_bounds(mechanism.clip, shape.inputs)[place]
-        program.sharing.check_noise(program.role, shape)
+        if not program.sharing.protection.between_two:  # whose errors are bounded for every logit
+            program.sharing.check_noise(program.role, shape)
 
 
 def _name_widths(sharing: Sharing, widths: Sequence[int]) -> list[tuple[str, int]]:

@@ -105,11 +105,6 @@ class Shares(Protection):
             found.append(f"model is 'parts', and between two the model stays in shares: set model = 'shares', {three}")
         if self.soft:
             found.append(f"soft is true, and between two a row's target is one class: leave soft out, {three}")
-        if self.dp is not None:
-            found.append(
-                "dp is set, and between two no noise is added yet: leave dp out; train the algorithm 'additive' with "
-                f"protection 'bfv' and dp, whose sums carry noise between two; {three}"
-            )
         return found
 
     @property
@@ -203,7 +198,8 @@ class Shares(Protection):
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         if self.between_two:
-            return two_exchanges(passive, helper=bool(self.helper), metrics=self.opens_metrics)
+            noise = None if self.dp is None else self.dp.model
+            return two_exchanges(passive, helper=bool(self.helper), metrics=self.opens_metrics, noise=noise)
         noise = None if self.dp is None else self.dp.model
         return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.opens_metrics, soft=self.soft)
 

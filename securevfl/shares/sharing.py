@@ -411,7 +411,9 @@ def computing_notes(course: SharedCourse, sharing: Sharing) -> list[str]:
 
 
 def _noise_note(noise: AddedNoise, course: SharedCourse, sharing: Sharing) -> str:
+    two = sharing.protection.between_two
+    who = "each of the two alone" if two else f"any two of {', '.join(sharing.computing_parties)}"
     return (
         f"{sharing.site.name!r} added its own noise to each of {course.steps} steps: σ = {noise.sigma:.4g} over the "
-        f"sensitivity {noise.sensitivity:.4g}, reached by any two of {', '.join(sharing.computing_parties)}"
+        f"sensitivity {noise.sensitivity:.4g}, reached by {who}"
     )

@@ -52,6 +52,8 @@ from securevfl_crypto.ring import paths as ring_paths
 from securevfl_crypto.ring.compiled import CompiledRingLoops
 from securevfl_crypto.ring.paths import ring_loops
 from securevfl_crypto.ring.portable import PortableRingLoops
+from securevfl_crypto.transforms import paths as transform_paths
+from securevfl_crypto.transforms import transform_loops
 from support.hardened import REFUSES, run_filtered
 from support.kernel_words import agree, bit_words, curve_words, long_words, ring_words
 
@@ -230,6 +232,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(paths, "_warned", False)
     monkeypatch.delenv("SECUREVFL_ENGINE", raising=False)
     from securevfl_crypto.engine import compiled, compiled_bits, compiled_long, compiled_ring
+    from securevfl_crypto.engine.transforms import compiled as compiled_transforms
 
     caches = [
         choice._fastest_engine,
@@ -243,6 +246,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         compiled.curve_kernels,
         compiled_bits.bit_kernels,
         compiled_ring.ring_kernels,
+        transform_paths._chosen,
+        transform_paths._load,
+        compiled_transforms.transform_kernels,
         compiled_long.long_kernels,
     ]
     for cache in caches:
@@ -256,11 +262,17 @@ def _best_file(folder: Path) -> Path:
     return folder / library.library_file(HERE[0].cpu_class)
 
 
-CHOICES: list[Callable[[], Any]] = [choose_engine, bit_loops, ring_loops, lambda: modular_arithmetic(PRIME)]
+CHOICES: list[Callable[[], Any]] = [
+    choose_engine,
+    bit_loops,
+    ring_loops,
+    transform_loops,
+    lambda: modular_arithmetic(PRIME),
+]
 
 
 @runs_kernels
-@pytest.mark.parametrize("choose", CHOICES, ids=["curve", "bits", "ring", "long"])
+@pytest.mark.parametrize("choose", CHOICES, ids=["curve", "bits", "ring", "transforms", "long"])
 def test_one_flipped_byte_is_an_error_and_no_warning(folder: Path, choose: Callable[[], Any]) -> None:
     file = _best_file(folder)
     data = bytearray(file.read_bytes())

@@ -21,6 +21,7 @@ from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.narrow_products import CELLS, CHUNK, FACTORS, PANEL
 from securevfl_crypto.engine.parts import LoadedPart, Part, symbol
 from securevfl_crypto.engine.peeling import AHEAD as QUEUE_AHEAD
+from securevfl_crypto.engine.transforms.compiled import KERNEL_DEGREE
 
 from emulated.machine import KernelProcess
 
@@ -111,7 +112,23 @@ def _decoded(k: _Given) -> dict[str, int]:
     return {**_selected(k, DENSE_TERMS), "slots": _ROW * _slots(k, named), "positions": 12 * named}
 
 
+def _transform(k: _Given) -> dict[str, int]:
+    table = 8 + 2 * KERNEL_DEGREE + 2 * (k.lanes - 1) * KERNEL_DEGREE // k.lanes
+    rows = {"out": k.out_row, "values": k.row}
+    found = {name: 8 * _strided(k.count, row, KERNEL_DEGREE) for name, row in rows.items()}
+    return {**found, "table": 8 * table, "scratch": 8 * KERNEL_DEGREE}
+
+
+def _sum_of_products(k: _Given) -> dict[str, int]:
+    words = k.lanes * k.vectors
+    rows = {"a": k.a_row, "b": k.b_row}
+    found = {name: 8 * _strided(k.count, row, words) for name, row in rows.items()}
+    return {**found, "total": 8 * words, "table": 16}
+
+
 _SIZES: dict[str, Callable[[_Given], dict[str, int]]] = {
+    **dict.fromkeys(("forward", "inverse"), _transform),
+    "add_products": _sum_of_products,
     "ladder": lambda k: {"in": _planes(4, k), "swaps": 255, **_fractions(k, "num", "den")},
     "division": lambda k: {"out": _planes(4, k), **_fractions(k, "num", "den", "scratch")},
     "map_and_add": lambda k: {"in": _planes(12, k), **_fractions(k, "num", "den")},

@@ -10,6 +10,7 @@ from securevfl_crypto.engine.compiled_long import long_part
 from securevfl_crypto.engine.cpu import VectorPath
 from securevfl_crypto.engine.limbs import limbs_for
 from securevfl_crypto.engine.parts import symbol
+from securevfl_crypto.engine.transforms.compiled import KERNEL_DEGREE
 
 from emulated.contracts import array_sizes
 
@@ -105,6 +106,10 @@ def _jobs_of_parts(path: VectorPath) -> list[Job]:
     found.append(job("ring", "word_sums", sums, {"z": _OCTET, "v": _OCTET}))
     octets = {"groups": 2, "cells": 3, "count": 1, "width": 64}
     found.append(job("ring", "octet_product", octets, {"factors": _OCTET, "panels": _OCTET}))
+    rows, residues = {"count": 1, "out_row": KERNEL_DEGREE, "row": KERNEL_DEGREE}, (np.uint64, 1 << 50)
+    found += [job("transforms", name, rows, {"values": residues}) for name in ("forward", "inverse")]
+    sums = {"count": 2, "a_row": 2 * path.lanes, "b_row": 2 * path.lanes, "vectors": 2}
+    found.append(job("transforms", "add_products", sums, dict.fromkeys(("total", "a", "b"), residues)))
     # Whoever adds up by bin knows the bins, which are addresses; the values are shares.
     binned = {"columns": 1, "stride": 8, "n": 8, "chunks": 2}
     sizes = {"out": 4 * 32, "codes": 8, "starts": 8, "values": 8 * 32}

@@ -28,11 +28,11 @@ from securevfl_crypto.engine.compiled import curve_part
 from securevfl_crypto.engine.compiled_bits import bits_part
 from securevfl_crypto.engine.compiled_long import long_part
 from securevfl_crypto.engine.compiled_ring import ring_part
-from securevfl_crypto.engine.compiled_transforms import transforms_part
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
 from securevfl_crypto.engine.elf import read_shared_object
 from securevfl_crypto.engine.library import FOLDER, MANIFEST, library_file, read_manifest
 from securevfl_crypto.engine.parts import Part, symbol
+from securevfl_crypto.engine.transforms.compiled import transforms_part
 from securevfl_crypto.errors import EngineError
 
 __all__ = [
@@ -81,7 +81,7 @@ def is_current(folder: Path, paths: Sequence[VectorPath] | None = None) -> bool:
         digests = {one.file: hashlib.sha256((folder / one.file).read_bytes()).hexdigest() for one in manifest.libraries}
     except (EngineError, OSError):
         return False
-    newest = max(source.stat().st_mtime for source in Path(__file__).parent.glob("*.py"))
+    newest = max(source.stat().st_mtime for source in Path(__file__).parent.rglob("*.py"))
     return (
         (folder / MANIFEST).stat().st_mtime > newest
         and (manifest.llvmlite, manifest.ziglang) == tuple(_version(name) for name in _TOOLS)

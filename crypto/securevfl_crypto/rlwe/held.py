@@ -73,7 +73,6 @@ class _Half:
 
     Raises:
         MalformedError: a size is out of range, or the session is too short.
-        OverflowRefused: the noise of products of such sizes does not fit.
     """
 
     def __init__(
@@ -174,7 +173,7 @@ class HeldOwner(_Half):
             MalformedError: the answer is not one of this key, session and layout.
         """
         count = self._count_rows(rows)
-        return self._open(HeldContent.PRODUCT, answer, count, count)
+        return self._open(HeldContent.PRODUCT, answer, count)
 
     def open_gradient(self, answer: np.ndarray) -> np.ndarray:
         """This party's share of xᵀ R'.
@@ -188,7 +187,7 @@ class HeldOwner(_Half):
         Raises:
             MalformedError: the answer is not one of this key, session and layout.
         """
-        return self._open(HeldContent.GRADIENT, answer, self.layout.width, 0)
+        return self._open(HeldContent.GRADIENT, answer, 0)
 
     def _encrypt(self, uniform: np.ndarray, values: np.ndarray) -> np.ndarray:
         """The transformed halves ``values − a s`` for transformed a, (n, 2, N); values are noise and message."""
@@ -199,33 +198,29 @@ class HeldOwner(_Half):
         return sealed
 
     def _seal(self, content: HeldContent, words: np.ndarray, length: int, rows: int) -> np.ndarray:
-        layout = self.layout
-        _check_words(words, (length, layout.outputs))
-        tiles = list(layout.tiles(content, rows))
-        noise = self._random.binomial(len(tiles))
+        grid = self.layout.grid(content, rows)
+        _check_words(words, (length, self.layout.outputs))
+        lifted = BASIS.negate(lift_words(BASIS, grid.flatten(words)), grid.negative).view(np.int64)
+        noise = self._random.binomial(len(grid.tiles))
         values = np.repeat(noise[:, None], len(BASIS.primes), axis=1)
-        for value, (down, out, places) in zip(values, tiles, strict=True):
-            lifted = BASIS.negate(lift_words(BASIS, words[down, out].ravel()), places.negative)
-            value[:, places.index] += lifted.view(np.int64)
-        seeds = [secrets.token_bytes(SEED_BYTES) for _ in tiles]
+        for value, places, part in zip(values, grid.places, grid.parts, strict=True):
+            value[:, places] += lifted[:, part]
+        seeds = [secrets.token_bytes(SEED_BYTES) for _ in grid.tiles]
         sealed = self._encrypt(np.stack([expand_seed(seed) for seed in seeds]), values)
         parts = [part for seed, first in zip(seeds, sealed, strict=True) for part in (seed, write_pairs(first))]
-        return layout.write_message(content, self._tag, parts, rows)
+        return self.layout.write_message(content, self._tag, parts, rows)
 
-    def _open(self, content: HeldContent, answer: np.ndarray, length: int, rows: int) -> np.ndarray:
-        layout = self.layout
-        body, tiles = layout.read_message(content, self._tag, answer, rows), list(layout.tiles(content, rows))
-        products, firsts = np.zeros((len(tiles), len(BASIS.primes), DEGREE), dtype=np.uint64), []
-        for product, (*_, places) in zip(products, tiles, strict=True):
-            ends = PAIR_BYTES * len(places.index), PAIR_BYTES * (len(places.index) + DEGREE)
-            firsts.append(read_pairs(body[: ends[0]]))
-            self._ring.add_products(product, read_pairs(body[ends[0] : ends[1]])[None], self._secret)
-            body = body[ends[1] :]
-        whole = np.empty((length, layout.outputs), dtype=np.uint64)
-        for first, product, (down, out, places) in zip(firsts, self._ring.inverse(products), tiles, strict=True):
-            phase = BASIS.negate(BASIS.add(first, product[:, places.index]), places.negative)
-            whole[down, out] = lower_words(BASIS, phase).reshape(down.stop - down.start, out.stop - out.start)
-        return whole
+    def _open(self, content: HeldContent, answer: np.ndarray, rows: int) -> np.ndarray:
+        body, grid = self.layout.read_message(content, self._tag, answer, rows), self.layout.grid(content, rows)
+        products = np.zeros((len(grid.tiles), len(BASIS.primes), DEGREE), dtype=np.uint64)
+        found = read_pairs(body[: PAIR_BYTES * len(grid.negative)])
+        for index, product in enumerate(products):
+            start = PAIR_BYTES * (len(grid.negative) + index * DEGREE)
+            second = read_pairs(body[start : start + PAIR_BYTES * DEGREE])
+            self._ring.add_products(product, second[None], self._secret)
+        for product, places, part in zip(self._ring.inverse(products), grid.places, grid.parts, strict=True):
+            found[:, part] = BASIS.add(found[:, part], product[:, places])
+        return grid.unflatten(lower_words(BASIS, BASIS.negate(found, grid.negative)))
 
 
 class HeldHolder(_Half):
@@ -270,7 +265,7 @@ class HeldHolder(_Half):
         """
         plain = self._transform_rows(x)
         uploads = self._load(HeldContent.WEIGHTS, sealed, 0)
-        return self._answer(HeldContent.PRODUCT, plain, uploads, len(x), len(x))
+        return self._answer(HeldContent.PRODUCT, plain, uploads, len(x))
 
     def answer_gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Multiply xᵀ by the owner's R'.
@@ -287,7 +282,7 @@ class HeldHolder(_Half):
         """
         plain = self._transform_rows(x)
         uploads = self._load(HeldContent.STEPS, sealed, len(x))
-        return self._answer(HeldContent.GRADIENT, plain.swapaxes(0, 1), uploads, self.layout.width, 0)
+        return self._answer(HeldContent.GRADIENT, plain.swapaxes(0, 1), uploads, 0)
 
     def _load(self, content: HeldContent, sealed: np.ndarray, rows: int) -> np.ndarray:
         """Both halves of the uploads, (2, tiles, output tiles, primes, N)."""
@@ -325,27 +320,24 @@ class HeldHolder(_Half):
         return self._tiles[1]
 
     def _answer(
-        self, content: HeldContent, plain: np.ndarray, uploads: np.ndarray, length: int, rows: int
+        self, content: HeldContent, plain: np.ndarray, uploads: np.ndarray, rows: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Answers to Σ plain · uploads, masked and re-randomised, and this party's share."""
-        layout = self.layout
-        tiles = list(layout.tiles(content, rows))
-        totals = np.zeros((len(tiles), 2, len(BASIS.primes), DEGREE), dtype=np.uint64)
-        blinds = self._ring.forward(self._random.ternary(len(tiles)))
-        totals[:, 1] = self._ring.forward(self._random.binomial(len(tiles)))
-        outs = len(layout.output_tiles)
+        grid, outs = self.layout.grid(content, rows), len(self.layout.output_tiles)
+        totals = np.zeros((len(grid.tiles), 2, len(BASIS.primes), DEGREE), dtype=np.uint64)
+        blinds = self._ring.forward(self._random.ternary(len(grid.tiles)))
+        totals[:, 1] = self._ring.forward(self._random.binomial(len(grid.tiles)))
         for index, (total, blind) in enumerate(zip(totals, blinds, strict=True)):
             for half in (0, 1):
                 self._ring.add_products(total[half], plain[index // outs], uploads[half, :, index % outs])
                 self._ring.add_products(total[half], blind[None], self._key[half][None])
-        parts: list[bytes] = []
-        share = np.empty((length, layout.outputs), dtype=np.uint64)
-        for first, total, (down, out, places) in zip(self._ring.inverse(totals[:, 0]), totals, tiles, strict=True):
-            mask = self._random.uniform(len(places.index))
-            sent = BASIS.add(first[:, places.index], BASIS.negate(mask, places.negative))
-            parts += [write_pairs(sent), write_pairs(total[1])]
-            share[down, out] = -lower_words(BASIS, mask).reshape(down.stop - down.start, out.stop - out.start)
-        return layout.write_message(content, self._tag, parts, rows), share
+        mask = self._random.uniform(len(grid.negative))
+        sent = BASIS.negate(mask, grid.negative)
+        for first, places, part in zip(self._ring.inverse(totals[:, 0]), grid.places, grid.parts, strict=True):
+            sent[:, part] = BASIS.add(sent[:, part], first[:, places])
+        share = grid.unflatten(-lower_words(BASIS, mask))
+        parts = [write_pairs(sent), *(write_pairs(total[1]) for total in totals)]
+        return self.layout.write_message(content, self._tag, parts, rows), share
 
 
 def _negate(residues: np.ndarray) -> np.ndarray:

@@ -15,8 +15,8 @@ bytes.
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -25,9 +25,20 @@ import numpy as np
 
 from securevfl_crypto.errors import MalformedError, OverflowRefused
 from securevfl_crypto.rlwe.residues import Basis
-from securevfl_crypto.rlwe.tiling import PolynomialPlaces, Tiling, tile_widths
+from securevfl_crypto.rlwe.tiling import Tiling, tile_widths
 
-__all__ = ["BASIS", "DEGREE", "LARGEST", "PAIR_BYTES", "SEED_BYTES", "HeldContent", "HeldLayout", "read_pairs"]
+__all__ = [
+    "BASIS",
+    "DEGREE",
+    "LARGEST",
+    "PAIR_BYTES",
+    "SEED_BYTES",
+    "HeldContent",
+    "HeldGrid",
+    "HeldLayout",
+    "read_pairs",
+    "write_pairs",
+]
 
 DEGREE = 4096
 """N."""
@@ -39,13 +50,15 @@ SEED_BYTES = 32
 """Bytes of the seed that replaces the uniform half of an upload."""
 PAIR_BYTES = 13
 _BITS = 50
-_NOISE = 22  # of a fresh encryption: 21 of the binomial, ½ for rounding the message
+_FIRST, _REST = np.uint64(_BITS), np.uint64(64 - _BITS)
+_PAIR = np.dtype([("low", "<u8"), ("middle", "<u4"), ("top", "u1")])  # not aligned
 _HEAD = struct.Struct("<4sBB2x8s3I")
 _MAGIC, _VERSION = b"SVHL", 1
 _MOST = 1 << 12  # rows, columns and outputs of a layout
 
-# Microseconds on one core: to seal and load an upload; to mask, send and open an answer; to transform a tile of x.
-_UPLOAD, _ANSWER, _TILE = 4.0, 6.0, 1.0
+# Microseconds on one core: to seal and load an upload; to mask, send and open an answer; to encode a tile of x; and to
+# multiply it for a product and a gradient.
+_UPLOAD, _ANSWER, _TILE, _PRODUCT = 220.0, 350.0, 40.0, 40.0
 
 
 class HeldContent(IntEnum):
@@ -58,9 +71,43 @@ class HeldContent(IntEnum):
     GRADIENT = 5
 
 
+@dataclass(frozen=True, eq=False)
+class HeldGrid:
+    """The tiles of one matrix, and where their entries are in ring elements and one after another.
+
+    Attributes:
+        tiles: for each tile, its rows and columns in the matrix.
+        places: for each tile, the coefficients of its entries, in C order.
+        parts: for each tile, where its entries are among those of all tiles.
+        negative: of all tiles, which entries are negated in their coefficient.
+        shape: of the matrix.
+    """
+
+    tiles: tuple[tuple[slice, slice], ...]
+    places: tuple[np.ndarray, ...]
+    parts: tuple[slice, ...]
+    negative: np.ndarray
+    shape: tuple[int, int]
+
+    def flatten(self, matrix: np.ndarray) -> np.ndarray:
+        """The entries of a matrix, tile by tile."""
+        return np.concatenate([matrix[tile].ravel() for tile in self.tiles])
+
+    def unflatten(self, entries: np.ndarray) -> np.ndarray:
+        """The inverse of `flatten`."""
+        whole = np.empty(self.shape, dtype=entries.dtype)
+        for (down, out), part in zip(self.tiles, self.parts, strict=True):
+            whole[down, out] = entries[part].reshape(down.stop - down.start, out.stop - out.start)
+        return whole
+
+
 @dataclass(frozen=True)
 class HeldLayout:
     """The sizes that both halves agree on.
+
+    An entry of a product has noise Σ x e over (rows of a tile) · d terms, of a gradient over (columns of a tile) · B,
+    and that of the encryption of zero, 2 N products. With tiles that are about as wide as high this is at most 0.69 of
+    q / 2^64, one unit of the result, up to B = d = 4,096 (a test computes it for all sizes of a grid).
 
     Attributes:
         batch: B, the most rows of x.
@@ -69,7 +116,6 @@ class HeldLayout:
 
     Raises:
         MalformedError: a size is out of range.
-        OverflowRefused: the noise of products of such sizes does not fit.
     """
 
     batch: int
@@ -81,7 +127,6 @@ class HeldLayout:
             size = getattr(self, name)
             if not isinstance(size, int) or not 1 <= size <= _MOST:
                 raise MalformedError(f"{name} is {size!r}; expected 1 to {_MOST}")
-        _ = self.tiling
 
     @property
     def tiling(self) -> Tiling:
@@ -111,18 +156,9 @@ class HeldLayout:
         """The tiles of the columns of R."""
         return _cut(self.outputs, self.tiling.outputs)
 
-    def tiles(self, content: HeldContent, rows: int = 0) -> Iterator[tuple[slice, slice, PolynomialPlaces]]:
-        """The tiles of a matrix in the order of its message: rows and columns of the matrix, and their places."""
-        across = content in (HeldContent.WEIGHTS, HeldContent.GRADIENT)
-        places = {
-            HeldContent.WEIGHTS: self.tiling.weight_places,
-            HeldContent.STEPS: self.tiling.step_places,
-            HeldContent.PRODUCT: self.tiling.product_places,
-            HeldContent.GRADIENT: self.tiling.gradient_places,
-        }[content]
-        for down in self.column_tiles if across else self.row_tiles(rows):
-            for out in self.output_tiles:
-                yield down, out, places(down.stop - down.start, out.stop - out.start)
+    def grid(self, content: HeldContent, rows: int = 0) -> HeldGrid:
+        """The tiles of a matrix in the order of its message; `rows` counts for steps and products."""
+        return _lay_out(self, content, rows)
 
     # Messages
 
@@ -130,10 +166,10 @@ class HeldLayout:
         """The bytes of a message."""
         if content is HeldContent.KEY:
             return _HEAD.size + DEGREE * PAIR_BYTES
-        sizes = [len(places.index) for *_, places in self.tiles(content, rows)]
+        grid = self.grid(content, rows)
         if content in (HeldContent.WEIGHTS, HeldContent.STEPS):
-            return _HEAD.size + len(sizes) * (SEED_BYTES + DEGREE * PAIR_BYTES)
-        return _HEAD.size + (sum(sizes) + len(sizes) * DEGREE) * PAIR_BYTES
+            return _HEAD.size + len(grid.places) * (SEED_BYTES + DEGREE * PAIR_BYTES)
+        return _HEAD.size + (len(grid.negative) + len(grid.places) * DEGREE) * PAIR_BYTES
 
     def write_message(self, content: HeldContent, tag: bytes, parts: list[bytes], rows: int = 0) -> np.ndarray:
         """A message from its parts, uint8 (bytes,)."""
@@ -166,11 +202,10 @@ class HeldLayout:
 def write_pairs(residues: np.ndarray) -> bytes:
     """Residues modulo both primes, uint64 (2, n), in 13 bytes for each pair."""
     first, second = residues
-    low = first | second << np.uint64(_BITS)  # 14 bits of the second
-    out = np.empty((len(first), PAIR_BYTES), dtype=np.uint8)
-    out[:, :8] = low.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
-    high = (second >> np.uint64(64 - _BITS)).astype("<u8", copy=False)
-    out[:, 8:] = high.view(np.uint8).reshape(-1, 8)[:, : PAIR_BYTES - 8]
+    out = np.empty(len(first), dtype=_PAIR)
+    out["low"] = first | second << _FIRST  # 14 bits of the second
+    high = second >> _REST
+    out["middle"], out["top"] = high.astype(np.uint32), (high >> np.uint64(32)).astype(np.uint8)
     return out.tobytes()
 
 
@@ -180,18 +215,38 @@ def read_pairs(data: memoryview) -> np.ndarray:
     Raises:
         MalformedError: a residue is not below its prime.
     """
-    rows = np.frombuffer(data, dtype=np.uint8).reshape(-1, PAIR_BYTES)
-    low = np.ascontiguousarray(rows[:, :8]).view("<u8")[:, 0].astype(np.uint64, copy=False)
-    wide = np.zeros((len(rows), 8), dtype=np.uint8)
-    wide[:, : PAIR_BYTES - 8] = rows[:, 8:]
-    found = np.empty((2, len(rows)), dtype=np.uint64)
+    pairs = np.frombuffer(data, dtype=_PAIR)
+    found, low = np.empty((2, len(pairs)), dtype=np.uint64), pairs["low"].astype(np.uint64)
     np.bitwise_and(low, np.uint64((1 << _BITS) - 1), out=found[0])
-    high = wide.view("<u8")[:, 0].astype(np.uint64, copy=False) << np.uint64(64 - _BITS)
-    np.bitwise_or(low >> np.uint64(_BITS), high, out=found[1])
+    high = pairs["middle"].astype(np.uint64) | pairs["top"].astype(np.uint64) << np.uint64(32)
+    np.bitwise_or(low >> _FIRST, high << _REST, out=found[1])
     # The transforms are only correct below the primes, so unreduced bytes of a peer stop here.
-    if any((row >= np.uint64(prime)).any() for row, prime in zip(found, BASIS.primes, strict=True)):
+    if found.size and any(int(row.max()) >= prime for row, prime in zip(found, BASIS.primes, strict=True)):
         raise MalformedError("a residue is not below its prime: this is not a ring element")
     return found
+
+
+@lru_cache(maxsize=128)
+def _lay_out(layout: HeldLayout, content: HeldContent, rows: int) -> HeldGrid:
+    tiling = layout.tiling
+    across = content in (HeldContent.WEIGHTS, HeldContent.GRADIENT)
+    place = {
+        HeldContent.WEIGHTS: tiling.weight_places,
+        HeldContent.STEPS: tiling.step_places,
+        HeldContent.PRODUCT: tiling.product_places,
+        HeldContent.GRADIENT: tiling.gradient_places,
+    }[content]
+    downs = layout.column_tiles if across else layout.row_tiles(rows)
+    tiles = [(down, out) for down in downs for out in layout.output_tiles]
+    places = [place(down.stop - down.start, out.stop - out.start) for down, out in tiles]
+    sizes = np.cumsum([0, *(len(one.index) for one in places)]).tolist()
+    return HeldGrid(
+        tuple(tiles),
+        tuple(one.index for one in places),
+        tuple(slice(*ends) for ends in itertools.pairwise(sizes)),
+        np.concatenate([one.negative for one in places]),
+        (downs[-1].stop, layout.outputs),
+    )
 
 
 def _cut(length: int, size: int) -> list[slice]:
@@ -200,22 +255,18 @@ def _cut(length: int, size: int) -> list[slice]:
 
 @lru_cache(maxsize=256)
 def _plan_tiles(batch: int, width: int, outputs: int) -> Tiling:
-    """The cheapest tiling whose noise stays below one unit of the result."""
-    # Noise: Σ x e over the terms of one entry, and u e + e_1 s of the encryption of zero, 2 N products.
-    most = ((BASIS.modulus >> 64) - 2 * DEGREE * _NOISE) // (LARGEST * _NOISE)
+    """The cheapest tiling. Whichever it is, noise stays below one unit of the result: see `HeldLayout`."""
     best: tuple[float, Tiling] | None = None
     for out in tile_widths(outputs):
         for features in tile_widths(width):
-            rows = min(batch, DEGREE // (features * out), most // width)
-            if rows < 1 or features * batch > most:
+            rows = min(batch, DEGREE // (features * out))
+            if not rows:
                 continue
             rows = -(-batch // -(-batch // rows))
             down, across, cuts = -(-batch // rows), -(-width // features), -(-outputs // out)
-            cost = (_UPLOAD + _ANSWER) * (down + across) * cuts + (_TILE + 0.1 * cuts) * down * across
+            cost = (_UPLOAD + _ANSWER) * (down + across) * cuts + (_TILE + _PRODUCT * cuts) * down * across
             if best is None or cost < best[0]:
                 best = cost, Tiling(rows, features, out, DEGREE)
-    if best is None:
-        raise OverflowRefused(
-            f"products of {batch} × {width} rows have more noise than the modulus has room for: take smaller batches"
-        )
+    if best is None:  # one row, one column and one output always fit
+        raise OverflowRefused(f"no tile of {width} × {outputs} has {DEGREE} coefficients or fewer")
     return best[1]

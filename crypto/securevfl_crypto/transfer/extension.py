@@ -16,9 +16,10 @@ compares h(q_i) with h(t_i) ⊕ Δ_i·h(x). h is linear, from GF(2)^m to GF(2^12
 key that is a digest of the session, the batch and all columns. One block of random choices at the end hides h(x), and
 h(t_i) follows from h(x) and what the giver knows, so the check reveals nothing.
 
-It is the check of columns of Roy's SoftSpokenOT (CRYPTO 2022) for one base transfer a column, which the revised version
-of Keller, Orsini and Scholl (eprint 2015/546, figure 10) adopted. Their first version (CRYPTO 2015) added up *rows*;
-its proof relied on a lemma that Roy's paper refutes, with an attack, so that version is not used here.
+It is the check of columns of Roy's SoftSpokenOT (CRYPTO 2022, eprint 2022/192) for one base transfer a column, which
+the revised version of Keller, Orsini and Scholl (eprint 2015/546, figure 10) adopted. Their first version (CRYPTO 2015)
+adds up *rows*. Its proof relied on a lemma that Roy refutes, with an attack that costs too much at common sizes; no
+proof is known, so it is not used here.
 
 **What is claimed.** The columns of two different choice vectors of m bits have the same hash with probability at most
 (m/128 + 1)·2^-128, and 8,128 pairs of columns exist. Otherwise, all columns that pass without a guess contain the same
@@ -35,6 +36,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Iterator
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -43,7 +45,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from securevfl_crypto.bits import BitLoops, bit_loops
 from securevfl_crypto.errors import MalformedError, ReusedError
 from securevfl_crypto.transfer.base import BaseChooser, BaseGiver
-from securevfl_crypto.transfer.row_hash import RowHash
+from securevfl_crypto.transfer.row_hash import PART, RowHash
 from securevfl_crypto.transfer.unique import Unique
 
 __all__ = ["COLUMNS", "MOST", "SUMS", "TransferChooser", "TransferGiver", "column_bytes"]
@@ -72,31 +74,44 @@ class _Streams:
     def __init__(self, keys: list[bytes]) -> None:
         self._streams = [Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor() for key in keys]
 
+        self._buffer = np.empty((COLUMNS, _ROOM), dtype=np.uint8)
+
     def next_columns(self, size: int) -> np.ndarray:
-        """The next bytes of all columns, uint8 (128, size)."""
+        """The next bytes of all columns, uint8 (128, size), each contiguous; valid until the next call."""
         zeros = bytes(size)
-        out = np.empty((COLUMNS, size), dtype=np.uint8)
-        buffer = np.empty(size + _ROOM, dtype=np.uint8)
-        for stream, column in zip(self._streams, out, strict=True):
-            stream.update_into(zeros, buffer.data)
-            column[:] = buffer[:size]
-        return out
+        if self._buffer.shape[1] < size + _ROOM:  # fresh pages for each batch would cost as much as its AES
+            self._buffer = np.empty((COLUMNS, size + _ROOM), dtype=np.uint8)
+        for stream, column in zip(self._streams, self._buffer, strict=True):
+            stream.update_into(zeros, column[: size + _ROOM].data)
+        return self._buffer[:, :size]
 
 
 def _transpose(columns: np.ndarray, by: BitLoops) -> np.ndarray:
-    """Columns, uint8 (128, k), to rows, uint64 (8 k, 2)."""
+    """Columns, uint8 (128, k), to rows, uint64 (at least 8 k, 2)."""
     size = columns.shape[1]
     quarter = -(-size // (64 * _SEGMENTS)) * 64  # the transposition takes columns of full 64 bytes
-    wide = np.zeros((COLUMNS, _SEGMENTS * quarter), dtype=np.uint8)
-    wide[:, :size] = columns
-    segments = np.ascontiguousarray(wide.reshape(COLUMNS, _SEGMENTS, quarter).transpose(1, 0, 2))
-    rows = by.transpose(segments.reshape(_SEGMENTS * COLUMNS, quarter)).view(np.uint64)
-    ordered = rows.reshape(8 * quarter, _SEGMENTS, 2).transpose(1, 0, 2)
-    return np.asarray(np.ascontiguousarray(ordered).reshape(-1, 2)[: 8 * size])
+    segments = np.zeros((_SEGMENTS, COLUMNS, quarter), dtype=np.uint8)
+    for start, segment in zip(range(0, size, quarter), segments, strict=False):
+        part = columns[:, start : start + quarter]
+        segment[:, : part.shape[1]] = part
+    rows = by.transpose(segments.reshape(_SEGMENTS * COLUMNS, quarter))
+    whole = rows.view(np.complex128)  # 16 bytes are copied at once, as they are
+    return np.ascontiguousarray(whole.T).reshape(-1, 1).view(np.uint64)
+
+
+def _iter_rows(columns: np.ndarray, count: int, by: BitLoops) -> Iterator[tuple[int, np.ndarray]]:
+    """The first `count` rows in parts that stay in the cache: the number of the first one, and uint64 (k, 2)."""
+    for start in range(0, count, PART):
+        size = min(PART, count - start)
+        yield start, _transpose(columns[:, start // 8 : -(-(start + size) // 8)], by)[:size]
 
 
 class _ColumnHash:
-    """h and the key of the batch's row hash, from a digest of all that the batch consists of."""
+    """h, and the key of the batch's row hash, from a digest of all that the batch consists of.
+
+    Attributes:
+        row_key: for `RowHash`, 16 bytes.
+    """
 
     def __init__(self, tag: bytes, batch: int, count: int, columns: np.ndarray) -> None:
         digest = hashlib.sha256(_BATCH + len(tag).to_bytes(8, "big") + tag)
@@ -104,20 +119,20 @@ class _ColumnHash:
         digest.update(columns.data)
         key = digest.digest()
         self._gcm = AESGCM(key[:16])
-        self.row_hash = RowHash(key[16:])
+        self.row_key = key[16:]
         self._zero = self._authenticate(np.zeros(columns.shape[1], dtype=np.uint8))
 
     def hash_choices(self, packed: np.ndarray) -> np.ndarray:
         """h without its constant, uint8 (16,)."""
-        return np.asarray(self._authenticate(packed) ^ self._zero)
+        tags = np.frombuffer(self._authenticate(packed) + self._zero, dtype=np.uint8)
+        return np.asarray(tags[:16] ^ tags[16:])
 
     def hash_columns(self, columns: np.ndarray) -> np.ndarray:
         """h of each column, with the same constant: uint8 (128, 16)."""
-        return np.stack([self._authenticate(column) for column in columns])
+        return np.frombuffer(b"".join(map(self._authenticate, columns)), dtype=np.uint8).reshape(-1, 16)
 
-    def _authenticate(self, column: np.ndarray) -> np.ndarray:
-        tag = self._gcm.encrypt(_NONCE, b"", column.data)  # of associated data alone: NIST SP 800-38D's GMAC
-        return np.frombuffer(tag, dtype=np.uint8)
+    def _authenticate(self, column: np.ndarray) -> bytes:
+        return self._gcm.encrypt(_NONCE, b"", column.data)  # of associated data alone: NIST SP 800-38D's GMAC
 
 
 class TransferChooser(Unique):
@@ -133,7 +148,7 @@ class TransferChooser(Unique):
 
     def __init__(self, tag: bytes, *, path: str | None = None) -> None:
         super().__init__()
-        self._tag, self._by = tag, bit_loops(path)
+        self._tag, self._by, self._row_hash = tag, bit_loops(path), RowHash()
         self._base: BaseGiver | None = BaseGiver(tag, COLUMNS, domain=_BASE)
         self._streams: tuple[_Streams, _Streams] | None = None
         self._batch = 0
@@ -180,13 +195,16 @@ class TransferChooser(Unique):
         if count % 8:
             mask = np.uint8((1 << count % 8) - 1)
             packed[whole] = packed[whole] & ~mask | np.packbits(choices[8 * whole :], bitorder="little")[0]
-        own, columns = (streams.next_columns(size) for streams in self._streams)
-        columns ^= own
+        own, other = (streams.next_columns(size) for streams in self._streams)
+        columns = np.bitwise_xor(own, other, order="C")
         columns ^= packed
         check = _ColumnHash(self._tag, self._batch, count, columns)
         self._batch += 1
         sums = np.concatenate([check.hash_choices(packed)[None], check.hash_columns(own)])
-        pads = check.row_hash.hash_rows(_transpose(own, self._by)[:count], words)
+        self._row_hash.rekey(check.row_key)
+        pads = np.empty((count, words), dtype=np.uint64)
+        for start, rows in _iter_rows(own, count, self._by):
+            self._row_hash.hash_rows(rows, pads[start : start + len(rows)], start)
         return [columns, sums], pads
 
 
@@ -207,12 +225,12 @@ class TransferGiver(Unique):
 
     def __init__(self, tag: bytes, first_message: bytes, *, path: str | None = None) -> None:
         super().__init__()
-        self._tag, self._by = tag, bit_loops(path)
+        self._tag, self._by, self._row_hash = tag, bit_loops(path), RowHash()
         delta = np.frombuffer(secrets.token_bytes(COLUMNS // 8), dtype=np.uint8)
         bits = np.unpackbits(delta, bitorder="little")
         base = BaseChooser(tag, bits, first_message, domain=_BASE)
         self.answer = base.answer
-        self._delta = delta.view(np.uint64)
+        self._shift = np.tile(delta.view(np.uint64), (PART, 1))  # Δ for each row of a part
         self._masks = (np.uint8(0) - bits)[:, None]  # selects without a branch
         self._streams: _Streams | None = _Streams(base.keys)
         self._batch = 0
@@ -246,13 +264,20 @@ class TransferGiver(Unique):
         check = _ColumnHash(self._tag, self._batch, count, columns)
         self._batch += 1
         own = self._streams.next_columns(size)
-        own ^= columns & self._masks
+        for few in range(0, COLUMNS, 16):  # temporary arrays of 128 KiB at most
+            own[few : few + 16] ^= columns[few : few + 16] & self._masks[few : few + 16]
         expected = sums[1:] ^ (sums[0] & self._masks)
         if not hmac.compare_digest(check.hash_columns(own).tobytes(), expected.tobytes()):
             self._streams = None
             raise MalformedError("choices differ between columns; the peer does not follow the protocol")
-        rows = _transpose(own, self._by)[:count]
-        return check.row_hash.hash_rows(rows, words), check.row_hash.hash_rows(rows, words, self._delta)
+        self._row_hash.rekey(check.row_key)
+        zeros, ones = np.empty((2, count, words), dtype=np.uint64)
+        for start, rows in _iter_rows(own, count, self._by):
+            part = slice(start, start + len(rows))
+            self._row_hash.hash_rows(rows, zeros[part], start)
+            np.bitwise_xor(rows, self._shift[: len(rows)], out=rows)
+            self._row_hash.hash_rows(rows, ones[part], start)
+        return zeros, ones
 
 
 def check_choices(choices: np.ndarray) -> np.ndarray:

@@ -15,11 +15,11 @@ from __future__ import annotations
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-__all__ = ["RowHash"]
+__all__ = ["PART", "RowHash"]
 
+PART = 1 << 13
+"""Most rows hashed at a time: a few arrays of 128 KiB stay in the cache."""
 _ROOM = 15  # the library asks for a block less one byte beyond the output
-_PART = 1 << 13
-"""Rows hashed at a time: a few arrays of 128 KiB stay in the cache."""
 
 
 class RowHash:
@@ -29,41 +29,34 @@ class RowHash:
         key: public, 16 bytes.
     """
 
-    def __init__(self, key: bytes) -> None:
-        # One block is a permutation's input and output: no message is encrypted, so the mode "ECB" leaks nothing.
-        self._cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
-        self._inner = np.empty(16 * _PART + _ROOM, dtype=np.uint8)
-        self._outer = np.empty(16 * _PART + _ROOM, dtype=np.uint8)
-        self._tweaked = np.empty((_PART, 2), dtype=np.uint64)
+    def __init__(self, key: bytes = bytes(16)) -> None:
+        self.rekey(key)
+        self._inner, self._outer = np.empty((2, 16 * PART + _ROOM + 1), dtype=np.uint8)
+        self._tweaked, self._tweaks = np.empty((2, PART, 2), dtype=np.uint64)
 
-    def hash_rows(self, rows: np.ndarray, words: int, delta: np.ndarray | None = None) -> np.ndarray:
-        """The pads of rows 0, 1, …: word w of row j is from H(x_j, (j, w // 2)).
+    def rekey(self, key: bytes) -> None:
+        """Go on under another key."""
+        # Each block is a permutation's input and output, and no message, so the mode "ECB" reveals nothing.
+        self._cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
+
+    def hash_rows(self, rows: np.ndarray, out: np.ndarray, first: int = 0) -> None:
+        """Compute the pads of rows number `first`, `first` + 1, …: word w of row j is of H(x_j, (j, w // 2)).
 
         Args:
-            rows: uint64 (n, 2), C order.
-            words: words of a pad, at least 1.
-            delta: uint64 (2,) to add to every row before hashing it.
-
-        Returns:
-            uint64 (n, words).
+            rows: uint64 (n, 2), C order, n at most 8,192.
+            out: uint64 (n, words), written in place.
+            first: number of the first row.
         """
-        out = np.empty((len(rows), words), dtype=np.uint64)
-        for start in range(0, len(rows), _PART):
-            part = rows[start : start + _PART]
-            size = len(part)
-            tweaked = self._tweaked[:size]
-            if delta is not None:
-                part = np.bitwise_xor(part, delta, out=tweaked)
-            inner = self._permute(part, self._inner)
-            numbers = np.arange(start, start + size, dtype=np.uint64)
-            for first in range(0, words, 2):
-                np.copyto(tweaked, inner)
-                tweaked[:, 0] ^= numbers
-                tweaked[:, 1] ^= np.uint64(first // 2)
-                outer = self._permute(tweaked, self._outer)
-                width = min(2, words - first)
-                np.bitwise_xor(outer[:, :width], inner[:, :width], out=out[start : start + size, first : first + width])
-        return out
+        size, words = out.shape
+        tweaked, tweaks = self._tweaked[:size], self._tweaks[:size]
+        inner = self._permute(rows, self._inner)
+        tweaks[:, 0] = np.arange(first, first + size, dtype=np.uint64)
+        for word in range(0, words, 2):
+            tweaks[:, 1] = word // 2
+            np.bitwise_xor(inner, tweaks, out=tweaked)
+            outer = self._permute(tweaked, self._outer)
+            for half in range(min(2, words - word)):  # a column at a time: numpy is slow along two places
+                np.bitwise_xor(outer[:, half], inner[:, half], out=out[:, word + half])
 
     def _permute(self, rows: np.ndarray, buffer: np.ndarray) -> np.ndarray:
         size = 16 * len(rows)

@@ -49,7 +49,7 @@ def _chosen() -> TransformLoops:
 @lru_cache(maxsize=len(VECTOR_PATHS))
 def _load(path: VectorPath) -> TransformLoops:
     check_cpu(path)
-    from securevfl_crypto.engine.compiled_transforms import transform_kernels
+    from securevfl_crypto.engine.transforms.compiled import transform_kernels
     from securevfl_crypto.transforms.compiled import CompiledTransformLoops
 
     found = CompiledTransformLoops(transform_kernels(path))

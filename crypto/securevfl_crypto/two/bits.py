@@ -125,20 +125,20 @@ async def _find_greater(wire: TwoWire, transfers: Transfers, own: np.ndarray, ed
     coins = random_bits(nodes)
     digits = low * count
     places = np.arange(low, dtype=np.uint64)[:, None]
-    both = (digits + nodes, nodes)
-    await transfers.reserve(both[wire.me], both[1 - wire.me])
+    given, taken = digits + nodes, nodes
+    await transfers.reserve(*((given, taken) if wire.me == 0 else (taken, given)))
     if wire.me == 0:
         chosen = await transfers.choose(coins)
-        zeros, ones, given = await _give_both(transfers, digits, nodes, edges)
+        zeros, ones, given_nodes = await _give_both(transfers, digits, nodes, edges)
         shares, tables = _make_tables(own, zeros, ones, widths)
         await wire.send(_TABLES, tables)
     else:
         choices = ((own >> places) & np.uint64(1)).astype(np.uint8).reshape(-1)
         pads, chosen = await _choose_both(transfers, choices, coins, edges)
-        given = await transfers.give(nodes)
+        given_nodes = await transfers.give(nodes)
         expect = [(_TABLES_BY_WIDTH[width], (edges, widths.count(width), count)) for width in sorted(set(widths))]
         shares = _read_tables(own, pads, widths, await wire.receive(_TABLES, expect))
-    triples = _make_triples(coins, chosen, *given)
+    triples = _make_triples(coins, chosen, *given_nodes)
     return (await _combine_digits(wire, shares.reshape(len(widths), -1), triples)).reshape(edges, count)
 
 

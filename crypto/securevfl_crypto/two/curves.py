@@ -127,19 +127,29 @@ class Factors:
         curve: the function.
         scale: what its values are multiplied by, exactly: a step's rate, for example.
         unit_bits: fractional bits of the result.
-        wave_bits: fractional bits of the shares of the sine and cosine of k times the angle, for k from 1.
+        bits: for k from 1, fractional bits of the two parties' sines of k times their angles; shares of the sine of k
+            times the sum have as many as both.
 
     Raises:
         MalformedError: the result has too few bits for this scale, so that a factor would be rounded to nothing.
     """
 
-    def __init__(self, curve: Curve, scale: float, unit_bits: int, wave_bits: Sequence[int]) -> None:
+    def __init__(self, curve: Curve, scale: float, unit_bits: int, bits: Sequence[tuple[int, int]]) -> None:
         self.curve = curve
         first = 0 if curve.even else 1
+        self._bound = curve.largest
+        for k, coefficient in enumerate(curve.coefficients, first):
+            if not k:
+                continue
+            # Of the sum of two products, each of one sine of each party; and half a unit of a factor, times a sine.
+            own, other = bits[k - 1]
+            sine_error = 2.0**-own + 2.0**-other
+            factor_error = 2.0 ** (own + other - unit_bits - 1) / abs(scale)
+            self._bound += 2 * (abs(coefficient) * 2.0**-_COEFFICIENT_BITS * sine_error + factor_error)
         self._scaled: list[tuple[int, int]] = []
         for k, coefficient in enumerate(curve.coefficients, first):
-            bits = unit_bits - _COEFFICIENT_BITS + _SPARE - (wave_bits[k - 1] if k else 0)
-            exact = Fraction(scale) * coefficient * Fraction(2) ** bits
+            power = unit_bits - _COEFFICIENT_BITS + _SPARE - (sum(bits[k - 1]) if k else 0)
+            exact = Fraction(scale) * coefficient * Fraction(2) ** power
             self._scaled.append((k, round(exact)))
         top = max(abs(factor) for k, factor in self._scaled if k)
         if not 1 << (_SPARE + 3) <= top < 1 << 62 - _SINE_BITS:
@@ -147,6 +157,11 @@ class Factors:
                 f"factors of the curve {curve.name!r} at the scale {scale:.4g} have {top.bit_length() - _SPARE} bits; "
                 f"4 to {61 - _SINE_BITS - _SPARE} are possible"
             )
+
+    def bound_values(self) -> float:
+        """The largest size of the computed curve, before it is scaled, for any opened angle and any mask: that of the
+        curve, and what rounding of sines, shares and factors can add."""
+        return self._bound
 
     def combine(self, opened: np.ndarray, sines: np.ndarray, cosines: np.ndarray, *, first: bool) -> np.ndarray:
         """This party's share of the scaled curve, uint64 (…).

@@ -171,7 +171,8 @@ class Dealer:
 
     def _deal_linear(self, request: Request) -> tuple[list[np.ndarray], list[np.ndarray]]:
         key, rows, *columns, outputs, uses, backward = request.sizes
-        width, found = outputs * uses, ([], [])  # type: tuple[list[np.ndarray], list[np.ndarray]]
+        width = outputs * uses
+        found: tuple[list[np.ndarray], list[np.ndarray]] = [], []
         for holder in (0, 1):
             mine, theirs = self._drawers[holder], self._drawers[1 - holder]
             here = columns[holder]
@@ -184,7 +185,7 @@ class Dealer:
 
     def _deal_waves(self, request: Request) -> tuple[list[np.ndarray], list[np.ndarray]]:
         count, bits = request.sizes[0], request.wave_bits
-        angles = sum(_draw_angles(drawer, count) for drawer in self._drawers)
+        angles = _draw_angles(self._drawers[0], count) + _draw_angles(self._drawers[1], count)
         values = [find_sines(k * angles, place) for k, place in enumerate(wave_places(bits), 1)]
         both = np.stack([np.stack(part) for part in zip(*values, strict=True)]).view(np.uint64)
         return [], [both - self._drawers[0].draw_words(*both.shape)]
@@ -212,6 +213,7 @@ def _draw_choices(drawer: _Drawer, count: int) -> np.ndarray:
     return (drawer.draw_words(count) & np.uint64(1)).astype(np.uint8)
 
 
+MakeTransfers = Callable[[int, int, int], Awaitable[tuple[np.ndarray, np.ndarray]]]
 Ask = Callable[[Request], Awaitable[list[np.ndarray]]]
 """Asks the helper, and gives this party's corrections; at party 1, only the latter."""
 
@@ -292,7 +294,7 @@ class DealtCorrelations(Correlations):
         seed = np.frombuffer(secrets.token_bytes(SEED_BYTES), np.uint8)
         own = _combine(each, seed, ["pad", "share", *(["pad_back", "share_back"] if backward else [])])
         sent = [seed, own["pad"], _digest(own["share"])]
-        expect = [(np.uint8, (SEED_BYTES,)), (np.uint64, (task.rows.shape[1], width)), (np.uint8, (SEED_BYTES,))]
+        expect: list[tuple[type[np.generic], tuple[int, ...]]] = [(np.uint8, (SEED_BYTES,)), (np.uint64, (task.rows.shape[1], width)), (np.uint8, (SEED_BYTES,))]
         if backward:
             sent += [own["pad_back"], _digest(own["share_back"])]
             expect += [(np.uint64, (len(task.rows), width)), (np.uint8, (SEED_BYTES,))]
@@ -387,13 +389,12 @@ class AskedTransfers(Transfers):
         self._dealt = DealtTransfers(wire, _TRANSFER_WORDS)
 
     async def reserve(self, give: int, choose: int) -> None:
-        """See `Transfers.reserve`: both parties ask for what party 0 gives first."""
+        """See `Transfers.reserve`: asks the helper for one direction after the other, the same first at both."""
+        missing = {self._me: give - self._dealt.left[0], 1 - self._me: choose - self._dealt.left[1]}
         for giver in (0, 1):
-            gives = giver == self._me
-            missing = (give if gives else choose) - self._dealt.left[0 if gives else 1]
-            if missing > 0:
-                made = await self._make(giver, max(missing, _AT_ONCE), _TRANSFER_WORDS)
-                (self._dealt.add_given if gives else self._dealt.add_chosen)(*made)
+            if missing[giver] > 0:
+                made = await self._make(giver, max(missing[giver], _AT_ONCE), _TRANSFER_WORDS)
+                (self._dealt.add_given if giver == self._me else self._dealt.add_chosen)(*made)
 
     async def give(self, count: int, words: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """See `Transfers.give`."""
@@ -410,7 +411,7 @@ def _combine(each: list[dict[str, np.ndarray]], seed: np.ndarray, names: Sequenc
     """The last use, plus random multiples of all others."""
     factors = Stream(seed.tobytes()).draw_words(0, (len(each),)) | np.uint64(1)
     factors[-1] = 1
-    return {name: sum((one[name] * factor for one, factor in zip(each, factors, strict=True))) for name in names}  # type: ignore[misc]
+    return {name: sum((one[name] * factor for one, factor in zip(each, factors, strict=True))) for name in names}
 
 
 def _digest(words: np.ndarray) -> np.ndarray:

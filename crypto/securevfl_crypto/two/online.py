@@ -23,7 +23,7 @@ import numpy as np
 
 from securevfl_crypto.errors import MalformedError, ReusedError
 from securevfl_crypto.ring import matmul
-from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, WaveBits, wave_places
+from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, WaveBits
 from securevfl_crypto.two.curves import ANGLE_BITS, ANGLES, FRACTION_BITS, Curve, Factors, choose_wave_bits
 from securevfl_crypto.two.wire import TwoWire, swap
 
@@ -83,7 +83,7 @@ class StepRule:
     def __post_init__(self) -> None:
         bits = choose_wave_bits(self.curve, self.rate, ERROR_BITS, self.most_bits)
         object.__setattr__(self, "bits", bits)
-        object.__setattr__(self, "factors", Factors(self.curve, self.rate, ERROR_BITS, wave_places(bits)))
+        object.__setattr__(self, "factors", Factors(self.curve, self.rate, ERROR_BITS, bits))
 
 
 class TwoLinear:

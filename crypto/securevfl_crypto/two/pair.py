@@ -100,13 +100,11 @@ class PairCorrelations(Correlations):
         nothing: dict[str, np.ndarray | None] = {"mask_back": None, "pad_back": None, "share_back": None}
         if task.backward:
             parts |= {"mask_back": mask_back, "pad_back": pad_back, "share_back": share_back}
-        k = task.outputs
-        return [
-            Linear(
-                **(nothing | {name: np.ascontiguousarray(part[:, i * k : (i + 1) * k]) for name, part in parts.items()})
-            )  # type: ignore[arg-type]
-            for i in range(uses)
-        ]
+        k, found = task.outputs, []
+        for i in range(uses):
+            own_parts = {name: np.ascontiguousarray(part[:, i * k : (i + 1) * k]) for name, part in parts.items()}
+            found.append(Linear(**(nothing | own_parts)))  # type: ignore[arg-type]
+        return found
 
     async def make_waves(self, count: int, bits: WaveBits) -> Wave:
         angles = (_draw_words((count,)) % np.uint64(ANGLES)).astype(np.int64)

@@ -25,7 +25,7 @@ from securevfl_crypto.transfer.extension import (
     check_choices,
     column_bytes,
 )
-from securevfl_crypto.transfer.row_hash import RowHash
+from securevfl_crypto.transfer.row_hash import PART, RowHash
 from securevfl_crypto.transfer.unique import Unique
 from securevfl_crypto.two.wire import TwoWire, swap
 
@@ -67,6 +67,14 @@ class Transfers(Protocol):
 
         Raises:
             MalformedError: choices of another type, shape or value.
+        """
+
+    async def reserve(self, give: int, choose: int) -> None:
+        """Have so many transfers ready to give, and to choose: where they run out, more are made. Both parties call it
+        at the same point, before they choose and give in different orders.
+
+        Raises:
+            MalformedError: what was made is not what the protocol allows.
         """
 
 
@@ -120,7 +128,7 @@ class ExtendedTransfers(Unique):
         return bytes([chooser]) + self._tag
 
     async def reserve(self, give: int, choose: int) -> None:
-        """See `Transfers.reserve`; each call makes what it needs."""
+        """See `Transfers.reserve`: they never run out."""
 
     async def give(self, count: int, words: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """See `Transfers.give`. One message, 16 bytes a transfer and 4.1 KB a batch of 65,536.
@@ -187,6 +195,7 @@ class DealtTransfers(Unique):
     def __init__(self, wire: TwoWire, words: int = 2) -> None:
         super().__init__()
         self._wire, self._words = wire, words
+        self._numbers = [0, 0]  # of the next transfer given, and chosen; the peer counts the same
         self._given = _Store(words, 2)
         self._chosen = _Store(words, 1)
         self._random = _Store(0, 1)
@@ -216,7 +225,7 @@ class DealtTransfers(Unique):
         self._random.add(choices)
 
     async def reserve(self, give: int, choose: int) -> None:
-        """See `Transfers.reserve`; what was dealt is at hand."""
+        """See `Transfers.reserve`: whoever deals adds them before."""
 
     async def give(self, count: int, words: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """See `Transfers.give`. One message, a bit a transfer.
@@ -235,7 +244,8 @@ class DealtTransfers(Unique):
             difference = (zeros ^ ones) & (np.uint64(0) - swapped.astype(np.uint64))[:, None]
             zeros ^= difference
             ones ^= difference
-        return self._fit(zeros, words), self._fit(ones, words)
+        first = self._count(0, count)
+        return self._fit(zeros, words, first), self._fit(ones, words, first)
 
     async def choose(self, choices: np.ndarray, words: int = 1) -> np.ndarray:
         """See `Transfers.choose`.
@@ -252,17 +262,26 @@ class DealtTransfers(Unique):
         (random,) = self._random.take(count, "choose")
         if count:
             await self._wire.send(_CHOICES, [np.packbits(choices ^ random, bitorder="little")])
-        return self._fit(pads, words)
+        return self._fit(pads, words, self._count(1, count))
+
+    def _count(self, direction: int, count: int) -> int:
+        first = self._numbers[direction]
+        self._numbers[direction] += count
+        return first
 
     def _check(self, count: int, words: int) -> None:
         _check_count(count)
         if words < 1 or words > self._words == 1:
             raise MalformedError(f"pads of {words} words; those dealt have {self._words}: have at least 2 words dealt")
 
-    def _fit(self, pads: np.ndarray, words: int) -> np.ndarray:
+    def _fit(self, pads: np.ndarray, words: int, first: int) -> np.ndarray:
         if words <= self._words:
             return np.ascontiguousarray(pads[:, :words])
-        return RowHash(_EXPANSION).hash_rows(np.ascontiguousarray(pads[:, :2]), words)
+        keys, hashed = np.ascontiguousarray(pads[:, :2]), RowHash(_EXPANSION)
+        out = np.empty((len(pads), words), dtype=np.uint64)
+        for start in range(0, len(pads), PART):
+            hashed.hash_rows(keys[start : start + PART], out[start : start + PART], first + start)
+        return out
 
 
 class _Store:

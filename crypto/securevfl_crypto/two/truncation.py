@@ -1,8 +1,8 @@
 """Truncation of words that two parties share, right up to one unit of the last place: one transfer a word.
 
 The top bits of both summands tell whether their sum wraps, because 2^62 is added first, so that the value lies below
-2^63. Dropping low bits of each summand alone would be off by 2^(64 − shift) wherever it wraps, which for large values is
-not rare (1 of 100,000 at 48 bits).
+2^63. Dropping low bits of each summand alone would be off by 2^(64 − shift) wherever it wraps, which is not rare for
+large values (1 of 100,000 at 48 bits).
 """
 
 from __future__ import annotations

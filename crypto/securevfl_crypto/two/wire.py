@@ -17,9 +17,10 @@ import numpy as np
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.replicated.wire import take_turns
 
-__all__ = ["Expected", "MemoryWire", "MemoryWires", "Message", "TwoWire", "check_arrays", "swap"]
+__all__ = ["Expected", "MemoryEnd", "MemoryWires", "Message", "TwoWire", "check_arrays", "swap"]
 
 Expected: TypeAlias = Sequence[tuple[type[np.generic], tuple[int, ...]]]
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -131,18 +132,19 @@ class MemoryWires:
         self.boxes: tuple[deque[Message], deque[Message]] = (deque(), deque())
         self._keeps = record
 
-    def pair(self) -> tuple[MemoryWire, MemoryWire]:
+    def pair(self) -> tuple[MemoryEnd, MemoryEnd]:
         """The ends of party 0 and party 1."""
-        return MemoryWire(0, self), MemoryWire(1, self)
+        return MemoryEnd(0, self), MemoryEnd(1, self)
 
-    def run(self, zero: Coroutine[Any, Any, T], one: Coroutine[Any, Any, T]) -> tuple[T, T]:
+    def run(self, zero: Coroutine[Any, Any, S], one: Coroutine[Any, Any, T]) -> tuple[S, T]:
         """Run both parties' coroutines by turns; what each returns.
 
         Raises:
             CryptoError: both wait for a message that nobody will send.
             Exception: what one of them raises; the other is closed.
         """
-        first, second = take_turns([zero, one], self)
+        parties: list[Coroutine[Any, Any, Any]] = [zero, one]
+        first, second = take_turns(parties, self)
         return first, second
 
     def post(self, message: Message) -> None:
@@ -156,7 +158,7 @@ class MemoryWires:
         self.boxes[1 - message.sender].append(message)
 
 
-class MemoryWire:
+class MemoryEnd:
     """One end of `MemoryWires`."""
 
     def __init__(self, me: int, wires: MemoryWires) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -18,7 +18,7 @@ from securevfl.shares.kept_targets import FEWEST_OF_CLASS, TargetRule, explain_w
 from securevfl.shares.least_rows import check_judged
 from securevfl.shares.two.answering import compute_answers
 from securevfl.shares.two.judging import compute_metrics, count_outside, metric_scales
-from securevfl.shares.two.network import TwoNetwork, with_ones
+from securevfl.shares.two.network import TwoNetwork, find_scale, with_ones
 from securevfl.shares.two.parties import TwoParty
 from securevfl.shares.two.useful import decide_usefulness
 from securevfl.shares.usefulness import explain_useless
@@ -131,9 +131,15 @@ class TwoCourse(SharedCourse):
         if words is None or len(places) != len(sizes):
             raise InputError("two parties train on fixed batches of rows whose places are known")
         before = self.model.linear.exchanges, self.party.wire.octets
-        keys = [self._keep_batch(here, words(number)[0]) for number, here in enumerate(places)]
-        if not all(self._uses.get(key) for key in keys):
-            await self._make_uses(keys, min(_LOT, self.epochs - self.epoch + 1), backward=True)
+        given = [words(number)[0] for number in range(len(sizes))]
+        if not self.model.scale:  # with noise, nothing of the model may follow from rows without it
+            noisy = self.model.noise is not None
+            self.model.scale = 1.0 if noisy else find_scale(np.concatenate(given), self.model.rate)
+        keys = [self._keep_batch(here, rows) for here, rows in zip(places, given, strict=True)]
+        needed = Counter(keys)  # an epoch of more steps than batches uses some twice
+        if any(len(self._uses.get(key, ())) < count for key, count in needed.items()):
+            uses = max(needed.values()) * min(_LOT, self.epochs - self.epoch + 1)
+            await self._make_uses(list(needed), uses, backward=True)
         await self.model.linear.begin_epoch([self._uses[key].popleft() for key in keys])
         for done, (key, here) in enumerate(zip(keys, places, strict=True), 1):
             targets = None if self._targets is None else self._targets[0][here]
@@ -143,11 +149,15 @@ class TwoCourse(SharedCourse):
         self.rounds += self.model.linear.exchanges - before[0]
         self.sent += self.party.wire.octets - before[1]
 
+    def _scale_rows(self, rows: np.ndarray) -> np.ndarray:
+        """This party's rows as the model takes them, int16 (n, d); with a column of ones at the active party."""
+        return with_ones(self.party, np.rint(rows / (self.model.scale or 1.0)).astype(np.int16))
+
     def _keep_batch(self, places: np.ndarray, rows: np.ndarray) -> int:
         """The number of a batch, whose rows are kept: the masks that hide them are used in every epoch."""
         name = hashlib.sha256(np.ascontiguousarray(places, dtype=np.int64).tobytes()).digest()
         key = self._batches.setdefault(name, len(self._batches))
-        own = with_ones(self.party, rows).astype(np.int16)
+        own = self._scale_rows(rows)
         if key not in self._rows:
             self._rows[key] = own
         elif not np.array_equal(self._rows[key], own):
@@ -157,7 +167,7 @@ class TwoCourse(SharedCourse):
     async def _make_uses(self, keys: Sequence[int], uses: int, *, backward: bool) -> None:
         tasks = [self._task(key, backward=backward) for key in keys]
         for key, made in zip(keys, await self.party.source.make_linear(tasks, uses), strict=True):
-            self._uses[key] = made
+            self._uses.setdefault(key, deque()).extend(made)
 
     def _task(self, key: int, *, backward: bool = False) -> LinearTask:
         other = self.widths[1] if self.party.is_active else self.widths[0] + 1
@@ -180,7 +190,7 @@ class TwoCourse(SharedCourse):
         for number in range(len(sizes)):
             key = _VALID + number * LARGEST_BATCH
             if key not in self._rows:
-                rows = with_ones(self.party, words(number)[0]).astype(np.int16)
+                rows = self._scale_rows(words(number)[0])
                 for offset, start in enumerate(range(0, len(rows), LARGEST_BATCH)):
                     self._rows[key + offset] = rows[start : start + LARGEST_BATCH]
             keys += [key + offset for offset in range(-(-sizes[number] // LARGEST_BATCH))]
@@ -236,7 +246,7 @@ class TwoCourse(SharedCourse):
         mean = np.rint(rows.mean(axis=0, keepdims=True)).astype(np.int16)
         self._rows[_VALID - 1] = mean if self.party.site.role == PASSIVE else np.zeros_like(mean)
         own, other = await self._compute_logits([_VALID - 1])
-        return own + other
+        return np.asarray(own + other)
 
     async def predict(self, sizes: Sequence[int], words: Words | None) -> np.ndarray | None:
         """See `SharedCourse`."""
@@ -246,7 +256,7 @@ class TwoCourse(SharedCourse):
         if sizes:
             self._reserve_opening("predictions", 0)
         for number in range(len(sizes)):
-            rows = with_ones(self.party, words(number)[0]).astype(np.int16)
+            rows = self._scale_rows(words(number)[0])
             for start in range(0, len(rows), LARGEST_BATCH):
                 opened = await self._answer_rows(rows[start : start + LARGEST_BATCH])
                 if opened is not None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from securevfl.cut.leakage import Revealed
 from securevfl.errors import ProtocolError
-from securevfl.privacy import severity_of_view
-from securevfl.shares.exchanges import METRICS, PLAN, PREDICTED, PREDICTIONS, USEFUL, WIDTH
+from securevfl.privacy import Gaussian, severity_of_view
+from securevfl.shares.exchanges import METRICS, PLAN, PREDICTED, PREDICTIONS, USEFUL, WIDTH, describe_noise
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
 __all__ = ["AHEAD", "DEALT", "LOT", "RANGE", "STEP", "TWO_KEY", "name_step", "two_exchanges"]
@@ -64,13 +64,16 @@ def name_step(label: str) -> tuple[str, Kind]:
     return found
 
 
-def two_exchanges(passive: int, *, helper: bool, metrics: bool = True) -> tuple[Exchange, ...]:
+def two_exchanges(
+    passive: int, *, helper: bool, metrics: bool = True, noise: Gaussian | None = None
+) -> tuple[Exchange, ...]:
     """Return the messages of training on shares of two parties; none without a passive party.
 
     Args:
         passive: number of passive parties.
         helper: whether a party without data deals the random numbers.
         metrics: whether metrics of the validation rows are opened.
+        noise: on the steps of the model, with the ε that the plan spends; None for none.
     """
     if not passive:
         return ()
@@ -79,7 +82,7 @@ def two_exchanges(passive: int, *, helper: bool, metrics: bool = True) -> tuple[
         Exchange(PLAN, Kind.CONTROL, ACTIVE, PASSIVE, "widths of both parties' rows, sizes of the job"),
         *(_helper_exchanges() if helper else ()),
         *_pair_exchanges(helper),
-        *_opening_exchanges(helper, metrics),
+        *_opening_exchanges(helper, metrics, noise),
     )
 
 
@@ -98,17 +101,18 @@ def _pair_exchanges(helper: bool) -> Iterator[Exchange]:
         yield Exchange(STEP, Kind.SHARE, sender, receiver, "masked words of a computation on shares")
 
 
-def _opening_exchanges(helper: bool, metrics: bool) -> Iterator[Exchange]:
+def _opening_exchanges(helper: bool, metrics: bool, noise: Gaussian | None) -> Iterator[Exchange]:
     trust = (
         "if neither party combines what it holds with the helper" if helper else "if both parties follow the protocol"
     )
+    trained = trust + describe_noise(noise)
     yield _opening(
         PREDICTIONS, PASSIVE, ACTIVE, "shares of final predictions", _about_predictions(trust), optional=True
     )
     if not metrics:
         return
     yield _opening(
-        METRICS, PASSIVE, ACTIVE, "shares of rounded validation metrics", _about_metrics(trust), optional=True
+        METRICS, PASSIVE, ACTIVE, "shares of rounded validation metrics", _about_metrics(trained), optional=True
     )
     for sender, receiver in _PAIR:
         yield _opening(RANGE, sender, receiver, _RANGE_BIT, Revealed("", "ok"), optional=True)

@@ -8,6 +8,7 @@ from securevfl_crypto.two.online import encode_rows
 
 from securevfl.errors import RangeError
 from securevfl.shares.dealt_rows import DealtRows
+from securevfl.shares.two.noise import check_held_norms, clip_held_rows
 
 __all__ = ["HeldRows"]
 
@@ -19,13 +20,18 @@ class HeldRows(DealtRows):
         """Numbered rows in fixed point, int64 (n, d).
 
         Raises:
-            RangeError: a value that is not finite or too large.
+            RangeError: a value that is not finite or too large, or a row longer than its noise allows.
         """
-        flat = self.entering_rows(rows).detach().cpu().double().numpy()
+        name, flat = self.role.site.name, self.entering_rows(rows).detach().cpu().double()
+        if self.bound is not None:
+            flat = clip_held_rows(name, flat, self.bound)
         try:
-            return encode_rows(flat)
+            found = encode_rows(flat.numpy())
         except MalformedError as error:
             raise RangeError(
-                f"{self.role.site.name!r} has a value that training on shares cannot hold: {error}; nothing of these "
+                f"{name!r} has a value that training on shares cannot hold: {error}; nothing of these "
                 "rows was computed with"
             ) from error
+        if self.bound is not None:
+            check_held_norms(name, found, self.bound)
+        return found

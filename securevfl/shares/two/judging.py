@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 from securevfl_crypto.two.bits import and_bits, compare, find_above
-from securevfl_crypto.two.correlations import WaveBits, wave_places
+from securevfl_crypto.two.correlations import WaveBits
 from securevfl_crypto.two.curves import HUBER, SOFTPLUS, WAVES, Curve, Factors
 from securevfl_crypto.two.multiply import bits_to_words, product, signed, times_private
 from securevfl_crypto.two.online import LOGIT_BITS, encode_values
@@ -31,6 +31,7 @@ __all__ = [
     "drop_shift",
     "find_classes",
     "metric_scales",
+    "sum_words",
 ]
 
 FINE = 30
@@ -80,32 +81,38 @@ async def compute_metrics(
     if shape.is_numeric:
         moved = logits if targets is None else logits - encode_values(targets, LOGIT_BITS)
         (loss,) = await network.linear.evaluate(moved, [curve_factors(HUBER)], FINE_WAVES)
-        return np.asarray(loss.sum(dtype=np.uint64)).reshape(1)
+        return sum_words(loss)
     loss = await _sum_log_losses(party, network, logits, targets)
     if shape.classes > 2:
         right = await _count_right(party, logits, targets)
-        return np.array([right, loss], dtype=np.uint64)
+        return np.concatenate([right, loss])
     right, area = await _rank_rows(party, logits.reshape(-1), None if targets is None else targets[:, 0])
-    return np.array([right, loss, area], dtype=np.uint64)
+    return np.concatenate([right, loss, area])
+
+
+def sum_words(words: np.ndarray) -> np.ndarray:
+    """The sum of all words modulo 2^64, uint64 (1,)."""
+    total: np.ndarray = np.asarray(words.sum(dtype=np.uint64)).reshape(1)
+    return total
 
 
 def curve_factors(curve: Curve) -> Factors:
     """The factors of a curve for metrics."""
-    return Factors(curve, 1.0, FINE, wave_places(FINE_WAVES))
+    return Factors(curve, 1.0, FINE, FINE_WAVES)
 
 
 async def _sum_log_losses(
     party: TwoParty, network: TwoNetwork, logits: np.ndarray, targets: np.ndarray | None
-) -> np.uint64:
+) -> np.ndarray:
     """Σ log(1 + e^z) − y z = Σ (log(1 + e^z) − z/2) + (½ − y) z, over rows and outputs, with `FINE` bits."""
     (even,) = await network.linear.evaluate(logits, [curve_factors(SOFTPLUS)], FINE_WAVES)
     short = await truncate(party.wire, party.transfers, logits, LOGIT_BITS - FINE + 1)
     signs = None if targets is None else np.where(targets > 0.5, -1, 1).astype(np.int64)
     odd = await signed(party.wire, party.transfers, short, signs)
-    return np.uint64((even + odd).sum(dtype=np.uint64))
+    return np.asarray(sum_words(even) + sum_words(odd))
 
 
-async def _rank_rows(party: TwoParty, logits: np.ndarray, labels: np.ndarray | None) -> tuple[np.uint64, np.uint64]:
+async def _rank_rows(party: TwoParty, logits: np.ndarray, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """How many rows are classified rightly, and the AUC times 2^60.
 
     The AUC is the area of trapezoids between counts above the edges. The active party knows the number of pairs, and
@@ -122,18 +129,19 @@ async def _rank_rows(party: TwoParty, logits: np.ndarray, labels: np.ndarray | N
     counts = await bits_to_words(wire, transfers, bits.reshape(-1), factors, width=2)
     above, true = counts.reshape(edges, -1, 2).sum(axis=1, dtype=np.uint64).T
     middle, rows = EDGES.index(0.0), len(logits)
-    positives = np.array([0 if labels is None else int(labels.sum())], np.uint64)
-    negatives = np.array([rows if party.is_active else 0], np.uint64) - positives
-    right = negatives - above[middle : middle + 1] + true[middle : middle + 1] * np.uint64(2)
+    known = 0 if labels is None else int(labels.sum())
+    positives = np.array([known], np.uint64)
+    negatives = np.array([rows - known if party.is_active else 0], np.uint64)
+    here = slice(middle, middle + 1)
+    right = negatives - above[here] + true[here] * np.uint64(2)
     high = np.concatenate([positives, true, np.zeros(1, np.uint64)])
     low = np.concatenate([negatives, above - true, np.zeros(1, np.uint64)])
-    area = (await product(wire, transfers, low[:-1] - low[1:], high[:-1] + high[1:], 32)).sum(dtype=np.uint64)
+    area = sum_words(await product(wire, transfers, low[:-1] - low[1:], high[:-1] + high[1:], 32))
     factor = None
     if labels is not None:
-        pairs = int(positives[0]) * int(negatives[0])
+        pairs = known * (rows - known)
         factor = np.array([(1 << _AREA_BITS) // (2 * pairs) if pairs else 0], np.uint64)
-    found = await times_private(wire, transfers, np.array([area], np.uint64), factor, _AREA_BITS)
-    return np.uint64(right[0]), np.uint64(found[0])
+    return right, await times_private(wire, transfers, area, factor, _AREA_BITS)
 
 
 async def find_classes(party: TwoParty, logits: np.ndarray) -> np.ndarray:
@@ -157,11 +165,11 @@ async def find_classes(party: TwoParty, logits: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(level[:, 0].T).reshape(rows, classes)
 
 
-async def _count_right(party: TwoParty, logits: np.ndarray, targets: np.ndarray | None) -> np.uint64:
+async def _count_right(party: TwoParty, logits: np.ndarray, targets: np.ndarray | None) -> np.ndarray:
     bits = await find_classes(party, logits)
     factors = None if targets is None else targets.astype(np.uint64).reshape(-1, 1)
     found = await bits_to_words(party.wire, party.transfers, bits.reshape(-1), factors, width=1)
-    return np.uint64(found.sum(dtype=np.uint64))
+    return sum_words(found)
 
 
 async def count_outside(party: TwoParty, logits: np.ndarray) -> np.ndarray:
@@ -170,9 +178,8 @@ async def count_outside(party: TwoParty, logits: np.ndarray) -> np.ndarray:
     bound = _LARGEST_LOGIT << COARSE
     bits = await find_above(wire, transfers, flat >> _COARSE_SHIFT, [-bound, bound], COARSE_BITS)
     inside = bits[0] ^ bits[1]  # above the lower bound, and not above the upper one
-    count = (await bits_to_words(wire, transfers, inside.reshape(-1))).sum(dtype=np.uint64).reshape(1)
-    allowed = flat.size - flat.size // 100
+    count = sum_words(await bits_to_words(wire, transfers, inside.reshape(-1)))
     if party.is_active:
-        count = count - np.uint64(allowed)
+        count = count - np.uint64(flat.size - flat.size // 100)
     enough = await compare(wire, transfers, count, 32)
     return np.asarray(enough[0] ^ np.uint8(party.is_active))

@@ -12,6 +12,7 @@ from securevfl.shares.sharing import SharedPlan, Sharing, optimiser_of
 from securevfl.shares.two.course import LARGEST_BATCH, TwoCourse
 from securevfl.shares.two.dealt_lots import HelperLink
 from securevfl.shares.two.network import TwoNetwork, step_rule
+from securevfl.shares.two.noise import TwoStepNoise, find_sensitivity
 from securevfl.shares.two.parties import CountedWire, TwoParty, count_openings
 from securevfl.shares.two.wire import LinkTwoWire
 
@@ -91,9 +92,13 @@ async def make_course(sharing: Sharing, sizes: SharedPlan) -> Made:
     (peer,) = (name for name in names if name != site.name)
     wire, helper = LinkTwoWire(site, peer), HelperLink(site) if sharing.protection.coordinator_among(names) else None
     party = await _make_party(sharing, sizes, wire, helper)
+    noise, mechanism = None, sharing.step_mechanism
+    if mechanism is not None and sharing.trains:
+        sensitivity = find_sensitivity(shape, rule, mechanism.clip)
+        noise = TwoStepNoise(mechanism.sigma(sizes.times), sensitivity, rule.rate)
     course = TwoCourse(
         party,
-        TwoNetwork(party, shape, rule),
+        TwoNetwork(party, shape, rule, sizes.batch_size, noise=noise),
         sharing.answer(sizes.classes),
         sharing.plan.epochs,
         opens_metrics=sharing.protection.opens_metrics,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,13 +12,18 @@ from securevfl_crypto.two.online import StepRule, TwoLinear
 
 from securevfl.errors import InputError
 from securevfl.shares.network_ranges import CURVATURE_BITS, NetworkShape, OptimiserConstants
-from securevfl.shares.trainee import AddedNoise
+from securevfl.shares.two.noise import TwoStepNoise
 from securevfl.shares.two.parties import TwoParty
 from securevfl.training.state import State, as_tensor
 
-__all__ = ["TwoNetwork", "step_rule", "with_ones"]
+__all__ = ["TwoNetwork", "find_scale", "step_rule", "with_ones"]
 
 _ONE = 1 << 10
+_SCALE = "scale"
+_POWERS = 40
+_MARGIN = 1.1
+_STEADY = 3.0
+"""rate · λ of one party's scaled rows: with those of both, rate · λ / 4 is 1.5."""
 
 
 def step_rule(shape: NetworkShape, rule: OptimiserConstants, batch_size: int) -> StepRule:
@@ -50,6 +55,34 @@ def with_ones(party: TwoParty, rows: np.ndarray) -> np.ndarray:
     return np.concatenate([rows, np.full((len(rows), 1), _ONE, rows.dtype)], axis=1)
 
 
+def find_scale(rows: np.ndarray, rate: float) -> float:
+    """By how much a party divides its columns, so that steps of this rate cannot make its weights swing.
+
+    Gradient descent on a logistic loss swings where rate · λ / 4 exceeds 2, with λ the largest eigenvalue of the mean
+    of x xᵀ: six columns that say nearly the same have one near 6. Each party finds it from its own rows and tells
+    nobody: of both together λ is at most twice the larger one.
+
+    Args:
+        rows: that train, integers with ten fractional bits, (n, d).
+        rate: the learning rate.
+
+    Returns:
+        One or more.
+    """
+    if not rows.size:
+        return 1.0
+    values = np.ldexp(rows.astype(np.float64), -10)
+    direction = np.ones(values.shape[1])
+    largest = 0.0
+    for _ in range(_POWERS):
+        moved = values.T @ (values @ direction) / len(values)
+        largest = float(np.linalg.norm(moved))
+        if largest == 0.0:
+            return 1.0
+        direction = moved / largest
+    return max(1.0, float(np.sqrt(rate * largest * _MARGIN / _STEADY)))
+
+
 class TwoNetwork:
     """This party's summands of the weights of both parties' columns.
 
@@ -57,7 +90,11 @@ class TwoNetwork:
         party: one of the two.
         shape: of the model, without hidden layers.
         rule: of a step.
-        noise: this party's part of the noise on each sum of gradients, or None for none; and how it is drawn.
+        batch_size: nominal rows in a batch.
+        noise: this party's noise on each sum of gradients, or None for none.
+
+    Attributes:
+        scale: what this party divides its columns by, see `find_scale`; 0 before it is known.
     """
 
     def __init__(
@@ -65,17 +102,26 @@ class TwoNetwork:
         party: TwoParty,
         shape: NetworkShape,
         rule: StepRule,
+        batch_size: int,
         *,
-        noise: AddedNoise | None = None,
-        draw: Callable[[tuple[int, ...]], np.ndarray] | None = None,
+        noise: TwoStepNoise | None = None,
     ) -> None:
         active, passive = shape.inputs
-        self.shape, self.rule, self.noise = shape, rule, noise
-        self.linear = TwoLinear(party.wire, party.source, (active + 1, passive), shape.outputs, noise=draw)
+        self.shape, self.rule, self.batch_size, self.noise = shape, rule, batch_size, noise
+        self.scale = 0.0
+        columns, draw = (active + 1, passive), None if noise is None else noise.draw_words
+        self.linear = TwoLinear(party.wire, party.source, columns, shape.outputs, noise=draw)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate over the batch size, times the batch size: of one step of a mean gradient."""
+        return self.rule.rate * self.batch_size
 
     async def train_batch(self, rows: np.ndarray, targets: np.ndarray | None) -> None:
         """One step; see `TwoLinear.train_batch`."""
         await self.linear.train_batch(rows, targets, self.rule)
+        if self.noise is not None:
+            self.noise.count_step()
 
     async def compute_logits(
         self, batches: Sequence[np.ndarray], uses: Sequence[Linear]
@@ -86,9 +132,10 @@ class TwoNetwork:
         return [self.linear.compute_logits(rows) for rows in batches]
 
     def pack_model(self) -> State:
-        """This party's summands."""
+        """This party's summands, and the scale of its columns."""
         parts = {"own": self.linear.own, "other": self.linear.other}
-        return {name: torch.from_numpy(part.view(np.int64).copy()) for name, part in parts.items()}
+        words = {name: torch.from_numpy(part.view(np.int64).copy()) for name, part in parts.items()}
+        return words | {_SCALE: self.scale}
 
     def unpack_model(self, state: State) -> None:
         """Go back to a snapshot.
@@ -96,8 +143,10 @@ class TwoNetwork:
         Raises:
             InputError: shares of another model.
         """
-        if set(state) != {"own", "other"}:
-            raise InputError(f"the model has shares of {', '.join(state) or 'nothing'}; own and other were expected")
+        scale = state.get(_SCALE)
+        if set(state) != {"own", "other", _SCALE} or not isinstance(scale, float) or not np.isfinite(scale):
+            raise InputError(f"the model has {', '.join(state) or 'nothing'}; own, other and {_SCALE} were expected")
+        self.scale = scale
         for name in ("own", "other"):
             words, like = as_tensor(state[name]).numpy(), getattr(self.linear, name)
             if words.dtype != np.int64 or words.shape != like.shape:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from securevfl.shares.programs import SharesActive, SharesPassive, deal_inputs
+from securevfl.shares.programs import SharesActive, SharesPassive, bound_rows, deal_inputs
 from securevfl.shares.sharing import SharedPlan, Sharing
 from securevfl.shares.two.course import TwoCourse
 from securevfl.shares.two.held_rows import HeldRows
@@ -24,7 +24,7 @@ class TwoActive(SharesActive):
     """The active party's program: it has labels, and asks a helper for random numbers where there is one."""
 
     deals_targets_again: ClassVar[bool] = True
-    course: TwoCourse  # type: ignore[assignment]
+    course: TwoCourse
     model: TwoModel
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
@@ -37,6 +37,7 @@ class TwoActive(SharesActive):
         return deal_inputs(self.role, self.sharing, HeldRows)
 
     async def make_network(self, sizes: SharedPlan) -> None:
+        bound_rows(self, self.sharing.network_shape(sizes.widths, sizes.classes), 0)
         self._made = await make_course(self.sharing, sizes)
         self.course = self._made.course
         self.model.course, self.model.network = self.course, self.course.network
@@ -65,7 +66,7 @@ class TwoPassive(SharesPassive):
     """The passive party's program."""
 
     deals_targets_again: ClassVar[bool] = True
-    course: TwoCourse  # type: ignore[assignment]
+    course: TwoCourse
     model: TwoModel
 
     def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
@@ -78,6 +79,7 @@ class TwoPassive(SharesPassive):
         return deal_inputs(self.role, self.sharing, HeldRows)
 
     async def make_network(self, sizes: SharedPlan) -> None:
+        bound_rows(self, self.sharing.network_shape(sizes.widths, sizes.classes), 1)
         self._made = await make_course(self.sharing, sizes)
         self.course = self._made.course
         self.model.course, self.model.network = self.course, self.course.network

@@ -15,7 +15,7 @@ from securevfl_crypto.two.multiply import product, signed
 from securevfl_crypto.two.online import LOGIT_BITS, encode_values
 from securevfl_crypto.two.truncation import truncate
 
-from securevfl.shares.two.judging import FINE, FINE_WAVES, curve_factors
+from securevfl.shares.two.judging import FINE, FINE_WAVES, curve_factors, sum_words
 from securevfl.shares.two.network import TwoNetwork
 from securevfl.shares.two.parties import TwoParty
 
@@ -65,13 +65,13 @@ async def _judge_classes(
     moved = p[n:] - p[:n]
     signs = None if targets is None else np.where(targets > 0.5, -1, 1).astype(np.int64)
     turned = await signed(wire, transfers, moved, signs)
-    gain = (squares[n:] - squares[:n] + turned).sum(dtype=np.uint64)
+    gain = sum_words(squares[n:] - squares[:n]) + sum_words(turned)
     short = _drop_bits(party, moved, FINE - _CHANGE)
-    change = (await product(wire, transfers, short, short, 32)).sum(dtype=np.uint64)
+    change = sum_words(await product(wire, transfers, short, short, 32))
     weight = 2 if network.shape.classes > 2 else 1
     bits = min(_MOST_BITS, _ROOM - math.ceil(math.log2(2 * with_.size * weight)))
-    small = await truncate(wire, transfers, np.asarray(gain).reshape(1), FINE - bits)
-    chance = await _rescale(party, np.asarray(change).reshape(1) * np.uint64(weight), 2 * _CHANGE, 2 * bits)
+    small = await truncate(wire, transfers, gain, FINE - bits)
+    chance = await _rescale(party, change * np.uint64(weight), 2 * _CHANGE, 2 * bits)
     return small, chance
 
 
@@ -84,17 +84,16 @@ async def _judge_numbers(
     if targets is not None:
         both = both - encode_values(np.concatenate([targets, targets]), LOGIT_BITS)
     (loss,) = await network.linear.evaluate(both, [curve_factors(HUBER)], FINE_WAVES)
-    own, better = (part.sum(dtype=np.uint64) for part in (loss[:n], loss[n:] - loss[:n]))
+    own, bare = sum_words(loss[:n]), sum_words(loss[n:])
     log_rows = math.ceil(math.log2(max(n, 2)))
     bits = max(min(_MOST_BITS, 25 - log_rows), 5)
     moved = await truncate(wire, transfers, with_ - without, LOGIT_BITS - _MOVED)
-    change = (await product(wire, transfers, moved, moved, 32)).sum(dtype=np.uint64)
-    sums = np.array([better, own], np.uint64)
-    gain, total = (await truncate(wire, transfers, sums, FINE - bits))[:1], None
-    total = await truncate(wire, transfers, sums[1:], FINE - _MOVED)
+    change = sum_words(await product(wire, transfers, moved, moved, 32))
+    gain = await truncate(wire, transfers, bare - own, FINE - bits)
+    total = await truncate(wire, transfers, own, FINE - _MOVED)
     factor = np.uint64(round(2.0 ** (_MEAN_BITS + log_rows) / n) * 2)
     mean = await truncate(wire, transfers, total * factor, _MEAN_BITS + log_rows)
-    spread = await _rescale(party, np.asarray(change).reshape(1), 2 * _MOVED, 2 * bits - _MOVED)
+    spread = await _rescale(party, change, 2 * _MOVED, 2 * bits - _MOVED)
     return gain, await product(wire, transfers, mean, spread)
 
 

@@ -6,9 +6,9 @@ __all__ = ["BREAKS"]
 
 _TRANSFER = "crypto/securevfl_crypto/transfer/"
 _TWO = "crypto/securevfl_crypto/two/"
-_EXTENSION = "tests/crypto/test_transfer_extension.py::"
-_TRANSFERS = "tests/crypto/test_two_transfers.py::"
-_HIDING = "tests/crypto/test_two_hiding.py::"
+_EXTENSION = "tests/crypto/two/test_transfer_extension.py::"
+_TRANSFERS = "tests/crypto/two/test_two_transfers.py::"
+_HIDING = "tests/crypto/two/test_two_hiding.py::"
 
 BREAKS = (
     Break(
@@ -49,15 +49,15 @@ BREAKS = (
     Break(
         name="the hash of rows without its inner permutation",
         file=_TRANSFER + "row_hash.py",
-        old="            inner = self._permute(part, self._inner)\n",
-        new="            inner = part.copy()\n",
+        old="        inner = self._permute(rows, self._inner)\n",
+        new="        inner = rows.copy()\n",
         tests=(_EXTENSION + "test_a_batch_is_what_the_protocol_defines",),
     ),
     Break(
         name="the hash of rows without their numbers",
         file=_TRANSFER + "row_hash.py",
-        old="                tweaked[:, 0] ^= numbers\n",
-        new="",
+        old="np.arange(first, first + size, dtype=np.uint64)",
+        new="np.uint64(0)",
         tests=(_EXTENSION + "test_a_batch_is_what_the_protocol_defines",),
     ),
     Break(
@@ -135,6 +135,6 @@ BREAKS = (
         file=_TWO + "multiply.py",
         old='f"a factor has more than {bits} bits: raise bits"',
         new='f"a factor {known.max()} has more than {bits} bits: raise bits"',
-        tests=("tests/crypto/test_two_multiply.py::test_an_error_does_not_show_the_factor",),
+        tests=("tests/crypto/two/test_two_multiply.py::test_an_error_does_not_show_the_factor",),
     ),
 )

@@ -62,7 +62,6 @@ def test_other_parties_are_refused_with_what_helps(
         ({"computing": 2, "weight_decay": 0.01}, "set weight_decay = 0"),
         ({"computing": 2, "model": "parts"}, "set model = 'shares'"),
         ({"computing": 2, "soft": True}, "leave soft out"),
-        ({"computing": 2, "dp": sv.DP(labels=sv.RandomisedResponse(epsilon=1.0))}, "'bfv'"),
     ],
 )
 def test_impossible_settings_are_refused_with_what_helps(settings: dict[str, object], words: str) -> None:

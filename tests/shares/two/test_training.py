@@ -96,7 +96,7 @@ def test_a_model_in_shares_predicts_with_all_parties(ran: Result, people: Partie
     wanted = dict(zip(ran.test_ids, own[:, 1], strict=True))
     assert max(abs(scores[name] - value) for name, value in wanted.items()) < 0.016
     for name, part in model.parts.items():
-        assert set(part["parts"].get("shares", {})) == (set() if name == "notary" else {"own", "other"})
+        assert set(part["parts"].get("shares", {})) == (set() if name == "notary" else {"own", "other", "scale"})
 
 
 def test_summands_alone_are_random_and_the_sum_is_small(ran: Result, people: Parties) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from securevfl_crypto.two.transfers import DealtTransfers, ExtendedTransfers, Transfers, deal_transfers, random_words
-from securevfl_crypto.two.wire import MemoryWire, MemoryWires
+from securevfl_crypto.two.wire import MemoryEnd, MemoryWires
 
 __all__ = ["Counted", "Pair", "bit_mean", "deviation", "share_bits", "share_words"]
 
@@ -47,7 +47,7 @@ class Pair:
 
     def __init__(self, dealt: int | None = 60_000, words: int = 2) -> None:
         self.wires = MemoryWires(record=True)
-        self.ends: tuple[MemoryWire, MemoryWire] = self.wires.pair()
+        self.ends: tuple[MemoryEnd, MemoryEnd] = self.wires.pair()
         sources: list[Any] = []
         if dealt is None:
             extended = [ExtendedTransfers(end, b"tests") for end in self.ends]

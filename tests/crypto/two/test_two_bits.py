@@ -12,7 +12,7 @@ from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.two import bits as module
 from securevfl_crypto.two.bits import and_bits, compare, find_above
 
-from tests.crypto.two_parties import Pair, share_bits, share_words
+from tests.crypto.two.parties import Pair, share_bits, share_words
 
 EXTENDED: dict[str, Pair] = {}
 
@@ -27,7 +27,7 @@ def extended() -> Pair:
 def opened(found: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     assert found[0].dtype == found[1].dtype == np.uint8
     assert max(found[0].max(initial=0), found[1].max(initial=0)) <= 1
-    return found[0] ^ found[1]
+    return np.asarray(found[0] ^ found[1])
 
 
 def masked(values: list[int], bits: int) -> np.ndarray:

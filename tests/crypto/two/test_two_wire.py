@@ -7,12 +7,12 @@ import asyncio
 import numpy as np
 import pytest
 from securevfl_crypto.errors import CryptoError, MalformedError
-from securevfl_crypto.two.wire import MemoryWire, MemoryWires, swap
+from securevfl_crypto.two.wire import MemoryEnd, MemoryWires, swap
 
 EIGHT = [(np.uint8, (2,))]
 
 
-async def _send(wire: MemoryWire, array: np.ndarray, label: str = "a") -> list[np.ndarray]:
+async def _send(wire: MemoryEnd, array: np.ndarray, label: str = "a") -> list[np.ndarray]:
     await wire.send(label, [array])
     return []
 
@@ -45,7 +45,7 @@ def test_a_swap_is_one_exchange() -> None:
     wires = MemoryWires()
     zero, one = wires.pair()
 
-    async def program(wire: MemoryWire) -> int:
+    async def program(wire: MemoryEnd) -> int:
         total = 0
         for _ in range(3):
             (got,) = await swap(wire, "s", [np.array([wire.me, 5], np.uint8)])

@@ -12,7 +12,7 @@ from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.two import multiply as module
 from securevfl_crypto.two.multiply import bits_to_words, product, select, signed, times_private
 
-from tests.crypto.two_parties import Pair, share_bits, share_words
+from tests.crypto.two.parties import Pair, share_bits, share_words
 
 ANY = st.integers(0, 2**64 - 1)
 SIGNED = st.integers(-(2**31), 2**31 - 1)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from securevfl_crypto.errors import MalformedError, ReusedError
 from securevfl_crypto.transfer import TransferChooser, TransferGiver, extension
 from securevfl_crypto.transfer.extension import COLUMNS, MOST, SUMS, column_bytes
-from securevfl_crypto.transfer.row_hash import RowHash
+from securevfl_crypto.transfer.row_hash import PART, RowHash
 
 TAG = b"session"
 
@@ -114,8 +114,10 @@ def test_parties_on_different_paths_have_the_same_pads(paths: tuple[str | None, 
     check_pads(choices, chosen, *giver.give(message, 3000, 2))
 
 
-def test_a_batch_is_what_the_protocol_defines() -> None:
+@pytest.mark.parametrize("part", [64, PART])
+def test_a_batch_is_what_the_protocol_defines(monkeypatch: pytest.MonkeyPatch, part: int) -> None:
     """Against bits in Python: columns from the keys, rows bit by bit, and each pad by two blocks of AES."""
+    monkeypatch.setattr(extension, "PART", part)
     known = Known()
     chooser, giver, keys = known.chooser, known.giver, known.pairs
     secret = known.delta.tolist()
@@ -143,9 +145,8 @@ def test_a_batch_is_what_the_protocol_defines() -> None:
     assert len(sent) == 1  # the same choices in each column
     packed = sent.pop()
     assert [packed >> j & 1 for j in range(count)] == choices.tolist()
-    key = extension._ColumnHash(TAG, 0, count, message[0])
-    assert isinstance(key.row_hash, RowHash)
-    cipher = key.row_hash._cipher
+    key = extension._ColumnHash(TAG, 0, count, message[0]).row_key
+    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
     difference = sum(bit << i for i, bit in enumerate(secret))
     expanded = [expand(a) for a, _ in keys]
     for j in (0, 1, 127, 128, 149):
@@ -160,9 +161,8 @@ def test_keys_of_a_batch_depend_on_all_that_it_consists_of() -> None:
     columns = np.frombuffer(secrets.token_bytes(COLUMNS * 32), dtype=np.uint8).reshape(COLUMNS, 32)
     other = columns.copy()
     other[127, 31] ^= 128
-    rows = np.zeros((1, 2), dtype=np.uint64)
     found = [
-        extension._ColumnHash(*arguments).row_hash.hash_rows(rows, 2).tobytes()
+        extension._ColumnHash(*arguments).row_key
         for arguments in [
             (TAG, 0, 100, columns), (b"x", 0, 100, columns), (TAG, 1, 100, columns), (TAG, 0, 99, columns),
             (TAG, 0, 100, other),
@@ -290,7 +290,7 @@ def test_all_128_bits_of_a_givers_secret_are_drawn(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(extension, "BaseChooser", chosen)
     for _ in range(176):
         giver = TransferGiver(TAG, b"")
-        assert int.from_bytes(giver._delta.tobytes(), "little") == drawn[-1]
+        assert int.from_bytes(giver._shift[0].tobytes(), "little") == drawn[-1]
         assert np.array_equal(delta_bits(giver), [drawn[-1] >> i & 1 for i in range(COLUMNS)])
     echelon: dict[int, int] = {}
     for vector in drawn:
@@ -343,7 +343,8 @@ def test_the_tweak_is_not_linear_in_the_row() -> None:
     hashed = RowHash(bytes(16))
     rows = np.zeros((256, 2), dtype=np.uint64)
     rows[:, 0] = np.arange(256, dtype=np.uint64)
-    pads = hashed.hash_rows(rows, 2)
+    pads = np.empty((256, 2), dtype=np.uint64)
+    hashed.hash_rows(rows, pads)
     assert len(np.unique(pads ^ rows, axis=0)) == len(np.unique(pads, axis=0)) == 256
 
 

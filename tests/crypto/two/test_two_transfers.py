@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,14 +21,12 @@ from securevfl_crypto.two.transfers import (
 )
 from securevfl_crypto.two.wire import MemoryWires, TwoWire
 
-from tests.crypto.two_parties import Pair, bit_mean
+from tests.crypto.two.parties import Pair, bit_mean
 
 SOURCES = pytest.mark.parametrize("dealt", [None, 20_000], ids=["extended", "dealt"])
 
 
-async def _one_way(
-    wire: TwoWire, transfers: Transfers, chooser: int, choices: np.ndarray, words: int
-) -> tuple[np.ndarray, ...]:
+async def _one_way(wire: TwoWire, transfers: Transfers, chooser: int, choices: np.ndarray, words: int) -> Any:
     if wire.me == chooser:
         return (await transfers.choose(choices, words),)
     return await transfers.give(len(choices), words)
@@ -53,7 +52,7 @@ def test_choosers_get_the_pads_of_their_choices(dealt: int | None, chooser: int,
     seen = set()
     for count in (1, 8, 9, 300):
         choices = random_bits(count)
-        found = pair.run(_one_way, (chooser, choices, words), (chooser, choices, words))
+        found: Any = pair.run(_one_way, (chooser, choices, words), (chooser, choices, words))
         (chosen,), (zeros, ones) = found[chooser], found[1 - chooser]
         assert chosen.shape == zeros.shape == (count, words)
         check(choices, chosen, zeros, ones)
@@ -88,7 +87,8 @@ def test_more_than_a_batch_goes_in_one_message(monkeypatch: pytest.MonkeyPatch) 
     pair = Pair(None)
     monkeypatch.setattr(module, "MOST", 256)
     choices = random_bits(600)
-    (chosen,), (zeros, ones) = pair.run(_one_way, (0, choices, 2), (0, choices, 2))
+    found: Any = pair.run(_one_way, (0, choices, 2), (0, choices, 2))
+    (chosen,), (zeros, ones) = found
     check(choices, chosen, zeros, ones)
     assert sum(pair.wires.messages.values()) == 1
     assert len(pair.messages("transfers: columns")[0]) == 6
@@ -194,6 +194,22 @@ def test_dealt_pads_are_what_the_dealer_said_and_both_parties_have_their_part() 
     assert len(np.unique(np.concatenate([zeros, ones]))) == 8000
 
 
+def test_expanded_pads_depend_on_the_number_of_the_transfer() -> None:
+    """Also over calls and lots: equal keys would have equal pads otherwise."""
+    wires = MemoryWires()
+    ends = [DealtTransfers(end) for end in wires.pair()]
+    equal = np.full((10, 2), 7, dtype=np.uint64)
+    seen: set[int] = set()
+    for count in (4, 6, 10):
+        if not ends[0].left[0]:
+            ends[0].add_given(equal, equal + np.uint64(1))
+            ends[1].add_chosen(np.zeros(10, np.uint8), equal)
+        (zeros, ones), chosen = wires.run(ends[0].give(count, 3), ends[1].choose(np.zeros(count, np.uint8), 3))
+        assert np.array_equal(chosen, zeros)
+        seen |= {*zeros.ravel().tolist(), *ones.ravel().tolist()}
+    assert len(seen) == 2 * 20 * 3
+
+
 @pytest.mark.parametrize(
     ("zeros", "ones"),
     [
@@ -252,4 +268,4 @@ def test_dealt_transfers_refuse_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_choices_that_are_none(dealt: int | None, choices: np.ndarray) -> None:
     pair = Pair(dealt)
     with pytest.raises(MalformedError, match="choice"):
-        pair.transfers[0].source.choose(choices).send(None)  # type: ignore[attr-defined]
+        pair.transfers[0].source.choose(choices).send(None)

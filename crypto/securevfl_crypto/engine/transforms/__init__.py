@@ -1,0 +1,1 @@
+"""Kernels of number-theoretic transforms: `modular` arithmetic in doubles, `butterflies` on it, and the part."""
