@@ -127,7 +127,13 @@ class Scorecard(ScorecardSettings):
                 f"scorecard.bins is {self.bins}, and with monotone on shares it is at most {MOST_MERGED}, for all runs "
                 "of bins are compared there: take fewer bins, or name a protection of the cut"
             )
-        if protection.dp is not None and protection.dp.model is not None:
+        noisy = protection.dp is not None and protection.dp.model is not None
+        if noisy and protection.between_two:
+            raise InputError(
+                "dp.model on shares adds noise to the steps of the regression, and the bins of a scorecard are quantiles "
+                "of the exact training rows, which it would not cover: use logistic_regression, or leave dp out"
+            )
+        if noisy:
             raise InputError(
                 "dp.model on shares adds noise to the steps of the regression, and the weights of evidence of a "
                 "scorecard come from exact counts of labels, which it would not cover: use logistic_regression, or "
