@@ -66,13 +66,13 @@ class Scorecard(ScorecardSettings):
     Each column is cut into bins, each bin is encoded by its weight of evidence, and a logistic regression over all
     parties' columns gives the points. Counts by bin are computed on encrypted labels, and the protection applies to the
     regression's cut; or on shares, where nobody sees counts, weights of evidence or coefficients. No protection sends
-    labels or rows' bins in the clear.
+    labels or rows' bins in the clear. On shares of two parties each bin has a weight of its own, and nothing is counted.
 
     Attributes:
         bins: the most bins of a column, by quantiles of the training rows.
         least: the fewest training rows of a bin; the active party sends no counts of smaller ones.
         monotone: whether neighbouring bins are merged until the share of the second class only rises or only falls; on
-            shares nobody sees which, and merged bins keep their places, with the same points.
+            shares nobody sees which, and merged bins keep their places, with the same points. Not on shares of two.
         base_points: the score at `base_odds`.
         base_odds: odds of the first class to the second that have `base_points`.
         pdo: points that double the odds.
