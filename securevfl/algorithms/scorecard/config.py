@@ -66,7 +66,7 @@ class Scorecard(ScorecardSettings):
     Each column is cut into bins, each bin is encoded by its weight of evidence, and a logistic regression over all
     parties' columns gives the points. Counts by bin are computed on encrypted labels, and the protection applies to the
     regression's cut; or on shares, where nobody sees counts, weights of evidence or coefficients. No protection sends
-    labels or rows' bins in the clear. On shares of two parties each bin has a weight of its own, and nothing is counted.
+    labels or rows' bins in the clear. On shares of two parties each bin has a weight of its own; nothing is counted.
 
     Attributes:
         bins: the most bins of a column, by quantiles of the training rows.
@@ -119,8 +119,8 @@ class Scorecard(ScorecardSettings):
     def _check_on_shares(self, protection: Protection) -> None:
         if self.monotone and protection.between_two:
             raise InputError(
-                "scorecard.monotone is true, and between two parties each bin has a weight of its own, which steps move "
-                "freely: leave monotone out, let three parties compute, or name a protection of the cut"
+                "scorecard.monotone is true, and between two parties each bin has a weight of its own, which steps "
+                "move freely: leave monotone out, let three parties compute, or name a protection of the cut"
             )
         if self.monotone and self.bins > MOST_MERGED:
             raise InputError(
@@ -130,8 +130,9 @@ class Scorecard(ScorecardSettings):
         noisy = protection.dp is not None and protection.dp.model is not None
         if noisy and protection.between_two:
             raise InputError(
-                "dp.model on shares adds noise to the steps of the regression, and the bins of a scorecard are quantiles "
-                "of the exact training rows, which it would not cover: use logistic_regression, or leave dp out"
+                "dp.model on shares adds noise to the steps of the regression, and the bins of a scorecard are "
+                "quantiles of the exact training rows, which it would not cover: use logistic_regression, or leave dp "
+                "out"
             )
         if noisy:
             raise InputError(

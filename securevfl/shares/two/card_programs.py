@@ -63,7 +63,7 @@ class TwoCardActive(TwoActive):
     """The active party's program."""
 
     binned: BinnedRole
-    fed: HeldCells  # type: ignore[assignment]
+    fed: HeldCells
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
         super().__init__(role, sharing)
@@ -88,7 +88,7 @@ class TwoCardPassive(TwoPassive):
     """The passive party's program."""
 
     binned: BinnedRole
-    fed: HeldCells  # type: ignore[assignment]
+    fed: HeldCells
 
     def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
         super().__init__(role, sharing)

@@ -26,7 +26,7 @@ __all__ = ["HeldCells", "check_bins", "encode_bins"]
 
 _LARGEST, _SPREAD = 0.25, 3.0
 _SMOOTH = 100.0
-"""λ times the mean number of rows in a bin. On the credit table, from 850 to 12,800 rows, 30 to 300 do about equally."""
+"""λ times the mean number of rows in a bin. On the credit table, 850 or 12,800 rows, 100 to 300 do about equally."""
 
 
 def encode_bins(bins: int, columns: int, rows: int) -> np.ndarray:
@@ -64,8 +64,8 @@ def check_bins(codes: np.ndarray, cuts: Sequence[np.ndarray], least: int, name: 
     fewest = min((int(one.min()) for one in counts), default=least)
     if fewest < least:
         raise PolicyError(
-            f"{name!r} refuses to train: one of its bins has {fewest} training rows, and the job says at least {least}: "
-            "predictions could tell single rows' labels. Take fewer bins, or more rows; nothing was computed with"
+            f"{name!r} refuses to train: one of its bins has {fewest} training rows, and the job says at least "
+            f"{least}: predictions could tell single rows' labels. Take fewer bins, or more rows; nothing was computed"
         )
 
 

@@ -1,5 +1,5 @@
-"""A scorecard of two parties on shares: bins as numbers of their own rows, the same weights as in floating point, what is
-opened, kept and refused."""
+"""A scorecard of two parties on shares: bins as numbers of their own rows, the same weights as in floating point, what
+is opened, kept and refused."""
 
 from __future__ import annotations
 
@@ -177,9 +177,9 @@ def test_weights_are_those_of_the_same_steps_in_floating_point(watched: _Watched
             weights -= rate * x.T @ (1 / (1 + np.exp(-x @ weights)) - y)
     one, other = (_kept(watched.result, name) for name in ("bank", "shop1"))
     wide = [one["regression"], other["regression"]]
-    found = np.concatenate(
-        [(wide[0]["own"] + wide[1]["other"]).numpy(), (wide[0]["other"] + wide[1]["own"]).numpy()]
-    )[:, 0]
+    found = np.concatenate([(wide[0]["own"] + wide[1]["other"]).numpy(), (wide[0]["other"] + wide[1]["own"]).numpy()])[
+        :, 0
+    ]
     np.testing.assert_allclose(found / 2.0**45, weights, atol=0.02)
     assert np.abs(weights).max() > 0.3
     assert np.abs(wide[0]["own"].numpy() / 2.0**45).max() > 1024  # a summand alone is random
