@@ -277,6 +277,7 @@ class DealtCorrelations(Correlations):
         return self._hidden[task.key]
 
     def forget_rows(self, key: int) -> None:
+        """See `Correlations.forget_rows`."""
         self._hidden.pop(key, None)
 
     async def _check_linear(self, task: LinearTask, each: list[dict[str, np.ndarray]]) -> None:
@@ -294,7 +295,11 @@ class DealtCorrelations(Correlations):
         seed = np.frombuffer(secrets.token_bytes(SEED_BYTES), np.uint8)
         own = _combine(each, seed, ["pad", "share", *(["pad_back", "share_back"] if backward else [])])
         sent = [seed, own["pad"], _digest(own["share"])]
-        expect: list[tuple[type[np.generic], tuple[int, ...]]] = [(np.uint8, (SEED_BYTES,)), (np.uint64, (task.rows.shape[1], width)), (np.uint8, (SEED_BYTES,))]
+        expect: list[tuple[type[np.generic], tuple[int, ...]]] = [
+            (np.uint8, (SEED_BYTES,)),
+            (np.uint64, (task.rows.shape[1], width)),
+            (np.uint8, (SEED_BYTES,)),
+        ]
         if backward:
             sent += [own["pad_back"], _digest(own["share_back"])]
             expect += [(np.uint64, (len(task.rows), width)), (np.uint8, (SEED_BYTES,))]

@@ -15,13 +15,14 @@ by its own numbers alone, so all messages of an epoch that depend on weights are
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from securevfl_crypto.errors import MalformedError, ReusedError
+from securevfl_crypto.errors import DisagreementError, MalformedError, ReusedError
 from securevfl_crypto.ring import matmul
 from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, WaveBits
 from securevfl_crypto.two.curves import ANGLE_BITS, ANGLES, FRACTION_BITS, Curve, Factors, choose_wave_bits
@@ -118,12 +119,27 @@ class TwoLinear:
         self.exchanges = 0
         self._ahead: deque[tuple[Linear, np.ndarray]] = deque()
 
-    async def refresh_shares(self) -> None:
-        """Draw the shares of all weights anew, with one pad of each party: the same weights, other summands."""
+    async def refresh_shares(self, sharing: bytes = b"") -> None:
+        """Draw the shares of all weights anew, with one pad of each party: the same weights, other summands.
+
+        Args:
+            sharing: names the sharing that the summands are of: two that were made apart add up to nothing.
+
+        Raises:
+            DisagreementError: the other party has summands of another sharing.
+        """
         shapes = [self.own.shape, self.other.shape]
-        pads = [_draw_words(shape) for shape in shapes]
-        theirs = await swap(self.wire, "step fresh", pads, [(np.uint64, shapes[1]), (np.uint64, shapes[0])])
+        pads, tag = [_draw_words(shape) for shape in shapes], np.frombuffer(hashlib.sha256(sharing).digest(), np.uint8)
+        expect: list[tuple[type[np.generic], tuple[int, ...]]] = [(np.uint64, shape) for shape in reversed(shapes)]
+        expect.append((np.uint8, tag.shape))
+        *theirs, other = await swap(self.wire, "step fresh", [*pads, tag], expect)
         self.exchanges += 1
+        if not np.array_equal(tag, other):
+            raise DisagreementError(
+                "the two parties have parts of different models, or of one model at different attempts, which add up "
+                "to random numbers: take both from the same run; a run whose parties kept different attempts starts "
+                "again in another folder"
+            )
         self.own = self.own - pads[0] + theirs[1]
         self.other = self.other - pads[1] + theirs[0]
 

@@ -69,14 +69,6 @@ class Transfers(Protocol):
             MalformedError: choices of another type, shape or value.
         """
 
-    async def reserve(self, give: int, choose: int) -> None:
-        """Have so many transfers ready to give, and to choose: where they run out, more are made. Both parties call it
-        at the same point, before they choose and give in different orders.
-
-        Raises:
-            MalformedError: what was made is not what the protocol allows.
-        """
-
 
 async def choose_and_give(
     transfers: Transfers, choices: np.ndarray, count: int, words: int = 1

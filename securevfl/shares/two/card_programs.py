@@ -11,7 +11,7 @@ from securevfl.errors import InputError
 from securevfl.shares.scorecard.card_model import CardModel, cuts_of_model
 from securevfl.shares.sharing import Sharing
 from securevfl.shares.two.cells import HeldCells, check_bins
-from securevfl.shares.two.kept_model import TwoModel
+from securevfl.shares.two.kept import TwoModel
 from securevfl.shares.two.programs import TwoActive, TwoPassive
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.binned import BinnedAlgorithm, BinnedRole

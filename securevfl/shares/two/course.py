@@ -80,7 +80,7 @@ class TwoCourse(SharedCourse):
 
     async def refresh_shares(self) -> None:
         """Draw the shares of loaded weights anew."""
-        await self.model.linear.refresh_shares()
+        await self.model.refresh_shares()
 
     def begin_epoch(self, epoch: int, *, validates: bool) -> None:
         """See `SharedCourse`."""

@@ -96,9 +96,11 @@ async def make_course(sharing: Sharing, sizes: SharedPlan) -> Made:
     if mechanism is not None and sharing.trains:
         sensitivity = find_sensitivity(shape, rule, mechanism.clip)
         noise = TwoStepNoise(mechanism.sigma(sizes.times), sensitivity, rule.rate)
+    network = TwoNetwork(party, shape, rule, sizes.batch_size, noise=noise)
+    await network.agree_sharing()
     course = TwoCourse(
         party,
-        TwoNetwork(party, shape, rule, sizes.batch_size, noise=noise),
+        network,
         sharing.answer(sizes.classes),
         sharing.plan.epochs,
         opens_metrics=sharing.protection.opens_metrics,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +11,7 @@ import torch
 from securevfl_crypto.two.correlations import Linear
 from securevfl_crypto.two.curves import CLIPPED_ERROR, SIGMOID
 from securevfl_crypto.two.online import StepRule, TwoLinear
+from securevfl_crypto.two.wire import swap
 
 from securevfl.errors import InputError
 from securevfl.shares.network_ranges import CURVATURE_BITS, NetworkShape, OptimiserConstants
@@ -19,7 +22,8 @@ from securevfl.training.state import State, as_tensor
 __all__ = ["TwoNetwork", "find_scale", "step_rule", "with_ones"]
 
 _ONE = 1 << 10
-_SCALE = "scale"
+_SCALE, _SHARING = "scale", "sharing"
+_NAME_BYTES = 32
 _POWERS = 40
 _MARGIN = 1.1
 _STEADY = 3.0
@@ -95,6 +99,7 @@ class TwoNetwork:
 
     Attributes:
         scale: what this party divides its columns by, see `find_scale`; 0 before it is known.
+        sharing: names the sharing that the summands are of, the same at both parties.
     """
 
     def __init__(
@@ -109,6 +114,7 @@ class TwoNetwork:
         active, passive = shape.inputs
         self.shape, self.rule, self.batch_size, self.noise = shape, rule, batch_size, noise
         self.scale = 0.0
+        self.sharing = self._fresh = ""
         columns, draw = (active + 1, passive), None if noise is None else noise.draw_words
         self.linear = TwoLinear(party.wire, party.source, columns, shape.outputs, noise=draw)
 
@@ -116,6 +122,23 @@ class TwoNetwork:
     def rate(self) -> float:
         """The learning rate over the batch size, times the batch size: of one step of a mean gradient."""
         return self.rule.rate * self.batch_size
+
+    async def agree_sharing(self) -> None:
+        """Name, with the other party, the sharing that this process begins: one exchange of random numbers."""
+        mine = np.frombuffer(secrets.token_bytes(_NAME_BYTES), np.uint8)
+        (theirs,) = await swap(self.linear.wire, "step session", [mine])
+        both = (mine, theirs) if self.linear.wire.me == 0 else (theirs, mine)
+        self._fresh = hashlib.sha256(b"".join(one.tobytes() for one in both)).hexdigest()
+        self.sharing = self._fresh
+
+    async def refresh_shares(self) -> None:
+        """Draw loaded shares anew.
+
+        Raises:
+            DisagreementError: the other party loaded a part of another sharing.
+        """
+        await self.linear.refresh_shares(self.sharing.encode())
+        self.sharing = self._fresh
 
     async def train_batch(self, rows: np.ndarray, targets: np.ndarray | None) -> None:
         """One step; see `TwoLinear.train_batch`."""
@@ -135,7 +158,7 @@ class TwoNetwork:
         """This party's summands, and the scale of its columns."""
         parts = {"own": self.linear.own, "other": self.linear.other}
         words = {name: torch.from_numpy(part.view(np.int64).copy()) for name, part in parts.items()}
-        return words | {_SCALE: self.scale}
+        return words | {_SCALE: self.scale, _SHARING: self.sharing}
 
     def unpack_model(self, state: State) -> None:
         """Go back to a snapshot.
@@ -143,10 +166,13 @@ class TwoNetwork:
         Raises:
             InputError: shares of another model.
         """
-        scale = state.get(_SCALE)
-        if set(state) != {"own", "other", _SCALE} or not isinstance(scale, float) or not np.isfinite(scale):
-            raise InputError(f"the model has {', '.join(state) or 'nothing'}; own, other and {_SCALE} were expected")
-        self.scale = scale
+        wanted = ("own", "other", _SCALE, _SHARING)
+        if set(state) != set(wanted):
+            raise InputError(f"the model has {', '.join(state) or 'nothing'}; expected {', '.join(wanted)}")
+        scale, sharing = state[_SCALE], state[_SHARING]
+        if not isinstance(scale, float) or not 0 <= scale < np.inf or not isinstance(sharing, str):
+            raise InputError("the model's scale is no number, or its sharing has no name")
+        self.scale, self.sharing = scale, sharing
         for name in ("own", "other"):
             words, like = as_tensor(state[name]).numpy(), getattr(self.linear, name)
             if words.dtype != np.int64 or words.shape != like.shape:

@@ -30,6 +30,10 @@ class Counted:
         self.last_given.append((pads[0].copy(), pads[1].copy()))
         return pads
 
+    async def reserve(self, give: int, choose: int) -> None:
+        """See `Transfers.reserve`."""
+        await self.source.reserve(give, choose)
+
     async def choose(self, choices: np.ndarray, words: int = 1) -> np.ndarray:
         self.chosen += len(choices)
         pads = await self.source.choose(choices, words)

@@ -31,6 +31,7 @@ from mutations.breaks import (
     sums,
     sums_noise,
     two,
+    two_parties,
 )
 
 __all__ = ["BREAKS"]
@@ -65,4 +66,5 @@ BREAKS: tuple[Break, ...] = (
     *results.BREAKS,
     *asked.BREAKS,
     *two.BREAKS,
+    *two_parties.BREAKS,
 )
