@@ -17,8 +17,11 @@ from support.helpers import make_parties
 import securevfl as sv
 from securevfl.data import Parties
 from securevfl.run import Result
+from securevfl.shares.two import making
 from securevfl.shares.two.card_programs import TwoCardActive, TwoCardPassive
 from securevfl.shares.two.cells import HeldCells, check_bins, encode_bins
+from securevfl.shares.two.course import LARGEST_BATCH
+from securevfl.shares.two.making import check_widths, count_parts
 from securevfl.transport import Kind
 
 PAIR, HELPED = sv.Shares(computing=2), sv.Shares(computing=2, helper="notary")
@@ -280,6 +283,13 @@ def test_checkpoints_of_other_rows_are_refused(watched: _Watched) -> None:
         cuts[0] = cut
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 40_000), st.integers(1, 9_000))
+def test_answers_about_many_rows_are_declared_as_they_are_opened(rows: int, most: int) -> None:
+    parts = [min(most, rows - start) for start in range(0, rows, most)]
+    assert count_parts(rows, most) == sum(-(-part // LARGEST_BATCH) for part in parts)
+
+
 # --- what is refused
 
 
@@ -298,6 +308,19 @@ def test_what_two_cannot_do_is_refused_with_what_helps(
 ) -> None:
     with pytest.raises(sv.InputError, match=words):
         sv.Job(algorithm=algorithm, protection=protection, keep="last")
+
+
+def test_more_bins_than_keys_serve_are_refused_with_what_helps(
+    people: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_widths([4095, 4096])
+    for widths in ([4096, 1], [1, 4097]):
+        with pytest.raises(sv.InputError, match="take fewer columns or bins, a helper, or three"):
+            check_widths(widths)
+    monkeypatch.setattr(making, "MOST_COLUMNS", 15)
+    with pytest.raises(sv.InputError, match="rows have 16 numbers"):
+        sv.simulate(_job(), people)
+    assert sv.simulate(_job(HELPED, epochs=1), people).record.runs
 
 
 def test_too_few_rows_for_two_bins_are_refused(people: Parties) -> None:
