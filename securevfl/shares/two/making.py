@@ -93,7 +93,7 @@ def check_widths(widths: Sequence[int]) -> None:
     most = max(widths[0] + 1, *widths[1:])
     if most > MOST_COLUMNS:
         raise InputError(
-            f"a party's rows have {most:,} numbers (of a scorecard, one for each bin), and two parties without a helper "
+            f"a party's rows have {most:,} numbers (of a scorecard, one a bin), and two parties without a helper "
             f"multiply rows of up to {MOST_COLUMNS:,}: take fewer columns or bins, a helper, or three computing parties"
         )
 

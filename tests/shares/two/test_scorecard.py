@@ -117,6 +117,16 @@ def test_more_columns_have_smaller_cells() -> None:
     assert [int(encode_bins(4, columns, rows)[0, 0]) for columns in (1, 12, 48, 300)] == [512, 512, 256, 102]
 
 
+@pytest.mark.parametrize("columns", [1, 12, 100])
+@pytest.mark.parametrize("bins", [2, 3, 10])
+def test_steps_at_the_default_rate_are_stable_where_all_columns_are_copies(columns: int, bins: int) -> None:
+    """The rate times the largest curvature, which is a quarter of that of the rows, is at most 2."""
+    cells = encode_bins(bins, columns, 4000) / ONE
+    x = np.concatenate([np.tile(cells, (1, 2 * columns)), np.ones((bins, 1))], axis=1)
+    curvature = np.linalg.eigvalsh(x @ x.T).max() / bins / 4
+    assert curvature * sv.Shares().lr / (1 - sv.Shares().momentum) < 2.02
+
+
 def test_rows_hold_the_cells_of_their_bins(watched: _Watched) -> None:
     for program in watched.programs.values():
         rows = program.role.table.split.train[:50]
