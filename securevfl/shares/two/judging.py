@@ -31,6 +31,7 @@ __all__ = [
     "drop_shift",
     "find_classes",
     "metric_scales",
+    "metric_sizes",
     "sum_words",
 ]
 
@@ -64,6 +65,14 @@ def metric_scales(rows: int, shape: NetworkShape) -> tuple[list[int], list[float
         shifts.append(_AREA_BITS - METRIC_BITS)
         units.append(2.0**-_AREA_BITS)
     return shifts, [unit * 2.0**shift for unit, shift in zip(units, shifts, strict=True)]
+
+
+def metric_sizes(shape: NetworkShape) -> list[int]:
+    """Of each metric, the bits that are opened: the sign, and what a mean of it can need before the point."""
+    if shape.is_numeric:
+        return [METRIC_BITS + 8]
+    loss = METRIC_BITS + 6 + max(shape.outputs - 1, 0).bit_length()
+    return [METRIC_BITS + 2, loss, *([METRIC_BITS + 2] if shape.classes == 2 else [])]
 
 
 async def compute_metrics(
