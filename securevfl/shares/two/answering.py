@@ -9,7 +9,7 @@ from securevfl_crypto.two.online import LOGIT_BITS
 
 from securevfl.shares.answers import LOGIT_BITS as ANSWER_BITS
 from securevfl.shares.answers import LOGIT_BOUND, NUMBER_BITS, NUMBER_BOUND, RowAnswer
-from securevfl.shares.two.judging import COARSE, COARSE_BITS, find_classes
+from securevfl.shares.two.judging import COARSE, COARSE_BITS, find_classes, find_sides
 from securevfl.shares.two.parties import TwoParty
 
 __all__ = ["compute_answers"]
@@ -49,8 +49,8 @@ async def compute_answers(party: TwoParty, answer: RowAnswer, logits: np.ndarray
 
 async def _clip(party: TwoParty, logits: np.ndarray, coarse: np.ndarray, bound: int) -> np.ndarray:
     """Shares of the outputs, clipped to ±bound."""
-    wire, transfers, edge = party.wire, party.transfers, bound << COARSE
-    low, high = await find_above(wire, transfers, coarse, [-edge, edge], COARSE_BITS)
+    wire, transfers = party.wire, party.transfers
+    low, high = await find_sides(party, coarse, bound << COARSE)
     kept = await select(wire, transfers, np.ascontiguousarray(low ^ high), logits)
     below = low ^ np.uint8(party.is_active)
     ends = await bits_to_words(wire, transfers, np.stack([high, below]))
