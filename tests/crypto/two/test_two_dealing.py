@@ -220,3 +220,20 @@ def test_requests_of_any_key_are_packed_or_refused(sizes: tuple[int, ...]) -> No
     else:
         with pytest.raises((MalformedError, OverflowError)):
             request.pack()
+
+
+def test_opened_angles_are_not_used() -> None:
+    """Whoever received an opened angle would know the mask of a value."""
+    wires, helper = MemoryWires(record=True), MemoryHelper()
+
+    async def take_part(wire: MemoryEnd) -> np.ndarray:
+        source = DealtCorrelations(wire, helper.dealer.seeds[wire.me], helper.ask_as(wire.me))
+        return (await source.make_waves(640, ((6, 6),) * 8)).angles
+
+    one, other = wires.pair()
+    used = wires.run(take_part(one), take_part(other))
+    opened = [message for message in wires.record if message.label == "ahead spent"]
+    assert len(opened) == 2
+    for message in opened:
+        assert len(message.arrays[0]) == 10
+        assert not np.isin(message.arrays[0], used[message.sender]).any()

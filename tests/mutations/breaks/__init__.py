@@ -30,6 +30,7 @@ from mutations.breaks import (
     sums,
     sums_noise,
     two,
+    two_models,
 )
 
 __all__ = ["BREAKS"]
@@ -63,4 +64,5 @@ BREAKS: tuple[Break, ...] = (
     *results.BREAKS,
     *asked.BREAKS,
     *two.BREAKS,
+    *two_models.BREAKS,
 )
