@@ -6,7 +6,7 @@ __all__ = ["BREAKS"]
 
 _TWO = "crypto/securevfl_crypto/two/"
 _SHARES = "securevfl/shares/two/"
-_ONLINE = "tests/crypto/two/test_two_online.py::"
+_ONLINE = "tests/crypto/two/test_two_pads.py::"
 _DEALING = "tests/crypto/two/test_two_dealing.py::"
 _COURSE = "tests/shares/two/test_course.py::"
 _JUDGING = "tests/shares/two/test_judging.py::"
