@@ -4,8 +4,9 @@ row-packed ``matmul`` in the same run.
     python -m benchmarks.cut [--bits 2048] [--quick]
 
 B = 256 rows, d = 32 columns, a cut of h = 16, forward and backward, identity bottom; then the same with other B, d, h,
-two and four parties, momentum, and a trainable bottom. The peers are timed on slices and extrapolated to the operations
-that the same step takes, which the result says: a whole step value by value takes minutes.
+two and four parties, momentum, and a trainable bottom. Times are CPU time. The peers are timed on slices and
+extrapolated to the operations that the same step takes, which the result says: a whole step value by value takes
+minutes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 import securevfl_crypto as crypto
 
 from benchmarks import skip
-from benchmarks.common import seconds, write
+from benchmarks.common import cpu_seconds, write
 
 phe = skip.needed("phe", "cut")
 
@@ -73,9 +74,9 @@ class Stopwatch:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        start = time.perf_counter()
+        start = time.process_time()
         yield
-        self.phases[phase] = self.phases.get(phase, 0.0) + time.perf_counter() - start
+        self.phases[phase] = self.phases.get(phase, 0.0) + time.process_time() - start
 
 
 class Step:
@@ -183,8 +184,8 @@ def value_by_value(bits: int, shape: Shape) -> dict[str, float]:
 
     values, products = shape.columns * shape.width, shape.rows * shape.columns * shape.width
     results = (shape.rows + shape.columns) * shape.width
-    encrypt, term = seconds(lambda: public.encrypt(1.5)), seconds(dot) / 16
-    decrypt = seconds(lambda: secret.decrypt(some[3]))
+    encrypt, term = cpu_seconds(lambda: public.encrypt(1.5)), cpu_seconds(dot) / 16
+    decrypt = cpu_seconds(lambda: secret.decrypt(some[3]))
     return {
         "active encrypts": encrypt * (values + shape.rows * shape.width),
         "passive computes": 2 * products * term + results * encrypt,  # results are masked with fresh encryptions
@@ -206,14 +207,14 @@ def row_packed(shape: Shape) -> dict[str, float]:
     column = tenseal.ckks_vector(context, w[:, 0].tolist())
     steps = tenseal.ckks_vector(context, g[:, 0].tolist())
     row = tenseal.ckks_vector(context, x[0].tolist())
-    by_column = shape.width * seconds(lambda: column.matmul(x.T.tolist()))
-    by_row = shape.rows * seconds(lambda: row.matmul(w.tolist()))
+    by_column = shape.width * cpu_seconds(lambda: column.matmul(x.T.tolist()))
+    by_row = shape.rows * cpu_seconds(lambda: row.matmul(w.tolist()))
     answer = steps.matmul(x.tolist())
-    encrypt = seconds(lambda: tenseal.ckks_vector(context, g[:, 0].tolist()))
+    encrypt = cpu_seconds(lambda: tenseal.ckks_vector(context, g[:, 0].tolist()))
     return {
         "active encrypts": 2 * shape.width * encrypt,
-        "passive computes": min(by_column, by_row) + shape.width * seconds(lambda: steps.matmul(x.tolist())),
-        "active decrypts": 2 * shape.width * seconds(answer.decrypt),
+        "passive computes": min(by_column, by_row) + shape.width * cpu_seconds(lambda: steps.matmul(x.tolist())),
+        "active decrypts": 2 * shape.width * cpu_seconds(answer.decrypt),
     }
 
 

@@ -64,6 +64,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.shares_step", quick=("--quick",)),
     Benchmark("benchmarks.shares_tables", quick=("--quick",)),
     Benchmark("benchmarks.residues", quick=("--quick",)),
+    Benchmark("benchmarks.held", quick=("--quick",)),
     Benchmark("benchmarks.timing", quick=("--quick",)),
     Benchmark("benchmarks.shares_parity", quick=("--quick", "--data", "credit")),
     Benchmark("benchmarks.overhead", quick=("--quick",)),

@@ -222,7 +222,7 @@ def test_the_psi_command_runs_without_torch(tmp_path_factory: pytest.TempPathFac
 
 
 def test_help_lists_the_psi_commands_under_the_name_that_they_have() -> None:
-    from securevfl_psi_cli import app as commands
+    from securevfl_psi_cli.app import app as commands
 
     from securevfl import cli
 

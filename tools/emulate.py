@@ -34,7 +34,7 @@ from securevfl_crypto.transforms import transform_loops
 
 __all__ = ["FILES", "main", "run_vectors"]
 
-FILES = ("x25519", "hash_to_curve", "sha512", "blake2s", "oprf", "ot_rows", "ring")
+FILES = ("x25519", "hash_to_curve", "sha512", "blake2s", "oprf", "ot_rows", "ring", "masked")
 """The files whose groups have kernels in the parts `curve`, `bits` and `ring`; Paillier's are of long numbers."""
 _MANY = 10
 

@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from vectors import curve, long, oprf, paillier, shares, transfer
+from vectors import curve, long, masked, oprf, paillier, shares, transfer
 from vectors.forms import Case, Compute, Group
 
 __all__ = ["COMPUTE", "FILES", "FOLDER", "as_json", "file_text", "main"]
@@ -34,6 +34,7 @@ FILES: dict[str, tuple[str, Callable[[], list[Group]]]] = {
     "oprf.json": ("securevfl-psi dh", oprf.groups),
     "ot_rows.json": ("securevfl-psi ot", transfer.groups),
     "ring.json": ("securevfl ring of shares", shares.groups),
+    "masked.json": ("securevfl three parties behind one mask", masked.groups),
     "modular.json": ("products modulo long numbers", long.groups),
     "paillier.json": ("Paillier", paillier.groups),
 }
@@ -43,6 +44,7 @@ COMPUTE: dict[str, Compute] = {
     **oprf.COMPUTE,
     **transfer.COMPUTE,
     **shares.COMPUTE,
+    **masked.COMPUTE,
     **long.COMPUTE,
     **paillier.COMPUTE,
 }

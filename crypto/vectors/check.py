@@ -18,6 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import slow_curve
+import slow_masked
 import slow_paillier
 import slow_shares
 import slow_transfer
@@ -29,12 +30,14 @@ COMPUTE: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, An
     **slow_curve.COMPUTE,
     **slow_transfer.COMPUTE,
     **slow_shares.COMPUTE,
+    **slow_masked.COMPUTE,
     **slow_paillier.COMPUTE,
 }
 """Type of a group → what computes a test's outputs from the inputs of the group and the test."""
 FILES = (
     "blake2s.json",
     "hash_to_curve.json",
+    "masked.json",
     "modular.json",
     "oprf.json",
     "ot_rows.json",

@@ -10,19 +10,19 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from slow_curve import pseudo_random, require, unhex
 
-__all__ = ["COMPUTE"]
+__all__ = ["COMPUTE", "mask_message", "reduce_modulo", "split_bits"]
 
 Fields = Mapping[str, Any]
 WORD, M = 1 << 64, 67
 
 
-def _reduce_modulo(raw: bytes, modulus: int) -> list[int]:
+def reduce_modulo(raw: bytes, modulus: int) -> list[int]:
     limit = 256 - 256 % modulus
     return [octet % modulus for octet in raw if octet < limit]
 
 
 def _take_residues(group: Fields, test: Fields) -> dict[str, Any]:
-    return {"residues": bytes(_reduce_modulo(unhex(test["raw"]), test["modulus"])).hex()}
+    return {"residues": bytes(reduce_modulo(unhex(test["raw"]), test["modulus"])).hex()}
 
 
 def _draw_stream(group: Fields, test: Fields) -> dict[str, Any]:
@@ -31,16 +31,16 @@ def _draw_stream(group: Fields, test: Fields) -> dict[str, Any]:
     keystream = Cipher(algorithms.AES(unhex(group["key"])), modes.CTR(start)).encryptor().update
     count = test["count"]
     if test["modulus"]:
-        return {"residues": bytes(_reduce_modulo(keystream(bytes(4 * count + 64)), test["modulus"])[:count]).hex()}
+        return {"residues": bytes(reduce_modulo(keystream(bytes(4 * count + 64)), test["modulus"])[:count]).hex()}
     raw = keystream(bytes(8 * count))
     return {"words": [f"{int.from_bytes(raw[8 * k : 8 * k + 8], 'little'):016x}" for k in range(count)]}
 
 
-def _split_bits(number: int) -> list[int]:
+def split_bits(number: int) -> list[int]:
     return [number >> j & 1 for j in range(64)]
 
 
-def _mask_message(x: list[int], y: list[int], test: Fields, *, first: bool) -> list[int]:
+def mask_message(x: list[int], y: list[int], test: Fields, *, first: bool) -> list[int]:
     """One party's masked row, from its share x of the bits of X, and the bits y of Y, which both know."""
     one = int(first)  # constants are added by the first party only
     x = [*x[:63], 0]  # column 63 is the number that is never zero
@@ -59,11 +59,11 @@ def _mask_message(x: list[int], y: list[int], test: Fields, *, first: bool) -> l
 def _compare_words(group: Fields, test: Fields) -> dict[str, Any]:
     r, c = int(test["mask"], 16), int(test["opened"], 16)
     low_r, low_c = r % (1 << 62), c % (1 << 62)
-    x, y = _split_bits(2 * low_r), _split_bits(2 * low_c + 1)
+    x, y = split_bits(2 * low_r), split_bits(2 * low_c + 1)
     y[63] = 0
     first = list(unhex(test["firstBits"]))
     second = [(bit - share) % M for bit, share in zip(x, first, strict=True)]
-    sent = [_mask_message(share, y, test, first=one) for one, share in ((True, first), (False, second))]
+    sent = [mask_message(share, y, test, first=one) for one, share in ((True, first), (False, second))]
     zeros = sum((a + b) % M == 0 for a, b in zip(*sent, strict=True))
     coin = test["turn"] >> 6 & 1
     greater = int(low_r > low_c)

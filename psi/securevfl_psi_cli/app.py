@@ -44,7 +44,7 @@ from securevfl_psi_cli.table import ONE_SESSION, Missing, Table
 from securevfl_psi_cli.table_rows import MAX_BYTES
 from securevfl_psi_cli.unbalanced_app import answer_command, ask_command, publish_command
 
-__all__ = ["app", "exit_code", "main"]
+__all__ = ["app", "exit_code", "run_command"]
 
 app = typer.Typer(
     name="psi",
@@ -247,8 +247,8 @@ app.command("answer")(answer_command)
 app.command("ask")(ask_command)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Entry point of `securevfl-psi` and ``python -m securevfl_psi_cli``."""
+def run_command(arguments: list[str] | None = None) -> None:
+    """Run the command that these arguments, or the process's own, name."""
     _command()(args=arguments, prog_name="securevfl-psi")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -106,13 +106,16 @@ async def align(
     )
 
 
-def _told_speed(site: PartyContext, how: Align) -> psi.Speed:
-    """The figures that peers get about this machine: measured ones for ``auto``, if the policy allows it."""
+def _told_speed(site: PartyContext, how: Align) -> psi.Speed | Callable[[], psi.Speed]:
+    """The figures that peers get about this machine: measured ones for ``auto``, if the policy allows it.
+
+    They are measured only where a pair of parties chooses by them: three without a label book run one protocol.
+    """
     if how.protocol != "auto" or not site.policy.tell_speed:
         return psi.UNTOLD
-    from securevfl_psi_cli.calibration import load_speed  # here: it brings the command line of the PSI
+    from securevfl_psi_cli.calibration import load_speed  # here: only `auto` needs it
 
-    return load_speed()
+    return load_speed
 
 
 def _build_joint(

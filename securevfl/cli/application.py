@@ -63,7 +63,7 @@ class _PSICommands(TyperGroup):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Return the context of the loaded group, which replaces this one."""
-        from securevfl_psi_cli import app as commands
+        from securevfl_psi_cli.app import app as commands
 
         whole = typer.Typer(rich_markup_mode=None)
         whole.add_typer(commands, name="psi")

@@ -67,8 +67,11 @@ class Names(Sequence[str]):
         """Return the texts of these rows, (n,) int64, in this order."""
         import pyarrow as pa
 
-        # Take some at a time: Arrow would first allocate 8-byte positions for all wanted rows.
-        parts = [self._array.take(pa.array(rows[at : at + _PART])) for at in range(0, len(rows), _PART)]
+        # Take some at a time: Arrow would first allocate 8-byte positions for all wanted rows. From buffers, since
+        # `pa.array` imports pandas where it is installed.
+        cuts = (np.ascontiguousarray(rows[at : at + _PART], dtype=np.int64) for at in range(0, len(rows), _PART))
+        places = (pa.Array.from_buffers(pa.int64(), len(cut), [None, pa.py_buffer(cut)]) for cut in cuts)
+        parts = [self._array.take(each) for each in places]
         return Names(pa.concat_arrays(parts) if parts else self._array[:0])
 
     def buffers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

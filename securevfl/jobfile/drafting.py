@@ -353,7 +353,7 @@ def _format_budget(algorithm: Algorithm, rows: int) -> list[str]:
 def _protect_two(algorithm: Algorithm, task: str) -> list[str]:
     """The settings of a protection of two parties: shares of the two where it can train on them."""
     try:
-        algorithm.check_protection(find_protection("shares")(computing=2))
+        algorithm.check_protection(find_protection("shares").from_values({"computing": 2}))
     except (InputError, PolicyError):
         pass
     else:

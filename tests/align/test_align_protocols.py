@@ -244,3 +244,5 @@ def test_a_policy_decides_whether_a_machine_is_measured_and_told(monkeypatch: py
     align_parties(people, _job(Align(protocol="auto"), policies=silent))
     align_parties(people, _job(Align(protocol="ot")))
     assert not asked
+    align_parties(make_parties(passive=2), _job(Align(protocol="auto")))
+    assert not asked, "three parties without a label book run one protocol, and need no figures"

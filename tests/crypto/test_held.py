@@ -8,6 +8,7 @@ import math
 import pickle
 import secrets
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from securevfl_crypto.rlwe.held_layout import (
 from securevfl_crypto.rlwe.held_random import HeldRandom, expand_seed, hash_session
 from securevfl_crypto.rlwe.residues import lift_words, lower_words
 from securevfl_crypto.transforms import TransformRing
+from securevfl_crypto.transforms.portable import PortableTransformLoops
 
 SESSION = secrets.token_bytes(16)
 RING = TransformRing(BASIS.primes, DEGREE)
@@ -89,6 +91,17 @@ def test_the_largest_sums_add_up_to_one_unit(batch: int, width: int, outputs: in
     for sign in (1, -1):
         x = np.full((batch, width), sign * LARGEST)
         for off in _run(owner, holder, x, ones, np.full((batch, outputs), 2**63, dtype=np.uint64)):
+            assert np.abs(off).max() <= 1
+
+
+def test_parties_on_different_paths_understand_each_other() -> None:
+    """One has kernels, the other numpy alone: messages are the same numbers."""
+    portable = TransformRing(BASIS.primes, DEGREE, PortableTransformLoops())
+    for first, second in ((RING, portable), (portable, RING)):
+        owner = HeldOwner(64, 9, 3, session=SESSION, ring=first)
+        holder = HeldHolder(64, 9, 3, session=SESSION, public_key=owner.public_key, ring=second)
+        x = np.random.default_rng(4).integers(-LARGEST, LARGEST + 1, (64, 9))
+        for off in _run(owner, holder, x, _words(9, 3), _words(64, 3)):
             assert np.abs(off).max() <= 1
 
 
@@ -335,9 +348,10 @@ def test_malformed_messages_are_refused(kind: str) -> None:
     for place in range(HEAD):
         wrong.append(message.copy())
         wrong[-1][place] ^= 1
-    for one in [*wrong, message.tobytes(), None]:
+    others: list[Any] = [*wrong, message.tobytes(), None]
+    for one in others:
         with pytest.raises(MalformedError):
-            _give(kind, one)  # type: ignore[arg-type]
+            _give(kind, one)
     for other, found in _messages():
         if other != kind:
             with pytest.raises(MalformedError):
@@ -367,15 +381,15 @@ def test_messages_of_another_session_key_or_layout_are_refused(kind: str) -> Non
         rows = owner.layout.batch
         x = np.ones((rows, 6), dtype=np.int64)
         weights, steps = owner.seal_weights(_words(6, 3)), owner.seal_steps(_words(rows, 3))
-        message = {
-            "key": lambda owner=owner: owner.public_key,
-            "weights": lambda weights=weights: weights,
-            "steps": lambda steps=steps: steps,
-            "product": lambda holder=holder, weights=weights, x=x: holder.answer_product(weights, x)[0],
-            "gradient": lambda holder=holder, steps=steps, x=x: holder.answer_gradient(steps, x)[0],
-        }[kind]()
+        messages = {
+            "key": owner.public_key,
+            "weights": weights,
+            "steps": steps,
+            "product": holder.answer_product(weights, x)[0],
+            "gradient": holder.answer_gradient(steps, x)[0],
+        }
         with pytest.raises(MalformedError):
-            _give(kind, message)
+            _give(kind, messages[kind])
 
 
 def test_messages_for_another_number_of_rows_are_refused() -> None:
@@ -424,12 +438,14 @@ def test_words_are_lifted_and_lowered(values: list[int]) -> None:
 
 def test_arguments_out_of_range_are_refused() -> None:
     owner, holder = _small()
-    for bad in (_words(6, 2), _words(5, 3), _words(6), _words(6, 3).view(np.int64), [[1]]):
+    weights: list[Any] = [_words(6, 2), _words(5, 3), _words(6), _words(6, 3).view(np.int64), [[1]]]
+    for bad in weights:
         with pytest.raises(MalformedError):
-            owner.seal_weights(bad)  # type: ignore[arg-type]
-    for bad in (_words(41, 3), _words(0, 3), _words(4, 2), _words(4, 3).astype(object), None):
+            owner.seal_weights(bad)
+    steps: list[Any] = [_words(41, 3), _words(0, 3), _words(4, 2), _words(4, 3).astype(object), None]
+    for bad in steps:
         with pytest.raises(MalformedError):
-            owner.seal_steps(bad)  # type: ignore[arg-type]
+            owner.seal_steps(bad)
     sealed = owner.seal_weights(_words(6, 3))
     for rows in (np.ones((4, 5), dtype=np.int64), np.ones((4, 6)), np.ones((41, 6), dtype=np.int64), np.ones(6, int)):
         with pytest.raises(MalformedError):
@@ -441,7 +457,7 @@ def test_arguments_out_of_range_are_refused() -> None:
             holder.answer_product(sealed, x)
     for sizes in ((0, 1, 1), (1, 5000, 1), (1, 1, -1), (2.0, 1, 1)):
         with pytest.raises(MalformedError):
-            HeldOwner(*sizes, session=SESSION)  # type: ignore[arg-type]
+            HeldOwner(*sizes, session=SESSION)
     for session in (b"short", "a text of some length", bytes(15)):
         with pytest.raises(MalformedError, match="session"):
             HeldOwner(1, 1, 1, session=session)  # type: ignore[arg-type]
@@ -474,10 +490,14 @@ def test_halves_are_not_copied_stored_or_used_after_a_fork(monkeypatch: pytest.M
 def test_nothing_of_a_half_is_drawn_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[int] = []
     begin = streams.Stream._begin_use
-    monkeypatch.setattr(streams.Stream, "_begin_use", lambda own, use: (used.append(use), begin(own, use))[1])
+
+    def note(own: streams.Stream, use: int) -> None:
+        used.append(use)
+        begin(own, use)
+
+    monkeypatch.setattr(streams.Stream, "_begin_use", note)
     random = HeldRandom()
-    noise = [random.binomial(1) for _ in range(2)]
-    assert not np.array_equal(*noise)
+    assert not np.array_equal(random.binomial(1), random.binomial(1))
     assert not np.array_equal(random.ternary(1), random.ternary(1))
     assert not np.array_equal(random.uniform(4), random.uniform(4))
     assert used == sorted(set(used))

@@ -205,6 +205,47 @@ def test_windows_of_a_fixed_base(name: str, window: int) -> None:
     assert arithmetic.to_ints(table.raise_to(_bytes(exponents, 13))) == [gmpy2.powmod(5, e, PRIME) for e in exponents]
 
 
+@pytest.mark.parametrize("path", VECTORS)
+def test_tables_that_grow_with_use(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power is the same before and after, tables grow only where there are four lanes, and never beyond the room."""
+    arithmetic = modulus(PRIME, path)
+    table = arithmetic.fixed_base(3, 320)
+    assert isinstance(arithmetic, VectorModulus)
+    assert isinstance(table, tables.VectorFixedBase)
+    exponents = [0, (1 << 320) - 1, *(RANDOM.getrandbits(320) for _ in range(9))]
+    wire, right = _bytes(exponents, 40), [gmpy2.powmod(3, e, PRIME) for e in exponents]
+    windows = []
+    for _ in range(6):
+        assert arithmetic.to_ints(table.raise_to(wire)) == right
+        windows.append(table._table[0])
+        table._used *= 40
+    assert windows[0] == 8
+    grows = arithmetic.lanes == 4
+    assert windows == sorted(windows)
+    assert (windows[-1] > 8) == grows
+    assert len(table._table[1]) <= tables._MOST_ENTRIES
+    monkeypatch.setattr(tables, "_MOST_GROWN", 5 << 20)
+    small = arithmetic.fixed_base(3, 320)
+    small._used = 1 << 30  # type: ignore[attr-defined]
+    assert arithmetic.to_ints(small.raise_to(wire)) == right
+    assert small._table[0] == (9 if grows else 8)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("path", VECTORS)
+def test_few_powers_make_no_wider_tables(path: str) -> None:
+    """Wider tables cost less than what was computed already; explicit windows and scanned tables stay."""
+    arithmetic = modulus(PRIME, path)
+    table = arithmetic.fixed_base(3, 320)
+    wire = _bytes([RANDOM.getrandbits(320) for _ in range(200)], 40)
+    table.raise_to(wire)
+    assert table._table[0] == 8  # type: ignore[attr-defined]
+    for fixed in (arithmetic.fixed_base(3, 320, window=8), arithmetic.fixed_base(3, 320, scan=True)):
+        window = fixed._table[0]  # type: ignore[attr-defined]
+        fixed._used = 1 << 30  # type: ignore[attr-defined]
+        fixed.raise_to(wire)
+        assert fixed._table[0] == window  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("sizes", [[0], [1], [0, 3, 0, 1, 2], [700, 1, 64, 65, 0, 129], [5000]])
 def test_products_by_group(name: str, sizes: list[int]) -> None:
     """Groups of no, few and many numbers, which need several rounds; each number in two columns, and once in none."""

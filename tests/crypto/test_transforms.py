@@ -12,7 +12,7 @@ from securevfl_crypto.engine import BoundError, cpu, doubles
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.llvm import compile_in_memory, target_machine
 from securevfl_crypto.engine.parts import Part
-from securevfl_crypto.engine.transforms import butterflies
+from securevfl_crypto.engine.transforms import butterflies, modular
 from securevfl_crypto.engine.transforms.compiled import (
     KERNEL_DEGREE,
     KERNELS,
@@ -160,7 +160,7 @@ def test_numbers_that_could_become_inexact_are_no_kernel(lanes: int, monkeypatch
     emit = (butterflies.emit_forward, butterflies.emit_inverse)
     texts = [_text(partial(one, degree=degree), lanes) for one in emit for degree in (64, 1024, 4096, 8192)]
     assert all("roundeven" in text for text in texts)
-    monkeypatch.setattr(butterflies.Modular, "reduce", lambda _, a: a)
+    monkeypatch.setattr(modular.Modular, "reduce", lambda _, a: a)
     for one in emit:
         with pytest.raises(BoundError, match="2\\^53"):
             _text(partial(one, degree=4096), lanes)
@@ -174,7 +174,7 @@ def _text(emit: partial[None], lanes: int) -> str:
 
 def test_products_of_numbers_that_are_not_reduced_are_no_kernel() -> None:
     function = Function("one", butterflies.ADD_PRODUCTS, 4)
-    m = butterflies.Modular(function, "%table")
+    m = modular.Modular(function, "%table")
     large = m.load("%a", 0, (1 << 50) + 1)
     with pytest.raises(BoundError, match="not reduced"):
         m.product(large, large)

@@ -16,6 +16,7 @@ __all__ = ["ROOT", "Break", "Outcome", "attempt", "broken"]
 ROOT = Path(__file__).parents[2]
 _COPIED = ("securevfl", "psi", "crypto", "tests", "examples", "benchmarks", "docs", "tools")
 _ENGINE = "crypto/securevfl_crypto/engine/"
+_RIGHT = "right_kernels"
 _FILES = ("pyproject.toml", "mkdocs.yml", "README.md", "Makefile", "CHANGELOG.md", "SECURITY.md")
 
 
@@ -83,11 +84,13 @@ def attempt(one: Break, folder: Path, *, limit: float = 300.0) -> Outcome:
         for name in _FILES:
             if (ROOT / name).exists():
                 shutil.copy(ROOT / name, folder / name)
+    path = os.pathsep.join(str(folder / part) for part in ("", "psi", "crypto"))
+    environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    if one.file.startswith(_ENGINE):
+        _keep_kernels(folder, environment)
     file = folder / one.file
     right = file.read_text(encoding="utf-8")
     file.write_text(broken(one, right), encoding="utf-8")
-    path = os.pathsep.join(str(folder / part) for part in ("", "psi", "crypto"))
-    environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", "-rf", *one.tests]
     # Python 3.11 can fail to parse a source for pytest's own tracebacks ("AST constructor recursion depth mismatch").
     command += ["--tb=native", *(["-k", one.keywords] if one.keywords else [])]
@@ -104,12 +107,27 @@ def attempt(one: Break, folder: Path, *, limit: float = 300.0) -> Outcome:
     finally:
         file.write_text(right, encoding="utf-8")
         if one.file.startswith(_ENGINE):  # the next break's tests run with right kernels
-            _compile_kernels(folder, environment)
+            _restore_kernels(folder)
     lines = said.splitlines()
     first = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), lines[-1] if lines else "nothing")
     if code not in (0, 1):
         first = f"pytest ended with {code}, so that nothing is known: {first}"
     return Outcome(caught=code == 1, by=first.split(" - ")[0], seconds=time.perf_counter() - start)
+
+
+def _keep_kernels(folder: Path, environment: Mapping[str, str]) -> None:
+    """Keep the copy's right kernels, compiled if there are none, for `_restore_kernels`."""
+    kernels = folder / _ENGINE / "ahead"
+    if not (folder / _RIGHT).is_dir():
+        if not kernels.is_dir():
+            _compile_kernels(folder, environment)
+        shutil.copytree(kernels, folder / _RIGHT)
+
+
+def _restore_kernels(folder: Path) -> None:
+    """Put the right kernels in the place of broken ones."""
+    shutil.rmtree(folder / _ENGINE / "ahead", ignore_errors=True)
+    shutil.copytree(folder / _RIGHT, folder / _ENGINE / "ahead")
 
 
 def _compile_kernels(folder: Path, environment: Mapping[str, str]) -> bool:

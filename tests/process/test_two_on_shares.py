@@ -110,11 +110,11 @@ def test_a_party_is_killed_and_its_random_numbers_are_made_again(tmp_path: Path,
         kinds = {one["kind"] for one in _entries(states["notary"], "notary", "shares/lot")}
         assert kinds == {"control"}
 
-    parts = {
-        name: read_tree(states[name] / "model" / f"{name}.model.safetensors")["parts"]["shares"]
-        for name in ("bank", "shop1")
+    kept: dict[str, Any] = {
+        name: read_tree(states[name] / "model" / f"{name}.model.safetensors") for name in ("bank", "shop1")
     }
-    alone = sv.simulate(job, company.people, secrets=secrets).model().parts
+    parts = {name: one["parts"]["shares"] for name, one in kept.items()}
+    alone: Any = sv.simulate(job, company.people, secrets=secrets).model().parts
     for mine, other in (("own", "other"), ("other", "own")):
         ours = (parts["bank"][mine] + parts["shop1"][other]).numpy() / 2.0**45
         wanted = (alone["bank"]["parts"]["shares"][mine] + alone["shop1"]["parts"]["shares"][other]).numpy() / 2.0**45

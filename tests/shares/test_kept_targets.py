@@ -406,7 +406,7 @@ def test_validation_rows_are_dealt_once_a_job(people: Parties, monkeypatch: pyte
     encode = DealtRows.encode_rows
 
     def noted(fed: DealtRows, rows: np.ndarray) -> np.ndarray:
-        table = fed._role.table
+        table = fed.role.table
         dealt.setdefault(table.name, Counter()).update(set(rows.tolist()) & set(table.split.valid.tolist()))
         return encode(fed, rows)
 

@@ -41,7 +41,7 @@ def ran(people: Parties, dealt: dict[str, set[int]]) -> Result:
     encode = DealtRows.encode_rows
 
     def record(fed: DealtRows, rows: np.ndarray) -> np.ndarray:
-        dealt.setdefault(fed._role.site.name, set()).update(rows.tolist())
+        dealt.setdefault(fed.role.site.name, set()).update(rows.tolist())
         return encode(fed, rows)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -47,14 +47,23 @@ class Row:
 
 
 _ENCRYPTION = ("Paillier", "python-paillier / ours", "encryption, public key, a ciphertext")
+_LEAST = ("Paillier", "python-paillier / ours, least of all rounds", "encryption, public key, a ciphertext")
+_BY_OWNER = ("Paillier", "python-paillier / ours", "encryption, owner, a ciphertext")
 _PRODUCT = ("products modulo 2^64", "512 x 512 x 512", "milliseconds")
 _COMPARISON = ("comparison of 4096 values", "all three parties, randomness included", "milliseconds")
 ROWS = (
     Row("X25519, over OpenSSL", "psi", ("engine", "ratio to openssl, median of rounds", "{path}"), "{:.1f} ×"),
+    Row(
+        "X25519, over OpenSSL, best of all rounds",
+        "psi",
+        ("engine", "ratio to openssl, best of all rounds", "{path}"),
+        "{:.1f} ×",
+    ),
     Row("X25519, products a second", "psi", ("engine", "scalar products a second", "{path}"), "{:,.0f}"),
     Row("hashes to the curve a second", "psi", ("engine", "hashes to the curve a second", "{path}"), "{:,.0f}"),
     Row("CPU time of `ot`, 2¹⁸ a side, over SPU's RR22", "psi", ("transfers", "2^18", "median, CPU"), "{:.2f}"),
     Row("CPU time of `ot`, 2²⁰ a side, over SPU's RR22", "psi", ("transfers", "2^20", "median, CPU"), "{:.2f}"),
+    Row("CPU time of `dh`, 2¹⁶ a side, over SPU's ECDH", "psi", ("curve", "2^16", "median, CPU"), "{:.2f}"),
     Row(
         "product modulo n², 2048 bits, over GMP",
         "crypto",
@@ -63,6 +72,14 @@ ROWS = (
     ),
     Row("encryption, Paillier 2048, over python-paillier", "crypto", ("2048 bits", *_ENCRYPTION), "{:.0f} ×"),
     Row("encryption, Paillier 3072, over python-paillier", "crypto", ("3072 bits", *_ENCRYPTION), "{:.0f} ×"),
+    Row("the same, 2048 bits, least of all rounds", "crypto", ("2048 bits", *_LEAST), "{:.0f} ×"),
+    Row("the same, 3072 bits, least of all rounds", "crypto", ("3072 bits", *_LEAST), "{:.0f} ×"),
+    Row(
+        "encryption by its owner, Paillier 2048, over python-paillier", "crypto", ("2048 bits", *_BY_OWNER), "{:.0f} ×"
+    ),
+    Row(
+        "encryption by its owner, Paillier 3072, over python-paillier", "crypto", ("3072 bits", *_BY_OWNER), "{:.0f} ×"
+    ),
     Row(
         "512 × 512 × 512 modulo 2⁶⁴, over numpy",
         "ring",

@@ -121,14 +121,16 @@ class Modulus(ABC):
         """
 
     @abstractmethod
-    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False, window: int = 8) -> FixedBase:
+    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False, window: int | None = None) -> FixedBase:
         """Prepare powers of `base` for exponents of up to `bits` bits.
 
         Args:
             base: any integer.
             bits: 1 or more.
             window: bits of a digit that is an address, 4 to 14: wider ones take fewer products and larger tables. A
-                path without kernels, and tables that would take more than 128 MiB, have narrower ones.
+                path without kernels, and tables that would take more than 128 MiB, have narrower ones. None begins
+                with 8; with four lanes, tables grow with use, to 160 MiB at most, so that many powers are fast and few
+                begin soon.
             scan: whether no memory address depends on the exponents (whole tables are read for each digit). Otherwise
                 digits are addresses, which a process that shares the machine's caches can observe.
 
@@ -137,7 +139,7 @@ class Modulus(ABC):
         """
 
     @abstractmethod
-    def subset_products(self, numbers: Batch, *, window: int = 8) -> FixedBase:
+    def subset_products(self, numbers: Batch, *, window: int | None = None) -> FixedBase:
         """Prepare products of subsets of these numbers: bit i of an exponent says whether numbers[i] is a factor.
 
         Digits of the exponents are memory addresses, which a process that shares the machine's caches can observe.

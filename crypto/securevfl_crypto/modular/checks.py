@@ -103,7 +103,7 @@ def checked_part(numbers: int, parts: int, bits: int) -> int:
     return numbers // parts
 
 
-def checked_window(bits: int, window: int) -> None:
+def checked_window(bits: int, window: int | None) -> None:
     """Check the arguments of `fixed_base` and `subset_products`.
 
     Raises:
@@ -111,7 +111,7 @@ def checked_window(bits: int, window: int) -> None:
     """
     if bits < 1:
         raise MalformedError(f"exponents have {bits} bits; expected 1 or more")
-    if not 4 <= window <= 14:
+    if window is not None and not 4 <= window <= 14:
         raise MalformedError(f"digits have {window} bits; expected 4 to 14")
 
 

@@ -188,13 +188,13 @@ class GmpModulus(Modulus):
             return IntBatch([mpz(1)] * len(batch))
         return IntBatch(_in_threads(lambda part: [gmpy2.powmod_sec(x, e, m) for x in part], _gmp_values(batch)))
 
-    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False, window: int = _WINDOW) -> FixedBase:
+    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False, window: int | None = None) -> FixedBase:
         """See `Modulus.fixed_base`."""
         checked_window(bits, window)
         number = mpz(base) % self.m
         return _Ladder(number, bits, self.m) if scan else _Table.of_base(number, bits, self.m)
 
-    def subset_products(self, numbers: Batch, *, window: int = _WINDOW) -> FixedBase:
+    def subset_products(self, numbers: Batch, *, window: int | None = None) -> FixedBase:
         """See `Modulus.subset_products`."""
         checked_window(len(numbers), window)
         return _Table(_gmp_values(numbers), self.m)

@@ -18,6 +18,15 @@ __all__ = ["VectorFixedBase", "by_tables", "entry_products", "flat_indices"]
 
 _MOST_BYTES = 1 << 27
 """The most bytes of a fixed base's tables, unless even windows of 4 bits take more."""
+_MOST_GROWN, _MOST_ENTRIES = 160 << 20, 200_000
+"""The most bytes and entries of tables that grow with use: 123 MB for a key of 2048 bits, 151 MB for one of 3072. The
+two halves of an owner's key have entries of half the size."""
+_FOLLOWING = 2
+"""How many powers are assumed to follow each that was taken. If none does, tables cost two fifths of what was done."""
+_WINDOW, _WIDEST = 8, 12
+"""Bits of a digit of tables that grow: at first, and at most."""
+_ENTRY = 1.5
+"""The cost of making an entry of a table, in products (measured on AVX2: 1.4 to 1.6)."""
 
 
 def _subset_tables(modulus: Lanes, numbers: np.ndarray, group: int) -> np.ndarray:
@@ -106,23 +115,22 @@ class VectorFixedBase(FixedBase):
         MalformedError: there is no number, or the window is out of range.
     """
 
-    def __init__(self, modulus: Lanes, numbers: Batch, *, scan: bool = False, window: int = 8) -> None:
+    def __init__(self, modulus: Lanes, numbers: Batch, *, scan: bool = False, window: int | None = None) -> None:
         checked_window(len(numbers), window)
         self.bits, self._modulus, self._scan = len(numbers), modulus, scan
         self._width = -(-self.bits // 8)
-        window = scan_window(modulus.lanes) if scan else window
-        while not scan and window > 4 and (-(-8 * self._width // window) << window) * modulus.step * 8 > _MOST_BYTES:
+        # Measured with four lanes alone: with eight, a product costs a third and an entry from memory as much.
+        self._grows, self._used = window is None and not scan and modulus.lanes == 4, 0
+        self._numbers = modulus.rows_of(numbers)
+        window = scan_window(modulus.lanes) if scan else window or _WINDOW
+        while not scan and window > 4 and self._table_bytes(window) > _MOST_BYTES:
             window -= 1
-        self._window, self._count = window, -(-8 * self._width // window)
-        rows = np.empty((self._count * self._window, modulus.step), dtype=np.uint64)
-        rows[: self.bits] = modulus.rows_of(numbers)
-        rows[self.bits :] = modulus.one[0, :, 0]
-        self._rows = _subset_tables(modulus, rows, self._window)
-        if scan:
-            self._rows = self._entries_together(self._rows)
+        self._table = self._build_table(window)
 
     @classmethod
-    def of_base(cls, modulus: Lanes, base: mpz, bits: int, *, scan: bool = False, window: int = 8) -> VectorFixedBase:
+    def of_base(
+        cls, modulus: Lanes, base: mpz, bits: int, *, scan: bool = False, window: int | None = None
+    ) -> VectorFixedBase:
         """Powers of one base with exponents of up to `bits` bits, rounded up to whole bytes."""
         checked_window(bits, window)
         powers = []
@@ -134,43 +142,77 @@ class VectorFixedBase(FixedBase):
         return found
 
     def raise_to(self, exponents: np.ndarray) -> LaneBatch:
-        """See `FixedBase.raise_to`."""
-        digits = self._window_digits(checked_rows(exponents, self._width, "exponents"))
-        modulus = self._modulus
+        """See `FixedBase.raise_to`. A large batch, or many small ones, may first make wider tables."""
+        checked = checked_rows(exponents, self._width, "exponents")
+        if self._grows:
+            self._widen(len(checked))
+        modulus, (window, rows) = self._modulus, self._table
+        digits, count = self._window_digits(checked, window), self._digit_count(window)
         if not self._scan:
-            first = np.arange(self._count, dtype=np.int64) << self._window
-            return entry_products(modulus, self._rows, digits + first, 1, 0)
+            first = np.arange(count, dtype=np.int64) << window
+            return entry_products(modulus, rows, digits + first, 1, 0)
         index = flat_indices(modulus, digits)
         out = modulus.allocate_blocks(len(digits))
 
         def arguments(first: int) -> Sequence[int]:
             return (
                 word_address(out, first * modulus.step * modulus.lanes),
-                word_address(self._rows),
-                word_address(index, first * self._count * modulus.lanes),
-                self._count,
+                word_address(rows),
+                word_address(index, first * count * modulus.lanes),
+                count,
             )
 
-        modulus.run_kernel("scanned_products", len(out), self._count, arguments, 1)
+        modulus.run_kernel("scanned_products", len(out), count, arguments, 1)
         return modulus.make_batch(out, len(digits))
 
-    def _entries_together(self, rows: np.ndarray) -> np.ndarray:
+    def _digit_count(self, window: int) -> int:
+        return -(-8 * self._width // window)
+
+    def _table_bytes(self, window: int) -> int:
+        return (self._digit_count(window) << window) * self._modulus.step * 8
+
+    def _build_table(self, window: int) -> tuple[int, np.ndarray]:
+        """The window and its table, which are replaced together: other threads may read them."""
+        modulus = self._modulus
+        numbers = np.empty((self._digit_count(window) * window, modulus.step), dtype=np.uint64)
+        numbers[: len(self._numbers)] = self._numbers
+        numbers[len(self._numbers) :] = modulus.one[0, :, 0]
+        rows = _subset_tables(modulus, numbers, window)
+        return window, self._entries_together(rows, window) if self._scan else rows
+
+    def _widen(self, count: int) -> None:
+        """Make wider tables before a batch of `count` powers, if they are cheaper for what is likely to follow."""
+        self._used += count
+
+        def products(window: int) -> float:
+            return _FOLLOWING * self._used * self._digit_count(window) + _ENTRY * (self._digit_count(window) << window)
+
+        def fits(window: int) -> bool:
+            entries = self._digit_count(window) << window
+            return entries <= _MOST_ENTRIES and self._table_bytes(window) <= _MOST_GROWN
+
+        now = self._table[0]
+        best = min(filter(fits, range(now + 1, _WIDEST + 1)), key=products, default=now)
+        if best > now and products(best) < _FOLLOWING * self._used * self._digit_count(now):
+            self._table = self._build_table(best)
+
+    def _entries_together(self, rows: np.ndarray, window: int) -> np.ndarray:
         """The tables as [table, limb, entry], the layout of kernel `scan`."""
-        modulus, entries = self._modulus, 1 << self._window
-        out = allocate_aligned(self._count, modulus.step, entries)
-        for k in range(self._count):
+        entries, count = 1 << window, self._digit_count(window)
+        out = allocate_aligned(count, self._modulus.step, entries)
+        for k in range(count):
             out[k] = rows[k * entries : (k + 1) * entries].T
         return out
 
-    def _window_digits(self, exponents: np.ndarray) -> np.ndarray:
+    def _window_digits(self, exponents: np.ndarray, window: int) -> np.ndarray:
         """The digits (n, windows), by shifts; no address depends on the exponents."""
-        if self._window == 8:
+        if window == 8:
             return exponents.astype(np.int64)
         padded = np.zeros((len(exponents), self._width + 3), dtype=np.int32)
         padded[:, : self._width] = exponents
-        start = np.arange(self._count) * self._window
+        start = np.arange(self._digit_count(window)) * window
         three = padded[:, start // 8] | padded[:, start // 8 + 1] << 8 | padded[:, start // 8 + 2] << 16
-        return (three >> (start % 8).astype(np.int32) & ((1 << self._window) - 1)).astype(np.int64)
+        return (three >> (start % 8).astype(np.int32) & ((1 << window) - 1)).astype(np.int64)
 
 
 def by_tables(

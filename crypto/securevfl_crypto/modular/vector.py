@@ -75,11 +75,11 @@ class VectorModulus(Lanes):
         self.run_kernel("power", len(data), count * (window + 1), arguments, (1 << window) + 1)
         return self.make_batch(out, len(batch))
 
-    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False, window: int = 8) -> FixedBase:
+    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False, window: int | None = None) -> FixedBase:
         """See `Modulus.fixed_base`."""
         return VectorFixedBase.of_base(self, mpz(base) % self.m, bits, scan=scan, window=window)
 
-    def subset_products(self, numbers: Batch, *, window: int = 8) -> FixedBase:
+    def subset_products(self, numbers: Batch, *, window: int | None = None) -> FixedBase:
         """See `Modulus.subset_products`."""
         return VectorFixedBase(self, numbers, window=window)
 

@@ -52,7 +52,7 @@ class PaillierPrivateKey:
     p: mpz
     q: mpz
     _crt: tuple[mpz, ...] = field(init=False, compare=False)
-    _tables: dict[tuple[bool, int], tuple[FixedBase, FixedBase]] = field(init=False, compare=False)
+    _tables: dict[tuple[bool, int | None], tuple[FixedBase, FixedBase]] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         p, q, n = mpz(self.p), mpz(self.q), self.public.n
@@ -106,7 +106,7 @@ class PaillierPrivateKey:
         return self.public.modulus.mul(blindings, self.public.raw_batch(plaintexts))
 
     def make_blindings(
-        self, count: int, *, classical: bool = False, constant_time: bool = False, window: int = 8
+        self, count: int, *, classical: bool = False, constant_time: bool = False, window: int | None = None
     ) -> Batch:
         """Make fresh encryptions of zero. They need no plaintext, so they can be made in advance, each for one use.
 

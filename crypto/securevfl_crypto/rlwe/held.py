@@ -29,20 +29,19 @@ within the noise of an edge: about one entry in 2^16 at B = 256. Where values ha
 of them. Whoever learns *both* shares of such an entry to the last unit could compare Σ x e with a number: round what is
 opened.
 
-A session's randomness lives in memory. Halves are not copied, stored or used after a fork. Parties follow the protocol:
-a holder has no proof of x, an owner none of R; but what they send is checked in length, header and range.
+A session's randomness lives in memory. Halves are not copied, stored or used after a fork, nor by several threads.
+Parties follow the protocol: a holder has no proof of R, an owner none of x; but what they send is checked in length,
+header and range.
 """
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-from collections.abc import Sequence
-from typing import NoReturn
 
 import numpy as np
 
-from securevfl_crypto.errors import MalformedError, OverflowRefused, ReusedError
+from securevfl_crypto.errors import MalformedError, OverflowRefused
+from securevfl_crypto.rlwe.held_half import HeldHalf, check_matrix
 from securevfl_crypto.rlwe.held_layout import (
     BASIS,
     DEGREE,
@@ -50,65 +49,21 @@ from securevfl_crypto.rlwe.held_layout import (
     PAIR_BYTES,
     SEED_BYTES,
     HeldContent,
-    HeldLayout,
     read_pairs,
     write_pairs,
 )
-from securevfl_crypto.rlwe.held_random import HeldRandom, expand_seed, hash_session
+from securevfl_crypto.rlwe.held_random import expand_seed
 from securevfl_crypto.rlwe.residues import lift_words, lower_words
 from securevfl_crypto.transforms import TransformRing
 
 __all__ = ["HeldHolder", "HeldOwner"]
 
-_LEAST_SESSION = 16
 
-
-class _Half:
-    """What both halves have: the layout, the session, and arithmetic.
-
-    Args:
-        batch, width, outputs: B, d and E.
-        session: bytes that both parties know and that both contributed fresh randomness to, at least 16.
-        ring: the transforms; None: the fastest of this machine.
-
-    Raises:
-        MalformedError: a size is out of range, or the session is too short.
-    """
-
-    def __init__(
-        self, batch: int, width: int, outputs: int, *, session: bytes, ring: TransformRing | None = None
-    ) -> None:
-        if not isinstance(session, bytes) or len(session) < _LEAST_SESSION:
-            raise MalformedError(f"a session of fewer than {_LEAST_SESSION} bytes; both parties contribute to it")
-        self.layout = HeldLayout(batch, width, outputs)
-        self._ring = TransformRing(BASIS.primes, DEGREE) if ring is None else ring
-        self._random = HeldRandom()
-        self._uniform = hash_session(session)
-        sizes = f"securevfl held products 1, {batch} x {width} x {outputs}".encode()
-        self._session_tag = hashlib.sha256(sizes + hashlib.sha256(session).digest()).digest()[:8]
-
-    def _name_key(self, body: bytes | memoryview) -> bytes:
-        """Eight bytes that name key, session and layout in messages."""
-        return hashlib.sha256(self._session_tag + bytes(body)).digest()[:8]
-
-    def message_size(self, content: HeldContent, rows: int | None = None) -> int:
-        """The bytes of a message, for whoever receives it; `rows` counts for steps and products."""
-        return self.layout.message_size(content, self._count_rows(rows))
-
-    def _count_rows(self, rows: int | None) -> int:
-        found = self.layout.batch if rows is None else rows
-        self.layout.check_rows(found)
-        return found
-
-    def __reduce__(self) -> NoReturn:
-        raise ReusedError("a half of held products is not copied or stored: its randomness would be used twice")
-
-
-class HeldOwner(_Half):
+class HeldOwner(HeldHalf):
     """The key owner's half, Q's. It generates its key; `public_key` goes to the holder. Arguments as for both halves:
 
     Args:
-        batch: B, the most rows of x, up to 1,024 or more (4,096 with few columns).
+        batch: B, the most rows of x, up to 4,096, as the two sizes that follow.
         width: d, the columns of x.
         outputs: E, the columns of R and R': epochs, or classes times epochs.
         session: bytes that both parties know and that both contributed fresh randomness to, at least 16. Two owners of
@@ -127,7 +82,7 @@ class HeldOwner(_Half):
         self._secret = self._ring.forward(self._random.ternary(1))
         body = write_pairs(self._encrypt(self._uniform[None], self._random.binomial(1))[0])
         self.public_key = self.layout.write_message(HeldContent.KEY, self._session_tag, [body])
-        self._tag = self._name_key(body)
+        self._tag = self.name_key(body)
 
     def seal_weights(self, weights: np.ndarray) -> np.ndarray:
         """Encrypt R.
@@ -172,7 +127,7 @@ class HeldOwner(_Half):
         Raises:
             MalformedError: the answer is not one of this key, session and layout.
         """
-        count = self._count_rows(rows)
+        count = self.count_rows(rows)
         return self._open(HeldContent.PRODUCT, answer, count)
 
     def open_gradient(self, answer: np.ndarray) -> np.ndarray:
@@ -193,13 +148,13 @@ class HeldOwner(_Half):
         """The transformed halves ``values − a s`` for transformed a, (n, 2, N); values are noise and message."""
         sealed = self._ring.forward(values)
         for first, a in zip(sealed, uniform, strict=True):
-            minus = _negate(a)
+            minus = BASIS.negate(a, np.ones(a.shape, dtype=bool))
             self._ring.add_products(first, minus[None], self._secret)
         return sealed
 
     def _seal(self, content: HeldContent, words: np.ndarray, length: int, rows: int) -> np.ndarray:
         grid = self.layout.grid(content, rows)
-        _check_words(words, (length, self.layout.outputs))
+        check_matrix(words, (length, self.layout.outputs))
         lifted = BASIS.negate(lift_words(BASIS, grid.flatten(words)), grid.negative).view(np.int64)
         noise = self._random.binomial(len(grid.tiles))
         values = np.repeat(noise[:, None], len(BASIS.primes), axis=1)
@@ -223,7 +178,7 @@ class HeldOwner(_Half):
         return grid.unflatten(lower_words(BASIS, BASIS.negate(found, grid.negative)))
 
 
-class HeldHolder(_Half):
+class HeldHolder(HeldHalf):
     """The data holder's half, P's. Arguments as for `HeldOwner`, and:
 
     Args:
@@ -245,7 +200,7 @@ class HeldHolder(_Half):
     ) -> None:
         super().__init__(batch, width, outputs, session=session, ring=ring)
         body = self.layout.read_message(HeldContent.KEY, self._session_tag, public_key)
-        self._tag = self._name_key(body)
+        self._tag = self.name_key(body)
         self._key = np.stack([read_pairs(body), self._uniform])
         self._tiles: tuple[np.ndarray, np.ndarray] = np.zeros((0, 0), dtype=np.int64), np.zeros(0)
 
@@ -338,15 +293,3 @@ class HeldHolder(_Half):
         share = grid.unflatten(-lower_words(BASIS, mask))
         parts = [write_pairs(sent), *(write_pairs(total[1]) for total in totals)]
         return self.layout.write_message(content, self._tag, parts, rows), share
-
-
-def _negate(residues: np.ndarray) -> np.ndarray:
-    """Negated residues (2, N)."""
-    primes = np.array(BASIS.primes, dtype=np.uint64)[:, None]
-    return np.asarray(np.where(residues == 0, residues, primes - residues))
-
-
-def _check_words(words: np.ndarray, shape: Sequence[int]) -> None:
-    if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.shape != tuple(shape):
-        what = f"{words.dtype} {words.shape}" if isinstance(words, np.ndarray) else type(words).__name__
-        raise MalformedError(f"words of {what}; expected uint64 {tuple(shape)}")

@@ -23,12 +23,14 @@ the chooser's choices can be extracted before it queries the oracle.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 from cryptography.exceptions import InvalidKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
+from securevfl_crypto.engine import choose_engine
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.transfer.edwards import POINT_BYTES, compress, decompress, in_subgroup, to_montgomery
 
@@ -38,16 +40,29 @@ KEY_BYTES = 16
 MOST_TRANSFERS = 1 << 16
 
 
-def _draw_secret() -> tuple[X25519PrivateKey, bytes]:
-    """Draw a clamped scalar for X25519, and its product with the base point on Ed25519's curve, 32 bytes."""
+def _draw_secret() -> tuple[bytes, bytes]:
+    """Draw a scalar that X25519 clamps, and its product with the base point on Ed25519's curve, 32 bytes each."""
     signing = Ed25519PrivateKey.generate()
-    scalar = hashlib.sha512(signing.private_bytes_raw()).digest()[:32]  # RFC 8032, section 5.1.5; X25519 clamps it
-    return X25519PrivateKey.from_private_bytes(scalar), signing.public_key().public_bytes_raw()
+    scalar = hashlib.sha512(signing.private_bytes_raw()).digest()[:32]  # RFC 8032, section 5.1.5
+    return scalar, signing.public_key().public_bytes_raw()
 
 
-def _multiply_point(secret: X25519PrivateKey, u: bytes, what: str) -> bytes:
+def _multiply_points(secret: bytes, points: Sequence[bytes], what: str) -> list[bytes]:
+    """Multiply many points by one scalar, on the kernels of X25519.
+
+    Raises:
+        MalformedError: a product is zero: the point has small order.
+    """
+    rows = np.frombuffer(b"".join(points), dtype=np.uint8).reshape(-1, POINT_BYTES)
+    products = choose_engine().x25519(secret, rows)
+    if not products.any(axis=1).all():
+        raise MalformedError(f"{what} contains a point of small order; the peer does not follow the protocol")
+    return [row.tobytes() for row in products]
+
+
+def _multiply_point(secret: bytes, u: X25519PublicKey, what: str) -> bytes:
     try:
-        return secret.exchange(X25519PublicKey.from_public_bytes(u))
+        return X25519PrivateKey.from_private_bytes(secret).exchange(u)
     except (ValueError, InvalidKey):
         raise MalformedError(f"{what} contains a point of small order; the peer does not follow the protocol") from None
 
@@ -101,11 +116,13 @@ class BaseGiver:
         hidden = [decompress(answer[i : i + POINT_BYTES], what) for i in range(0, size, POINT_BYTES)]
         minus = -decompress(self.message, what)
         keys = HashedKeys(self._domain, self._tag, self.message, answer)
-        out = []
-        for choice, points in enumerate((hidden, [point + minus for point in hidden])):
-            products = [_multiply_point(self._secret, u, what) for u in to_montgomery(points)]
-            out.append([keys.derive_key(number, choice, u) for number, u in enumerate(products)])
-        return out[0], out[1]
+        both = to_montgomery([*hidden, *(point + minus for point in hidden)])
+        products = _multiply_points(self._secret, both, what)
+        first, second = (
+            [keys.derive_key(number, choice, u) for number, u in enumerate(part)]
+            for choice, part in enumerate((products[: self._count], products[self._count :]))
+        )
+        return first, second
 
 
 class BaseChooser:
@@ -131,7 +148,7 @@ class BaseChooser:
         point = decompress(message, what)
         if not in_subgroup(point):
             raise MalformedError(f"{what} contains a point of small order, or with a component of small order")
-        (u,) = to_montgomery([point])
+        u = X25519PublicKey.from_public_bytes(to_montgomery([point])[0])
         secrets = [_draw_secret() for _ in range(count)]
         without = b"".join(public for _, public in secrets)
         # Both candidates are computed for every transfer, so time does not depend on the choices.

@@ -290,6 +290,7 @@ class DealtCorrelations(Correlations):
         return self._hidden[task.key]
 
     def forget_rows(self, key: int) -> None:
+        """See `Correlations.forget_rows`."""
         if self._hidden.pop(key, None) is not None:
             self._named.pop(key)
             self._forgotten.add(key)

@@ -130,14 +130,15 @@ class TwoLinear:
         """
         shapes = [self.own.shape, self.other.shape]
         pads, tag = [_draw_words(shape) for shape in shapes], np.frombuffer(hashlib.sha256(sharing).digest(), np.uint8)
-        expect = [(np.uint64, shapes[1]), (np.uint64, shapes[0]), (np.uint8, tag.shape)]
+        expect: list[tuple[type[np.generic], tuple[int, ...]]] = [(np.uint64, shape) for shape in reversed(shapes)]
+        expect.append((np.uint8, tag.shape))
         *theirs, other = await swap(self.wire, "step fresh", [*pads, tag], expect)
         self.exchanges += 1
         if not np.array_equal(tag, other):
             raise DisagreementError(
-                "the two parties have parts of different models, or of one model at different attempts, which add up to "
-                "random numbers: take both from the same run; a run whose parties kept different attempts starts again "
-                "in another folder"
+                "the two parties have parts of different models, or of one model at different attempts, which add up "
+                "to random numbers: take both from the same run; a run whose parties kept different attempts starts "
+                "again in another folder"
             )
         self.own = self.own - pads[0] + theirs[1]
         self.other = self.other - pads[1] + theirs[0]

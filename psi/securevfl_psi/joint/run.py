@@ -175,7 +175,7 @@ class Joint:
             labelled=planned[1],
             nonce=self._nonce,
             rows=len(self._ids) if self.is_active or peer == self.terms.active else None,
-            speed=self.terms.speed if self._tells_speed(planned[0], peer) else None,
+            speed=self.terms.read_speed() if self._tells_speed(planned[0], peer) else None,
         )
 
     def _tells_speed(self, plan: str, peer: str) -> bool:
@@ -208,7 +208,7 @@ class Joint:
     def _told_speeds(self, plan: str) -> dict[str, Speed]:
         told = {name: one.speed for name, one in self._heard.items() if one.speed is not None}
         if any(self._tells_speed(plan, peer) for peer in self.terms.peers):
-            told[self.terms.name] = self.terms.speed
+            told[self.terms.name] = self.terms.read_speed()
         return told
 
     def _begin_run(self, plan: str, labelled: bool) -> None:

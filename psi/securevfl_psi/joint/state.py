@@ -42,7 +42,8 @@ class JointTerms:
             time `dh` or `ot` by sizes and link; ``"unbalanced"``: two at a time, by a filter of the larger set;
             ``"unsafe_salted_hash"``: two at a time, and not private.
         link: for ``"auto"``, megabits a second between the parties; None if the link is not the bottleneck.
-        speed: for ``"auto"``, the figures that this party sends about its machine.
+        speed: for ``"auto"``, the figures that this party sends about its machine, or a function that returns them. It
+            is called only where a pair chooses its protocol by them, so that others measure nothing.
         pad_to: announce and send this many identifiers, the missing ones random; None for no padding.
         shelf: for ``"unbalanced"``, stores publications and filters for later runs; None to store nothing.
 
@@ -61,7 +62,7 @@ class JointTerms:
     pairwise: bool = True
     protocol: JointProtocol = "dh"
     link: float | None = None
-    speed: Speed = UNTOLD
+    speed: Speed | Callable[[], Speed] = UNTOLD
     pad_to: int | None = None
     shelf: RunStore | None = field(default=None, repr=False)
 
@@ -80,6 +81,10 @@ class JointTerms:
     def peers(self) -> tuple[str, ...]:
         """All parties but this one."""
         return tuple(name for name in (self.active, *self.passive) if name != self.name)
+
+    def read_speed(self) -> Speed:
+        """Return the figures of this party's machine."""
+        return self.speed() if callable(self.speed) else self.speed
 
 
 @dataclass(kw_only=True)

@@ -10,8 +10,7 @@ import numpy as np
 from securevfl.shares.programs import SharesActive, SharesPassive, bound_rows, deal_inputs
 from securevfl.shares.sharing import SharedPlan, Sharing
 from securevfl.shares.two.course import TwoCourse
-from securevfl.shares.two.held_rows import HeldRows
-from securevfl.shares.two.kept_model import TwoModel
+from securevfl.shares.two.kept import HeldRows, TwoModel
 from securevfl.shares.two.making import Made, make_course
 from securevfl.training.active_program import Progress
 from securevfl.training.active_role import ActiveRole

@@ -31,6 +31,7 @@ from mutations.breaks import (
     sums_noise,
     two,
     two_models,
+    two_parties,
 )
 
 __all__ = ["BREAKS"]
@@ -65,4 +66,5 @@ BREAKS: tuple[Break, ...] = (
     *asked.BREAKS,
     *two.BREAKS,
     *two_models.BREAKS,
+    *two_parties.BREAKS,
 )

@@ -171,13 +171,6 @@ BREAKS = (
         tests=("tests/crypto/test_modular_squares.py::test_halves_up_to_their_bound",),
     ),
     Break(
-        name="pairs of eleven bits in products of 52, on a CPU without AVX-512 too",
-        file=_ENGINE + "ring_products52.py",
-        old="_LOW = 0xFFF",
-        new="_LOW = 0x7FF",
-        tests=("tests/engine/test_plain_ir.py::test_the_ring_of_longer_vectors",),
-    ),
-    Break(
         name="the library of another architecture in the place of this machine's",
         file=_ENGINE + "build.py",
         old="paths = paths_for(machine)\n",

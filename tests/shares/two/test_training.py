@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from securevfl_crypto.two.online import TwoLinear
 from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.data import Parties
+from securevfl.privacy import Ledger
 from securevfl.run import Result
+from securevfl.testing.trial import Trial
 from securevfl.transport import Kind
 
 EPOCHS = 3
@@ -34,7 +38,7 @@ def ran(request: pytest.FixtureRequest, people: Parties) -> Result:
     return sv.simulate(_job(request.param), people)
 
 
-def _ledgers(result: Result) -> dict[str, sv.Ledger]:
+def _ledgers(result: Result) -> dict[str, Ledger]:
     (found,) = [ledgers for key, ledgers in result.ledgers.items() if key != "alignment"]
     return dict(found)
 
@@ -136,6 +140,31 @@ def test_a_run_goes_on_from_checkpoints_with_fresh_random_numbers(
     assert abs(run.test["log_loss"] - whole.test["log_loss"]) < 0.01
 
 
+def test_loaded_shares_are_drawn_anew_before_they_are_used(
+    tmp_path: Path, people: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A party that was restored from an older copy would otherwise send a pad's difference twice."""
+    drawn: list[bool] = []
+    refresh: Any = TwoLinear.refresh_shares
+
+    async def counted(linear: TwoLinear, *more: Any) -> Any:
+        before = linear.own.copy()
+        found = await refresh(linear, *more)
+        drawn.append(not np.array_equal(before, linear.own))
+        return found
+
+    monkeypatch.setattr(TwoLinear, "refresh_shares", counted)
+    job = _job(epochs=2)
+    whole = sv.simulate(job, people)
+    assert drawn == [True] * 2  # the best epoch's, before the test, at both
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(_job(), people, checkpoints=tmp_path, observer=_Stops())
+    sv.simulate(_job(), people, checkpoints=tmp_path)
+    assert drawn == [True] * 6  # the checkpoint's, too
+    sv.predict(whole.model(), people)
+    assert drawn == [True] * 8
+
+
 @pytest.mark.parametrize("answers", ["class", "grades"])
 def test_other_answers(people: Parties, answers: str) -> None:
     (scores,) = sv.simulate(_job(PAIR.replace(answers=answers), epochs=1), people).scores.values()
@@ -166,3 +195,20 @@ def test_parts_of_two_runs_are_no_model(people: Parties) -> None:
     mixed = replace(one, parts=parts | {name: other.parts[name]})
     with pytest.raises(sv.ProtocolError, match="parts of different models"):
         sv.predict(mixed, people)
+
+
+def test_links_that_hold_one_message_at_a_time(people: Parties) -> None:
+    """Both parties send, and only then receive: neither may wait for the other to read."""
+    trial = Trial(sv.LogisticRegression())
+    run = trial.run(trial.job(PAIR, epochs=1), people, window=1)
+    assert np.isfinite(run.trained[people.active.name].test["log_loss"])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"epochs": 10}, {"epochs": 5, "valid_every": 3}, {"epochs": 2, "steps": 7}, {"epochs": 2, "batch_size": 1024}],
+    ids=["two lots", "few validations", "steps", "one batch"],
+)
+def test_other_plans(people: Parties, more: dict[str, Any]) -> None:
+    run = sv.simulate(_job(HELPED, **more), people).record.runs[-1]
+    assert run.test["auc"] > 0.9
