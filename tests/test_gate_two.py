@@ -45,7 +45,9 @@ def test_nothing_is_got_of_rows_that_two_parties_use() -> None:
 def test_a_missing_pad_fails_the_gate(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     """Both the helper and the party draw zeros in place of it, so that all results stay right."""
     if missing == "angles":
-        monkeypatch.setattr(dealing, "_draw_angles", lambda drawer, count: drawer.draw_words(count).astype(np.int64) * 0)
+        monkeypatch.setattr(
+            dealing, "_draw_angles", lambda drawer, count: drawer.draw_words(count).astype(np.int64) * 0
+        )
     else:
         name = "draw_words" if missing == "pads" else "mask_rows"
         honest = getattr(dealing._Drawer, name)

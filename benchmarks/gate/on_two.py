@@ -17,6 +17,7 @@ from unittest import mock
 import numpy as np
 from securevfl_crypto.two import online
 from securevfl_crypto.two.curves import ANGLES, FRACTION_BITS
+from securevfl_crypto.two.wire import swap
 
 from benchmarks.gate.on_shares import CHI_SQUARE, LEAST, Sights, Wiretap
 from securevfl.attacks import PartyView
@@ -62,7 +63,7 @@ def watch(computing: Sequence[str]) -> Iterator[Looks]:
         computing: their names, the active party first.
     """
     found, got = Looks(), dict[int, list[np.ndarray]]()
-    swap, evaluate, train_batch = online.swap, online.TwoLinear.evaluate, online.TwoLinear.train_batch
+    evaluate, train_batch = online.TwoLinear.evaluate, online.TwoLinear.train_batch
     shares = dict[int, np.ndarray]()
 
     async def swapped(wire: Any, label: str, *rest: Any) -> list[np.ndarray]:

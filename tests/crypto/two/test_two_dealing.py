@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from securevfl_crypto.two.dealing import (
     MemoryHelper,
     Request,
 )
-from securevfl_crypto.two.wire import MemoryEnd, MemoryWires
+from securevfl_crypto.two.wire import Expected, MemoryEnd, MemoryWires
 
 TOP = np.uint64(1 << 63)
 ROWS = [np.array([[1024, 0], [0, 1024], [1024, 1024]], np.int64), np.array([[0, 1], [1024, 2], [5, 7]], np.int64)]
@@ -66,6 +66,9 @@ def test_what_is_dealt_is_products() -> None:
     for mine, theirs in ((one, other), (other, one)):
         rows = ROWS[0 if mine is one else 1].view(np.uint64)
         for holder, owner in zip(mine, theirs, strict=True):
+            assert holder.mask_back is not None
+            assert owner.share_back is not None
+            assert owner.pad_back is not None
             np.testing.assert_array_equal(holder.mask + owner.share, rows @ owner.pad)
             np.testing.assert_array_equal(holder.mask_back + owner.share_back, rows.T @ owner.pad_back)
 
@@ -134,7 +137,7 @@ class GuessingWire:
         self._change, self._guess, self._place = change, guess, 3 if backward else 1
         self.combined: list[np.ndarray] = []
 
-    async def send(self, label: str, arrays: list[np.ndarray]) -> None:
+    async def send(self, label: str, arrays: Sequence[np.ndarray]) -> None:
         if label == "ahead check":
             arrays = list(arrays)
             arrays[self._place] = arrays[self._place] + self._change
@@ -142,7 +145,7 @@ class GuessingWire:
             arrays[self._place + 1] = np.frombuffer(digest.digest(), np.uint8)
         await self._end.send(label, arrays)
 
-    async def receive(self, label: str, expect: list[tuple[type[np.generic], tuple[int, ...]]]) -> list[np.ndarray]:
+    async def receive(self, label: str, expect: Expected) -> list[np.ndarray]:
         return await self._end.receive(label, expect)
 
 
@@ -151,7 +154,7 @@ def test_a_party_cannot_ask_for_rows_by_what_it_lets_be_checked(
     monkeypatch: pytest.MonkeyPatch, backward: bool
 ) -> None:
     """A right guess must not pass where a wrong one fails: it is refused like any."""
-    import securevfl_crypto.two.dealing as dealing
+    from securevfl_crypto.two import dealing
 
     rows = ROWS[0].view(np.uint64)
     change = np.zeros((3 if backward else 2, 1), np.uint64)

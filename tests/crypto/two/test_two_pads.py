@@ -1,9 +1,10 @@
-"""One-layer models of two parties: right beside floats, and every message uniform for whoever has the other summands."""
+"""One-layer models of two parties: right beside floats, and messages uniform for whoever has the other summands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +62,8 @@ def train(
 
 
 def _copy(use: Linear) -> Linear:
-    return Linear(**{name: None if words is None else words.copy() for name, words in vars(use).items()})
+    copies: dict[str, Any] = {name: None if words is None else words.copy() for name, words in vars(use).items()}
+    return Linear(**copies)
 
 
 def _listen(half: Half) -> None:
@@ -104,7 +106,9 @@ def weights_of(halves: tuple[Half, Half]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize(("rows", "columns", "outputs"), [(32, (3, 2), 1), (1, (2, 1), 2), (9, (4, 0), 1), (5, (1, 7), 3)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "outputs"), [(32, (3, 2), 1), (1, (2, 1), 2), (9, (4, 0), 1), (5, (1, 7), 3)]
+)
 def test_steps_are_those_of_floats(source: str, rows: int, columns: tuple[int, int], outputs: int) -> None:
     x = draw_rows(rows, columns, size=2.0)
     y = np.random.default_rng(1).integers(0, 2, (rows, outputs)).astype(np.float64)

@@ -24,7 +24,8 @@ class _Network:
 
     def __init__(self, party: TwoParty, shape: NetworkShape) -> None:
         self.shape = shape
-        self.linear = TwoLinear(party.wire, party.source, shape.inputs, shape.outputs)
+        first, second = shape.inputs
+        self.linear = TwoLinear(party.wire, party.source, (first, second), shape.outputs)
 
 
 def both(logits: np.ndarray, run: Run) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +64,7 @@ def metrics_of(logits: np.ndarray, targets: np.ndarray, shape: NetworkShape) -> 
 
     one, other = both(logits, run)
     shifts, units = metric_scales(len(logits), shape)
-    return ((one + other).view(np.int64) >> np.array(shifts)) * np.array(units)
+    return np.asarray(((one + other).view(np.int64) >> np.array(shifts)) * np.array(units))
 
 
 @pytest.mark.parametrize("positive", [0, 1, 100, 199, 200])
@@ -85,7 +86,9 @@ def test_metrics_of_two_classes(positive: int) -> None:
 
 
 def test_metrics_of_outputs_that_are_all_equal() -> None:
-    right, loss, area = metrics_of(np.zeros((50, 1)), np.eye(2)[:, :1].repeat(25, axis=0), NetworkShape((1, 1), (), (), 2))
+    right, loss, area = metrics_of(
+        np.zeros((50, 1)), np.eye(2)[:, :1].repeat(25, axis=0), NetworkShape((1, 1), (), (), 2)
+    )
     assert (right, area) == (0.5, pytest.approx(0.5, abs=2e-3))
     assert loss == pytest.approx(np.log(2), abs=4e-3)
 
@@ -111,10 +114,12 @@ def answers_to(logits: np.ndarray, kind: AnswerKind | None, classes: int) -> np.
     shift, bits = found["how"]
     whole = (one + other).view(np.int64) >> shift
     assert np.abs(whole).max() < 1 << (bits - 1)  # what is opened is not cut
-    return whole
+    return np.asarray(whole)
 
 
-FAR = np.array([-255.0, -240.0, -200.0, -40.0, -8.1, -7.9, -1.0, -0.01, 0.01, 1.0, 7.9, 8.1, 40.0, 120.0, 200.0, 240.0, 255.0]).reshape(-1, 1)
+FAR = np.array(
+    [-255.0, -240.0, -200.0, -40.0, -8.1, -7.9, -1.0, -0.01, 0.01, 1.0, 7.9, 8.1, 40.0, 120.0, 200.0, 240.0, 255.0]
+).reshape(-1, 1)
 
 
 def test_answers_far_outside_are_clipped() -> None:
