@@ -25,6 +25,7 @@ from benchmarks.asking.attacks import ATTACKS
 from benchmarks.asking.runs import has_rules
 from benchmarks.asking.second import SECOND
 from benchmarks.asking.tables import TABLES, Table
+from benchmarks.asking.third import THIRD
 from benchmarks.asking.twins import KINDS, matrix, passes
 from benchmarks.common import before, data, write
 
@@ -44,7 +45,7 @@ def cells(table: Table, seeds: int, *, quick: bool) -> Iterator[tuple[str, Work]
         quick: whether sizes are small.
     """
     for rules in ("on", "off") if has_rules() else ("before",):
-        for name, attack in (dict(ATTACKS) | (dict(SECOND) if rules == "on" else {})).items():
+        for name, attack in (dict(ATTACKS) | (dict(SECOND) | dict(THIRD) if rules == "on" else {})).items():
             more = (1 if quick else _HONEST_SEEDS) if name == "honest" else seeds
             for seed in range(more):
                 yield (

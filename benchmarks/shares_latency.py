@@ -39,25 +39,25 @@ PROTECTIONS: dict[str, sv.Shares | sv.CKKS | sv.BFV] = {"shares": sv.Shares(), "
 _DIAL = re.compile(r'dial = "127\.0\.0\.1:(\d+)"')
 
 
-def through_lines(company: Company, held: ExitStack, latency: float) -> None:
+def through_lines(company: Company, held: ExitStack, latency: float, megabits: float = MEGABITS) -> None:
     """Put a line of its own between each two parties."""
     for name in company.names:
         file = company.folder / f"{name}.toml"
 
         def longer(dialled: re.Match[str]) -> str:
-            port = held.enter_context(shaped(int(dialled[1]), delay_ms=latency / 2, megabits=MEGABITS))
+            port = held.enter_context(shaped(int(dialled[1]), delay_ms=latency / 2, megabits=megabits))
             return f'dial = "127.0.0.1:{port}"'
 
         file.write_text(_DIAL.sub(longer, file.read_text()))
 
 
 def train_over_lines(
-    folder: Path, people: sv.Parties, job: sv.Job, latency: float
+    folder: Path, people: sv.Parties, job: sv.Job, latency: float, megabits: float = MEGABITS
 ) -> tuple[Company, dict[str, RunRecord]]:
     """Train a job, each party a process, over lines of one round trip; the parties' folders, and what each reports."""
     company = create_company(folder, people, job)
     with ExitStack() as held:
-        through_lines(company, held, latency)
+        through_lines(company, held, latency, megabits)
         codes = through_processes(company)
     if any(codes.values()):
         said = "\n".join((company.folder / f"{name}.output").read_text()[-1500:] for name in company.names)

@@ -233,7 +233,7 @@ class Lies:
         async def evaluated(this: Any, rows: Any, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
             found: dict[str, float] = await honest(this, rows, keep=keep, judge=judge)
             if judge:
-                lies.losses.append(found["log_loss"])
+                lies.losses.append(found.get("log_loss", 0.0))
                 lies._sign = -lies._sign
             return found
 

@@ -62,7 +62,7 @@ def job_on_shares(rules: str, parties: sv.Parties, algorithm: sv.Algorithm, **te
         algorithm: what is trained.
         terms: of the job; `lr`, `answers`, `useful` and others are the protection's.
     """
-    names = ("lr", "momentum", "answers", "soft", "model", "useful", "few_rows", "computing")
+    names = ("lr", "momentum", "answers", "soft", "model", "useful", "few_rows", "computing", "metrics")
     own = {name: terms.pop(name) for name in names if name in terms}
     if rules == "off":
         own = {"answers": "probabilities", "useful": "off", "few_rows": True} | own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -114,7 +115,7 @@ def metrics_of_two_labels(table: Table, rules: str, seed: int, quick: bool) -> d
         people, asker = table.parties(rows, label=label), Asker(rules)
         job = job_on_shares(
             rules, people, sv.LogisticRegression(), lr=0.5, momentum=0.5, epochs=epochs, batch_size=512, seed=seed,
-            keep="last",
+            keep="last", metrics="rounded",
         )  # fmt: skip
         heard: list[float] = []
         with _metrics_heard(heard):
@@ -141,7 +142,7 @@ def _metrics_heard(into: list[float]) -> Any:
     async def evaluated(this: Any, rows: Any, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
         found: dict[str, float] = await honest(this, rows, keep=keep, judge=judge)
         if judge:
-            into.append(found["log_loss"])
+            into.append(found.get("log_loss", math.nan))
         return found
 
     return patch.object(programs.SharesActive, "evaluate_rows", evaluated)

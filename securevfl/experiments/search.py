@@ -104,10 +104,10 @@ def search(
     """
     need_optuna()
     check_space(job, space)
-    if not job.protection.opens_metrics:
+    if not job.protection.opens_metrics or job.protection.compares_epochs(simulated=True):
         raise InputError(
-            "trials are compared by metrics of the validation rows, and protection.metrics is 'none', so that none is "
-            "opened: set metrics = 'rounded'"
+            "trials are compared by metrics of the validation rows, and protection.metrics is "
+            f"{getattr(job.protection, 'metrics', '')!r}, so that none is opened: set metrics = 'rounded'"
         )
     if not job.plan.validates:
         raise InputError(

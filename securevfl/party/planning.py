@@ -30,6 +30,9 @@ def planned_numbers(job: Job, party: str, classes: int = 0, *, columns: int = 0,
     if job.protection.on_shares:
         outputs = classes if classes > 2 else 1  # as `Task.outputs`, which needs torch
         answer = job.protection.numbers_per_answer(outputs)
+        if not predicts:
+            sets = sum(job.plan.validates_after(epoch) for epoch in range(1, job.plan.epochs + 1))
+            answer = max(answer, job.protection.numbers_of_metrics(sets))
         return max(answer, columns) if job.protection.hands_out and not predicts else answer
     if job.algorithm.opens_only_answers(job.protection):
         return classes if classes > 2 else 1

@@ -51,7 +51,8 @@ def describe_excess(party: str, asker: str, *, numbers: int, had: int, allowed: 
             f"for this line in its policy: max_results = {least}"
         )
     return (
-        f"{asked}protection 'shares' opens final answers alone; otherwise fewer epochs, a narrower cut (hidden), or "
+        f"{asked}protection 'shares' opens final answers alone, unless its metrics are 'rounded'; otherwise fewer "
+        "epochs, a narrower cut (hidden), or "
         f"this line in the policy of {party!r}, whose features so many numbers can reveal: max_results = {least}, or "
         '"unlimited"'
     )

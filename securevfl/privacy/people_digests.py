@@ -139,6 +139,8 @@ class PeopleIndex:
         """Positions of digests (n, `DIGEST`), (n,) int64; new ones are added. Where a new one appears twice, both have
         one position, and the other stays unused."""
         words, tails = _split_digests(digests)
+        if self._count:  # room before the slots are filled for the search, so that they are filled once
+            self._make_room(self._count + len(words))
         found = self._find_parts(words, tails)
         new = np.flatnonzero(found < 0)
         if len(new):

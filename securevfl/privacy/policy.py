@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -440,4 +440,10 @@ def _has_cipher_dtype(array: Array, cipher: str) -> bool:
 
 def _number_type(array: Array) -> str:
     """Return the name of the type of an array's numbers; numpy and torch call them alike: ``"uint8"``."""
-    return array.dtype.name if isinstance(array, np.ndarray) else str(array.dtype).removeprefix("torch.")
+    return _name_type(array.dtype)
+
+
+@lru_cache(maxsize=64)
+def _name_type(dtype: object) -> str:
+    """The name of a type; numpy takes microseconds to make one, and every message is checked by it."""
+    return dtype.name if isinstance(dtype, np.dtype) else str(dtype).removeprefix("torch.")

@@ -175,6 +175,7 @@ class ResultBook:
         self._verified: dict[Grant, bool] = {}
         self._digested: tuple[Sequence[str], str, np.ndarray] | None = None
         self._held = 0
+        self._counted: dict[str, int] = {}
         self._identity: tuple[int, int] | None = None
         self._compact_above = _LARGE
         if path is not None and path.exists():
@@ -472,14 +473,14 @@ class ResultBook:
         """Read what other processes wrote since. The book is locked, so what follows the last complete line was cut
         off as it was written: the numbers that it announces did not leave."""
         if not path.exists():
-            if self._read.number:
+            if self._read.number or self._counted:
                 raise InputError(f"{path} is gone: what was answered of which row is unknown; restore the file")
             return
         with path.open("rb") as file:
             about = os.fstat(file.fileno())
             if self._identity not in (None, (about.st_dev, about.st_ino)) or about.st_size < self._read.end:
-                self._read = _Content(self._organisations)  # another process compacted it
-            if about.st_size == self._read.end:
+                self._read_again()
+            if about.st_size == self._read.end and not self._counted:
                 self._identity = (about.st_dev, about.st_ino)
                 return
             file.seek(self._read.end)
@@ -491,7 +492,30 @@ class ResultBook:
             with path.open("r+b") as file:
                 file.truncate(self._read.end)
                 os.fsync(file.fileno())
+        self._refuse_older(path)
         self._identity = (about.st_dev, about.st_ino)
+
+    def _read_again(self) -> None:
+        """Forget what was read, but for what the book had counted: another process compacted the file, which lowers
+        no number, or somebody put another file in its place."""
+        for asker, number in self._read.running.items():
+            self._counted[asker] = max(number, self._counted.get(asker, 0))
+        self._read = _Content(self._organisations)
+        self._identity = None
+
+    def _refuse_older(self, path: Path) -> None:
+        """Refuse an older copy of the book that was put in its place while this process has it open: rows would be
+        answered again that were answered before."""
+        for asker, number in self._counted.items():
+            found = self._read.running.get(asker, 0)
+            if found < number:
+                self._read_again()
+                raise InputError(
+                    f"{path} is older than it was: this process saw {number:,} numbers counted for {asker!r}, and the "
+                    f"file has {found:,}; put the newest copy back in its place, so that no row is answered again "
+                    "without being counted"
+                )
+        self._counted.clear()
 
     def _read_line(self, path: Path, raw: bytes) -> None:
         where = f"line {self._read.number + 1} of {path}"

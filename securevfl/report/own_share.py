@@ -24,7 +24,7 @@ def rate_own_share(own: OwnShareRecord) -> Standing:
     """*bounded* if the answers give away less than half of the spread, and are few beside the columns."""
     if own.share >= _HALF:
         return "reads it"
-    return rate_numbers(own.numbers, own.columns)
+    return rate_numbers(None if own.numbers is None else max(own.numbers, own.used or 0), own.columns)
 
 
 def describe_own_share(own: OwnShareRecord) -> str:
@@ -36,6 +36,7 @@ def describe_own_share(own: OwnShareRecord) -> str:
         )
     said = [] if own.used is None else [f"{own.used} so far"]
     said += [f"{own.granted} of them by grants"] if own.granted else []
+    said += ["more than that under an earlier bound or grant"] if (own.used or 0) > own.numbers else []
     used = f" ({'; '.join(said)})" if said else ""
     count = "1 number" if own.numbers == 1 else f"{own.numbers} numbers"
     found = [f"About each row of {own.party}, {own.asker} is answered with at most {count}, ever{used}."]

@@ -37,7 +37,8 @@ def compute_own_share(
     Raises:
         InputError: columns that cannot be prepared.
     """
-    found = _share_of_table(table, numbers)
+    # Numbers that were given under a larger bound, or under a grant that has ended, are not taken back.
+    found = _share_of_table(table, None if numbers is None else max(numbers, used or 0))
     predicted = load_measured().get(_PREDICTED)
     return OwnShareRecord(
         party=table.name,

@@ -7,7 +7,7 @@ each limit. A batch that was counted and of which nothing left is taken back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from securevfl.serving.day_book import DAY, MINUTE, CountedBatch, DayBook
@@ -30,6 +30,7 @@ class DailyCounts:
         now: seconds since 1970, UTC.
         asker: the organisation that is answered.
         older: folder in which an earlier version kept the counts, which are taken over; None for none.
+        organisations: see `DayBook`.
 
     Raises:
         InputError: a file is damaged, so its counts are lost.
@@ -44,11 +45,12 @@ class DailyCounts:
         now: Callable[[], float],
         asker: str = "",
         older: Path | None = None,
+        organisations: Mapping[str, str] | None = None,
     ) -> None:
         self.party = party
         self.policy = policy
         each, minute = policy.scores_per_record is not None, policy.rows_per_minute is not None
-        self._book = DayBook(folder, asker, now=now, each=each, minute=minute)
+        self._book = DayBook(folder, asker, now=now, each=each, minute=minute, organisations=organisations)
         if older is not None:
             self._book.take_over(older)
 

@@ -63,6 +63,8 @@ class DayBook:
         now: seconds since 1970, UTC.
         each: whether to remember how often each person was scored.
         minute: whether to remember the batches of the last minute.
+        organisations: party → its organisation: what was counted today for the party's name, before its organisation
+            was entered, belongs to the organisation.
 
     Attributes:
         rows: that were scored today.
@@ -73,13 +75,21 @@ class DayBook:
     """
 
     def __init__(
-        self, folder: Path, asker: str, *, now: Callable[[], float], each: bool = True, minute: bool = True
+        self,
+        folder: Path,
+        asker: str,
+        *,
+        now: Callable[[], float],
+        each: bool = True,
+        minute: bool = True,
+        organisations: Mapping[str, str] | None = None,
     ) -> None:
         make_folder(folder, private=True)
         self.rows = 0
         self.minutes: deque[tuple[float, int]] = deque()
         self._folder, self._asker, self._clock = folder, asker, now
         self._each, self._minute = each, minute
+        self._organisations = dict(organisations or {})
         self._scores: dict[bytes, int] = {}
         self._releases: dict[bytes, int] = {}
         self._latest = 0.0
@@ -266,7 +276,8 @@ class DayBook:
     def _take(self, raw: bytes, file: Path) -> None:
         time, line = _decode(raw, self._number, file)
         self._latest = max(self._latest, time)
-        if line.get("asker", self._asker) != self._asker:
+        asker = str(line.get("asker", self._asker))
+        if self._organisations.get(asker, asker) != self._asker:
             return
         people, new = _read_digests(line, self._number, file)
         key, back = str(line.get("key", "")), line.get("back")

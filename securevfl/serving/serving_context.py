@@ -115,7 +115,15 @@ class ServingContext:
         own = self.folder / "counts"
         asker = self.organisations.get(self.active, self.active)
         older = None if self.days is None else own
-        return DailyCounts(self.days or own, self.name, self.policy, now=self.now, asker=asker, older=older)
+        return DailyCounts(
+            self.days or own,
+            self.name,
+            self.policy,
+            now=self.now,
+            asker=asker,
+            older=older,
+            organisations=self.organisations,
+        )
 
     def read_table(self) -> PartyTable:
         """The party's table, read now.

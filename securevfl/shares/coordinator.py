@@ -124,7 +124,7 @@ class SharesCoordinator(HelperProgram):
         if saved is None:
             await course.deal_targets(self._learned, self._valid, None, counted=sharing.counts_classes)
             self.model.kept = course.kept
-        course.kept = self.model.kept
+        course.kept, course.best = self.model.kept, self.model.best
         await course.deal_rows(self._learned, None)
         trained.setup = site.clock.lap()
         observer.phase("training")

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from securevfl_crypto.replicated import Share, concatenate
-from securevfl_crypto.ring import decode_words
+from securevfl_crypto.replicated import Product, Share, concatenate
+from securevfl_crypto.ring import FRACTION, decode_words
 
 from securevfl.errors import PolicyError, RangeError
 from securevfl.shares.answers import RowAnswer
+from securevfl.shares.engine import ONE, Engine, compute_products
 from securevfl.shares.kept_targets import (
+    BestFigure,
     KeptTargets,
     TargetRule,
     check_targets,
@@ -62,6 +64,7 @@ class SharedCourse(ABC):
         epoch: the current one.
         repeated: openings that an interrupted attempt may have made before.
         opens_metrics: whether metrics of the validation rows are opened; otherwise these rows are not dealt.
+        best: the best figure so far, where epochs are compared on shares.
     """
 
     step_name: ClassVar[str] = "step"
@@ -82,6 +85,7 @@ class SharedCourse(ABC):
     epoch: int = 0
     repeated: int = 0
     opens_metrics: bool = True
+    best: BestFigure = field(default_factory=BestFigure, repr=False)
     _in_range: bool = False
     _valid: list[tuple[Any, Share]] | None = field(default=None, repr=False)
 
@@ -170,7 +174,8 @@ class SharedCourse(ABC):
             words: what this party deals; None at a coordinator.
 
         Returns:
-            The metrics at the active party; nothing elsewhere, and where the job opens none.
+            The metrics at the active party, or 1 or 0 where only that is opened: whether they are the best so far;
+            nothing elsewhere, and where the job opens none.
 
         Raises:
             RangeError: weights are not in range; raised at all three computing parties before anything is opened.
@@ -189,11 +194,30 @@ class SharedCourse(ABC):
             return None
         engine, to = self.network.engine, [self.member.computing.index(self.member.site.active)]
         found = await scores.compute_rounded()
+        if self.member.compares:
+            found = await self._compare_with_best(engine, found)
         self._reserve_opening("metrics", self.epoch)
         self._count_metrics()
         await self._check_range("range")
         metrics = await engine.open("metrics", found, to)
-        return None if metrics is None else decode_words(metrics, METRIC_BITS).reshape(-1)
+        if metrics is None:
+            return None
+        return decode_words(metrics, 0 if self.member.compares else METRIC_BITS).reshape(-1)
+
+    async def _compare_with_best(self, engine: Engine, metrics: Share) -> Share:
+        """Whether an epoch's metrics are better than those of all before it, a word 0 or 1, (1,): by the AUC of two
+        classes, by the loss otherwise. The best figure stays in shares."""
+        classes = self.answer.classes
+        figure = metrics[2:3] if classes == 2 else -metrics[min(classes - 1, 1) :][:1]
+        figure = figure * (1 << (FRACTION - METRIC_BITS - (self.loss_bits if classes == 1 else 0)))
+        if self.best.share is None:
+            self.best.share = figure
+            return engine.constant(np.ones(1, np.uint64))
+        ahead = figure - self.best.share
+        bit = (await engine.compare(ahead, (1 / ONE,))).reshape(1)
+        (gain,) = await compute_products(engine, [Product(bit, ahead, "times")])
+        self.best.share = self.best.share + gain
+        return bit
 
     def _count_metrics(self) -> None:
         """Count one set of metrics in a passive party's book, before it is opened."""

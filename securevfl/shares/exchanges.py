@@ -4,6 +4,7 @@ send each other, and which values are opened. Any other opening is an error."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 from securevfl.cut.leakage import Revealed
 from securevfl.privacy import Gaussian, permitted_by, severity_of_view
@@ -13,14 +14,20 @@ from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, Pa
 __all__ = [
     "MASKED",
     "METRICS",
+    "METRIC_WORDS",
     "PREDICTED",
     "PREDICTIONS",
     "ROUND",
     "SUMS",
     "USEFUL",
+    "OpenedMetrics",
+    "about_metrics",
     "describe_noise",
     "share_exchanges",
 ]
+
+OpenedMetrics: TypeAlias = Literal["rounded", "best", "none"]
+"""What is opened of the metrics of validation rows: see `securevfl.shares.protection.Shares`."""
 
 KEY, ROUND, CONFIRM = "shares/key", "shares/round", "shares/confirm"
 """Steps of the computing parties among themselves."""
@@ -41,12 +48,25 @@ MASKED, PREDICTED = "shares and masked values", "final predictions alone"
 """Keys in ``measured.json``: everything that a computing party receives of rows except the result, and the result."""
 
 _USEFUL_BIT = "shares of one bit: whether the model predicts better with the passive parties' columns than without"
+_BEST_BIT = "shares of one bit: whether the validation metrics are the best so far"
+METRIC_WORDS: dict[OpenedMetrics | None, str] = {
+    "rounded": "shares of rounded validation metrics",
+    "best": _BEST_BIT,
+    None: f"{_BEST_BIT}; in a simulation, of the rounded metrics",
+    "none": "",
+}
+"""What is sent of them."""
 _TRUST = "if no two of the three computing parties collude"
 _COMPUTING: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
 
 
 def share_exchanges(
-    passive: int, *, parts: bool = False, noise: Gaussian | None = None, metrics: bool = True, soft: bool = False
+    passive: int,
+    *,
+    parts: bool = False,
+    noise: Gaussian | None = None,
+    metrics: OpenedMetrics | None = None,
+    soft: bool = False,
 ) -> tuple[Exchange, ...]:
     """Return the messages of training on shares; none without passive parties.
 
@@ -54,7 +74,7 @@ def share_exchanges(
         passive: number of passive parties.
         parts: whether the model is released in parts at the end.
         noise: on the steps of the model, with the ε that the plan spends; None for none.
-        metrics: whether metrics of the validation rows are opened.
+        metrics: what is opened of the metrics of the validation rows.
         soft: whether targets may be mixtures, which nobody checks.
     """
     if not passive:
@@ -65,7 +85,7 @@ def share_exchanges(
         Exchange(PLAN, Kind.CONTROL, ACTIVE, COORDINATOR, "widths of all parts", optional=True),
         Exchange(EPOCH, Kind.CONTROL, ACTIVE, COORDINATOR, "sizes of an epoch's batches", optional=True),
         *_input_exchanges(),
-        *_computing_exchanges(Revealed("", "ok") if metrics else _about_range(noise)),
+        *_computing_exchanges(_about_range(noise) if metrics == "none" else Revealed("", "ok")),
         *_opening_exchanges(noise, metrics, soft),
         *(release_exchanges() if parts else ()),
     )
@@ -107,13 +127,13 @@ def _computing_exchanges(checked: Revealed) -> Iterator[Exchange]:
             )
 
 
-def _opening_exchanges(noise: Gaussian | None, metrics: bool, soft: bool) -> Iterator[Exchange]:
+def _opening_exchanges(noise: Gaussian | None, metrics: OpenedMetrics | None, soft: bool) -> Iterator[Exchange]:
     """A coordinator has no data, so its shares reveal nothing about it."""
     told = {
-        METRICS: ("shares of rounded validation metrics", _about_metrics(noise, soft)),
+        METRICS: (METRIC_WORDS[metrics], about_metrics(metrics, f"{_TRUST}{describe_noise(noise)}", soft=soft)),
         PREDICTIONS: ("shares of final predictions", _about_predictions()),
     }
-    if not metrics:
+    if metrics == "none":
         del told[METRICS]
     for step, (words, learned) in told.items():
         yield Exchange(
@@ -128,21 +148,35 @@ def _opening_exchanges(noise: Gaussian | None, metrics: bool, soft: bool) -> Ite
             sights=learned.sights,
         )
         yield Exchange(step, Kind.SHARE, COORDINATOR, ACTIVE, words, optional=True)
-    for sender in _COMPUTING if metrics else ():
+    for sender in _COMPUTING if metrics != "none" else ():
         for receiver in _COMPUTING:
             if sender != receiver or sender == PASSIVE:
                 yield _share_exchange(USEFUL, sender, receiver, _USEFUL_BIT, optional=True)
 
 
-def _about_metrics(noise: Gaussian | None, soft: bool) -> Revealed:
-    text = (
-        "rounded metrics of the model on the validation rows, once an epoch, and nothing about single rows in "
-        f"training, {_TRUST}{describe_noise(noise)}"
+def about_metrics(metrics: OpenedMetrics | None, trust: str, *, soft: bool = False, view: str = MASKED) -> Revealed:
+    """What the metrics of validation rows reveal.
+
+    Args:
+        metrics: what is opened of them.
+        trust: on what that rests, and what noise adds.
+        soft: whether targets may be mixtures.
+        view: the measured view of one row's columns; empty where none was measured.
+    """
+    bare = metrics == "rounded"
+    what = (
+        "rounded metrics of the model on the validation rows, once an epoch, which give one row away to whoever knows "
+        "all others that train and validate, and nothing else about single rows in training"
+        if bare
+        else "one bit an epoch, whether the model predicts the validation rows better than before"
+        f"{'' if metrics else ' (in a simulation, the rounded metrics)'}, and nothing about single rows in training"
     )
+    text = f"{what}, {trust}"
     if soft:
         text += "; targets may change from batch to batch, so that it can hide which rows it labels"
-    seen = Sight(of="features", severity="ok", through="shares and rounded metrics", view=MASKED)
-    return Revealed(text, "note", (seen,))
+    if bare:  # by hand: no job of the gate has an attacker that knows all rows but one
+        return Revealed(text, "note", (Sight(of="features", severity="note", through="rounded metrics"),))
+    return Revealed(text, "note", (Sight(of="features", severity="ok", through="shares and bits", view=view),))
 
 
 def _about_range(noise: Gaussian | None) -> Revealed:

@@ -31,6 +31,7 @@ from securevfl.shares.network_ranges import TARGET_BOUND
 
 __all__ = [
     "FEWEST_OF_CLASS",
+    "BestFigure",
     "KeptTargets",
     "TargetRule",
     "check_targets",
@@ -54,6 +55,19 @@ class KeptTargets:
 
     train: Share = field(repr=False)
     valid: Share = field(repr=False)
+
+
+@dataclass
+class BestFigure:
+    """The best figure of an epoch so far, where epochs are compared on shares.
+
+    Attributes:
+        share: at a computing party of three, (1,) with 16 fractional bits; None before the first.
+        words: at a computing party of two, its summand, uint64 (1,) in units of the metrics; likewise.
+    """
+
+    share: Share | None = field(default=None, repr=False)
+    words: np.ndarray | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

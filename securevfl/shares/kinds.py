@@ -39,12 +39,7 @@ def find_programs(kind: SharesKind | None, *, two: bool = False) -> KindPrograms
         InputError: nothing trains this kind on shares.
     """
     if two:
-        if kind != "network":
-            raise InputError(f"nothing trains {kind or 'this algorithm'} on shares of two parties")
-        from securevfl.shares.two.helper import TwoHelper
-        from securevfl.shares.two.programs import TwoActive, TwoPassive
-
-        return KindPrograms(TwoActive, TwoPassive, TwoHelper)
+        return _find_programs_of_two(kind)
     if kind == "network":
         from securevfl.shares.coordinator import SharesCoordinator
         from securevfl.shares.programs import SharesActive, SharesPassive
@@ -67,3 +62,17 @@ def find_programs(kind: SharesKind | None, *, two: bool = False) -> KindPrograms
 
         return KindPrograms(AdditiveSharesActive, AdditiveSharesPassive, AdditiveSharesCoordinator)
     raise InputError(f"nothing trains {kind or 'this algorithm'} on shares")
+
+
+def _find_programs_of_two(kind: SharesKind | None) -> KindPrograms:
+    if kind == "network":
+        from securevfl.shares.two.helper import TwoHelper
+        from securevfl.shares.two.programs import TwoActive, TwoPassive
+
+        return KindPrograms(TwoActive, TwoPassive, TwoHelper)
+    if kind == "scorecard":
+        from securevfl.shares.two.card_programs import TwoCardActive, TwoCardPassive
+        from securevfl.shares.two.helper import TwoHelper
+
+        return KindPrograms(TwoCardActive, TwoCardPassive, TwoHelper)
+    raise InputError(f"nothing trains {kind or 'this algorithm'} on shares of two parties")

@@ -57,6 +57,9 @@ __all__ = ["SharesActive", "SharesPassive", "bound_rows", "deal_inputs"]
 
 Rows = TypeVar("Rows", bound=DealtRows)
 
+BEST = "best_so_far"
+"""What is opened in the place of metrics where epochs are compared on shares: 1 or 0."""
+
 _LEFT_OUT = "on shares no validation score is opened, so that scores are not calibrated; neither is the training loss"
 _NOT_ALONE = "no weight is opened on shares, so that the active party has no scores of its own columns alone"
 
@@ -144,7 +147,7 @@ class SharesActive(ActiveProgram):
                 counted=self.sharing.counts_classes,
             )
             self.model.kept = self.course.kept
-        self.course.kept = self.model.kept
+        self.course.kept, self.course.best = self.model.kept, self.model.best
         await self.course.deal_rows(len(self.learned), self._words_to_score([self.learned]))
         return saved
 
@@ -211,6 +214,8 @@ class SharesActive(ActiveProgram):
             return {}
         if found is None:
             raise ProtocolError(f"no metrics were opened to {role.site.name!r}")
+        if self.course.member.compares:
+            return {BEST: float(found[0])}
         if isinstance(role.task, Regression):
             return self.name_loss(float(found[0]), role.task)
         labels = role.labels(rows).cpu().numpy()
@@ -245,6 +250,12 @@ class SharesActive(ActiveProgram):
         if logits is None:
             raise ProtocolError(f"nothing was opened to {self.role.site.name!r}")
         return self.role.task.compute_probabilities(torch.from_numpy(logits))
+
+    def score_epoch(self, progress: Progress, valid: dict[str, float]) -> float:
+        """Where epochs are compared on shares, an epoch that is the best so far is one better than all before."""
+        if BEST not in valid:
+            return super().score_epoch(progress, valid)
+        return max(progress.best, 0.0) + 1 if valid[BEST] else -math.inf
 
     async def decide_epoch(self, progress: Progress, valid: dict[str, float]) -> None:
         self._valid_scores = np.empty((0, 0))
@@ -344,11 +355,12 @@ class SharesPassive(PassiveProgram):
             trained = 0 if self.sharing.mixes else len(self.learned)
             counted = self.sharing.counts_classes
             valid = self.role.table.split.valid if self.sharing.judges else np.arange(0)
+            price = self.sharing.protection.numbers_of_metrics(self.sharing.count_sets())
             if saved is None:
-                self.role.opened.check_plan(1, self.role.features.find_places(valid))  # counted as they are dealt
+                self.role.opened.check_plan(price, self.role.features.find_places(valid))  # counted as they are dealt
             await self.course.deal_targets(trained, len(valid), None, counted=counted)
             self.model.kept = self.course.kept
-        self.course.kept = self.model.kept
+        self.course.kept, self.course.best = self.model.kept, self.model.best
         await self.course.deal_rows(len(self.learned), self._words_to_score([self.learned]))
         done = 0 if saved is None else as_int(saved["epoch"])
         self._counted = any(self.role.plan.validates_after(epoch) for epoch in range(1, done + 1))
@@ -377,7 +389,8 @@ class SharesPassive(PassiveProgram):
         await self.model.refresh_shares()
         parts = list(split_chunks(rows, self.role.plan.eval_rows))
         if judge:
-            if self.sharing.judges and not self._counted:  # once a job, before anything of them is dealt
+            # Before anything of them is dealt. Figures tell of a row each time, bits together at most what one does.
+            if self.sharing.protection.numbers_of_metrics(2) > 1 or (self.sharing.judges and not self._counted):
                 self.role.count_metrics(rows)
                 self._counted = True
             await self.course.validate(count_rows(parts), self._words_to_score(parts))

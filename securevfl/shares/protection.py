@@ -12,7 +12,7 @@ from securevfl.cut.protections.base import Protection
 from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.party_context import PartyContext
 from securevfl.shares.answers import AnswerKind, RowAnswer
-from securevfl.shares.exchanges import share_exchanges
+from securevfl.shares.exchanges import OpenedMetrics, share_exchanges
 from securevfl.shares.least_rows import LEAST_VALIDATION, foresee_refusals
 from securevfl.shares.network_ranges import ERROR_BOUND
 from securevfl.shares.two.exchanges import two_exchanges
@@ -65,9 +65,13 @@ class Shares(Protection):
             rows of a class. Between organisations each party's policy has to allow it.
         soft: whether targets may be mixtures of classes that change from batch to batch, as Entity Augmentation's do.
             They are not checked then, and can hide which rows the active party labels.
-        metrics: what is opened of the validation rows. ``"rounded"``: rounded metrics to the active party, after each
-            epoch that validates. ``"none"``: nothing, so that ε of these rows is 0; all epochs are trained and the last
-            one is kept, and the job must have ``keep="last"`` and no `patience`.
+        metrics: what is opened of the validation rows, to the active party. ``"best"``: after each epoch that validates
+            one bit, whether its model is the best so far; the figures are compared on shares. ``"rounded"``: the
+            figures, rounded; whoever knows all other rows reads one that validates from them (`benchmarks.asked`), so
+            each set costs a number of each of these rows. None, the default: ``"best"`` between organisations, and
+            ``"rounded"`` in a simulation, where one person sees everything. ``"none"``: nothing, so that ε of these
+            rows is 0; all epochs are trained and the last one is kept, and the job must have ``keep="last"`` and no
+            `patience`.
         dp: labels drawn by randomised response; noise on the steps of the model, where it has one layer: each computing
             party adds its own inside the shares, and that of any two reaches ε; or None.
     """
@@ -86,7 +90,7 @@ class Shares(Protection):
     useful: Literal["required", "off"] = "required"
     few_rows: bool = False
     soft: bool = False
-    metrics: Literal["rounded", "none"] = "rounded"
+    metrics: OpenedMetrics | None = None
 
     def problems(self) -> list[str]:
         found = [*super().problems(), *self._computers.list_problems()]
@@ -120,6 +124,8 @@ class Shares(Protection):
         relaxed = {
             "model handed out": self.hands_out,
             "no metrics": not self.opens_metrics,
+            "metrics compared on shares": self.metrics == "best",
+            "rounded metrics": self.metrics == "rounded",
             "mixed targets": self.soft,
             "few rows": self.few_rows,
             "useful or not": self.useful == "off",
@@ -142,7 +148,13 @@ class Shares(Protection):
 
     @property
     def opens_metrics(self) -> bool:
-        return self.metrics == "rounded"
+        return self.metrics != "none"
+
+    def compares_epochs(self, *, simulated: bool) -> bool:
+        return self.metrics == "best" or (self.metrics is None and not simulated)
+
+    def numbers_of_metrics(self, sets: int) -> int:
+        return {"none": 0, "rounded": sets}.get(self.metrics or "", min(sets, 1))
 
     def plan_problems(self, *, patience: int | None, keep: str, batch_size: int) -> list[str]:
         found = []
@@ -155,9 +167,9 @@ class Shares(Protection):
             return found
         why = "and protection.metrics is 'none', so that no metric of the validation rows is opened"
         if keep != "last":
-            found.append(f"keep is {keep!r}, {why}: set keep = 'last', or metrics = 'rounded'")
+            found.append(f"keep is {keep!r}, {why}: set keep = 'last', or metrics = 'best'")
         if patience is not None:
-            found.append(f"patience is {patience}, {why}: leave patience out, or set metrics = 'rounded'")
+            found.append(f"patience is {patience}, {why}: leave patience out, or set metrics = 'best'")
         return found
 
     @property
@@ -199,15 +211,15 @@ class Shares(Protection):
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         if self.between_two:
             noise = None if self.dp is None else self.dp.model
-            return two_exchanges(passive, helper=bool(self.helper), metrics=self.opens_metrics, noise=noise)
+            return two_exchanges(passive, helper=bool(self.helper), metrics=self.metrics, noise=noise)
         noise = None if self.dp is None else self.dp.model
-        return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.opens_metrics, soft=self.soft)
+        return share_exchanges(passive, parts=self.hands_out, noise=noise, metrics=self.metrics, soft=self.soft)
 
     def sum_exchanges(self, passive: int) -> tuple[Exchange, ...]:
         from securevfl.shares.additive.exchanges import sum_exchanges
 
         noise = None if self.dp is None else self.dp.model
-        return sum_exchanges(passive, noise=noise, metrics=self.opens_metrics)
+        return sum_exchanges(passive, noise=noise, metrics=self.metrics)
 
     def program(
         self, algorithm: Algorithm, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]

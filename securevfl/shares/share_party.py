@@ -50,6 +50,7 @@ class ShareParty:
     Attributes:
         engine: computes; None at a party that only deals, and before `setup`.
         openings: what this party lets be opened.
+        compares: whether of the metrics of an epoch only one bit is opened: whether they are the best so far.
         sources: names of the data parties, the active one first.
     """
 
@@ -59,6 +60,7 @@ class ShareParty:
         self.sources = (site.active, *site.passive)
         self.engine: Computing | None = None
         self.openings = openings
+        self.compares = False
 
     @property
     def computes(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from securevfl.errors import InputError
-from securevfl.shares.kept_targets import KeptTargets
+from securevfl.shares.kept_targets import BestFigure, KeptTargets
 from securevfl.shares.model_release import ModelRelease
 from securevfl.shares.packed_shares import pack_shares, unpack_share
 from securevfl.shares.trainee import Trainee
@@ -25,6 +25,7 @@ class SharedModel:
         handing: hands the model out at the end, where the job says so.
         own: what was handed out to this party, block → float64 weights; None before.
         kept: the targets that were dealt for training; None before, and where a trained model predicts.
+        best: the best figure of an epoch so far, where epochs are compared on shares.
     """
 
     def __init__(self) -> None:
@@ -33,6 +34,7 @@ class SharedModel:
         self.handing: ModelRelease | None = None
         self.own: State | None = None
         self.kept: KeptTargets | None = None
+        self.best = BestFigure()
 
     async def setup(self) -> None:
         """See `Part.setup`; the program makes the network."""
@@ -53,10 +55,13 @@ class SharedModel:
         if network is None or not stale:
             return
         targets = [] if self.kept is None else [self.kept.train, self.kept.valid]
-        kept = [*network.list_shares(), *targets]
+        best = [] if self.best.share is None else [self.best.share]
+        kept = [*network.list_shares(), *best, *targets]
         await network.engine.confirm("loaded shares", *kept)
         fresh = await network.engine.refresh(*kept)
-        network.replace_shares(fresh[: len(kept) - len(targets)])
+        network.replace_shares(fresh[: len(kept) - len(targets) - len(best)])
+        if best:
+            self.best.share = fresh[len(kept) - len(targets) - 1]
         if self.kept is not None:
             self.kept = KeptTargets(fresh[-2], fresh[-1])
 
@@ -87,6 +92,8 @@ class SharedModel:
             return {}
         found = dict(self.network.pack_training())
         if self.kept is not None:
+            if self.best.share is not None:
+                found["best"] = pack_shares({"figure": self.best.share})
             found["targets"] = pack_shares({"train": self.kept.train, "valid": self.kept.valid})
         return found
 
@@ -106,3 +113,5 @@ class SharedModel:
             self.stale = True
             targets = {name: unpack_share(kept) for name, kept in as_dict(state["targets"]).items()}
             self.kept = KeptTargets(targets["train"], targets["valid"])
+            if "best" in state:
+                self.best.share = unpack_share(as_dict(state["best"])["figure"])

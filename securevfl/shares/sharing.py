@@ -108,13 +108,13 @@ class Sharing:
         """
         names, left = self.computing_parties, self.count_validations()
         to, width = (names.index(self.site.active),), self.answer(classes).width
-        most = self.plan.eval_rows
+        most, figures = self.plan.eval_rows, 1 if self.compares else {1: 1, 2: 3}.get(classes, 2)
         openings = {
             "targets": Opening(int(self.trains), None, 1),
             "range": Opening(left, None, 1, each=1),
             "final range": Opening(1 + self.trains, None, 1),
             "useful": Opening(int(self.judges_usefulness), None, 1),
-            "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2), each=1),
+            "metrics": Opening(left, to, figures, each=1),
             # A server answers questions of any size: as many openings as rows, and no row more than there are.
             "predictions": Opening(
                 -(-rows // most) if self.trains else rows, to, min(rows, most) * width, total=rows * width
@@ -124,7 +124,14 @@ class Sharing:
             del openings["metrics"]
         if handed is not None:
             openings |= ModelRelease.openings(handed, (self.site.active, *self.site.passive), names)
-        return ShareParty(self.site, names, openings)
+        party = ShareParty(self.site, names, openings)
+        party.compares = self.compares
+        return party
+
+    @property
+    def compares(self) -> bool:
+        """Whether of an epoch's metrics only one bit is opened."""
+        return self.protection.compares_epochs(simulated=self.site.simulated)
 
     def count_validations(self) -> int:
         """How many epochs that are not done validate; refuses too many sets of metrics.
@@ -134,8 +141,7 @@ class Sharing:
         """
         saved = self.site.keeper.load()
         done = 0 if saved is None else as_int(saved["epoch"])
-        last = self.plan.epochs if self.trains else 0  # a prediction opens no metrics
-        left = sum(self.plan.validates_after(epoch) for epoch in range(done + 1, last + 1))
+        left = self.count_sets(done) if self.trains else 0  # a prediction opens no metrics
         self.site.notes.extend(check_metric_sets(self.site, left * self.protection.opens_metrics))
         return left
 
@@ -147,6 +153,10 @@ class Sharing:
     def mixes(self) -> bool:
         """Whether targets are mixtures, dealt anew for each batch."""
         return self.algorithm.fits.mixes
+
+    def count_sets(self, done: int = 0) -> int:
+        """Sets of metrics that the job opens after so many epochs."""
+        return sum(self.plan.validates_after(epoch) for epoch in range(done + 1, self.plan.epochs + 1))
 
     @property
     def judges_usefulness(self) -> bool:

@@ -138,13 +138,13 @@ class Abilities(Config):
             InputError: another model than one layer of weights.
         """
         one_network = self.fits.shares_kind == "network" and not (self.trainable or self.fits.mixes)
-        if one_network and self.build_architecture(1).top is None:
+        if self.fits.shares_kind == "scorecard" or (one_network and self.build_architecture(1).top is None):
             return
         raise InputError(
             f"{self.title} cannot be trained on shares of two parties: they train models of one layer of weights. Use "
-            "logistic_regression; or let three parties compute, of which one may be a coordinator without data, "
-            'computing = ["…", "…", "coordinator"]; or use \'additive\' under protection \'bfv\', whose sums are made '
-            "between two, with noise where the job asks for it"
+            "logistic_regression or scorecard; or let three parties compute, of which one may be a coordinator without "
+            'data, computing = ["…", "…", "coordinator"]; or use \'additive\' under protection \'bfv\', whose sums are '
+            "made between two, with noise where the job asks for it"
             + (". A helper changes nothing in that" if getattr(protection, "helper", "") else "")
         )
 

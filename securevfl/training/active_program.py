@@ -260,10 +260,19 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             raise RangeError(f"the loss of epoch {epoch} is {mean}; training diverged: lower the learning rates")
         return mean
 
+    def score_epoch(self, progress: Progress, valid: dict[str, float]) -> float:
+        """The figure of an epoch that chooses the best one; larger is better.
+
+        Args:
+            progress: of the epochs before it.
+            valid: metrics of its validation rows; empty where it did not validate.
+        """
+        return self.role.task.selection_score(valid) if valid else -math.inf
+
     async def decide_epoch(self, progress: Progress, valid: dict[str, float]) -> None:
         """Decide whether this epoch's model is kept and whether training ends, and tell the others."""
         role, epoch = self.role, progress.epoch
-        score = role.task.selection_score(valid) if valid else -math.inf  # of an epoch that did not
+        score = self.score_epoch(progress, valid)
         better = score > progress.best
         loss = valid.get(role.task.loss_name, math.inf)
         progress.since = 0 if better or loss < progress.least * _LESS else progress.since + 1

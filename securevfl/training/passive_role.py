@@ -109,8 +109,8 @@ class PassiveRole(Role):
             yield
 
     def count_metrics(self, rows: np.ndarray) -> None:
-        """Count the metrics of one job on these validation rows, one number of each: a hundred sets of metrics of two
-        jobs that differ in one row's label tell its output about as well as an answer does.
+        """Count metrics on these validation rows, one number of each: of each set of rounded ones, because each is an
+        equation in a row's columns to whoever knows all other rows; once a job where epochs are compared on shares.
 
         Raises:
             PolicyError: more numbers of a row would be opened than the party's policy allows.

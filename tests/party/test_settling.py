@@ -62,9 +62,10 @@ def test_two_parties_train_one_layer_on_shares_of_their_own() -> None:
     assert with_default_protection(job, ["bank"], TWO).protection == sv.Shares(computing=2)
     assert with_default_protection(job, ["bank"], TWO, "notary").protection == sv.Shares()
     assert with_default_protection(job, ["bank"], THREE).protection == sv.Shares()
-    assert with_default_protection(sv.Job(algorithm=sv.Scorecard(), accept_leak=True), ["bank"], TWO).protection == (
-        sv.Plain()
-    )
+    card = sv.Job(algorithm=sv.Scorecard())
+    assert with_default_protection(card, ["bank"], TWO).protection == sv.Shares(computing=2)
+    trees = sv.Job(algorithm=sv.Boosting(), accept_leak=True)
+    assert with_default_protection(trees, ["bank"], TWO).protection == sv.Plain()
 
 
 def test_the_refusal_says_who_reads_what_and_how_to_go_on() -> None:

@@ -112,6 +112,33 @@ def test_a_book_that_vanishes_is_noticed(tmp_path: Path) -> None:
         book.count_opening(np.array([0]), 3)
 
 
+@pytest.mark.parametrize("put", ["over it", "in its place"])
+def test_an_older_copy_is_refused_by_a_process_that_has_the_book_open(tmp_path: Path, put: str) -> None:
+    path, other = tmp_path / "results.jsonl", tmp_path / "copy"
+    book = opened(path, allowed=3)
+    book.count_opening(np.array([0, 1]), 1)
+    older = path.read_bytes()
+    book.count_opening(np.array([0]), 2)
+    newest = path.read_bytes()
+    for _ in range(2):  # it stays refused
+        if put == "over it":
+            path.write_bytes(older)
+        else:
+            other.write_bytes(older)
+            other.replace(path)
+        with pytest.raises(
+            InputError, match=r"older than it was: this process saw 4 numbers counted for 'bank'.* has 2"
+        ):
+            book.count_opening(np.array([1]), 1)
+    path.unlink()
+    with pytest.raises(InputError, match="is gone"):
+        book.count_opening(np.array([1]), 1)
+    path.write_bytes(newest)
+    book.count_opening(np.array([1]), 1)
+    with pytest.raises(PolicyError, match="max_results"):
+        book.count_opening(np.array([0]), 1)
+
+
 def test_a_book_of_another_party_is_refused(tmp_path: Path) -> None:
     opened(tmp_path / "results.jsonl").count_opening(np.array([0]), 3)
     with pytest.raises(InputError, match="is the book of 'shop', not of 'lab'"):

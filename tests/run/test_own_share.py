@@ -66,6 +66,16 @@ def test_the_sentence_names_who_how_often_how_much_and_what_adds_up() -> None:
     assert "too few rows" in describe_own_share(msgspec.structs.replace(OWN, known=0))
 
 
+def test_numbers_that_were_given_under_an_earlier_bound_or_grant_are_not_forgotten() -> None:
+    own = compute_own_share(_table(8), "bank", 1, used=3)
+    assert (own.numbers, own.used) == (1, 3)
+    assert own.share == compute_own_share(_table(8), "bank", 3).share > compute_own_share(_table(8), "bank", 1).share
+    text = describe_own_share(own)
+    assert "at most 1 number, ever (3 so far; more than that under an earlier bound or grant)" in text
+    assert rate_own_share(msgspec.structs.replace(OWN, numbers=1, used=3)) == "reads it"
+    assert rate_own_share(msgspec.structs.replace(OWN, numbers=1, used=1)) == "bounded"
+
+
 def test_it_is_computed_from_the_table_itself() -> None:
     spread = compute_own_share(_table(4), "bank", 1)
     assert (spread.party, spread.asker, spread.numbers, spread.columns) == ("network", "bank", 1, 4)

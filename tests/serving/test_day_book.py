@@ -159,6 +159,16 @@ def test_askers_have_counts_of_their_own(tmp_path: Path) -> None:
     assert isinstance(counts(tmp_path, policy, asker="bank").take(["p"], [False]), Refusal)
 
 
+def test_what_was_counted_today_belongs_to_the_organisation_that_is_entered_later(tmp_path: Path) -> None:
+    policy = ServingPolicy(scores_per_record=1, rows_per_day=3)
+    assert isinstance(counts(tmp_path, policy, asker="bank").take(["p", "q"], [False] * 2), CountedBatch)
+    entered = counts(tmp_path, policy, asker="Big Bank", organisations={"bank": "Big Bank"})
+    assert entered.rows == 2
+    assert entered.find_refusal(["p"], [False]) is not None
+    assert isinstance(entered.take(["r"], [False]), CountedBatch)
+    assert entered.find_refusal(["s"], [False]) is not None
+
+
 def test_midnight_passes_for_one_process_before_the_other(tmp_path: Path) -> None:
     """The one whose clock is behind neither loses the day that ends, nor reopens it for the other."""
     clocks = [[NOON], [NOON]]

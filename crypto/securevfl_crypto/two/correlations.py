@@ -31,7 +31,7 @@ class LinearTask:
 
     Attributes:
         key: names the rows: one key always means the same rows.
-        rows: this party's, int64 (n, d), at most 2^13 in size.
+        rows: this party's, int64 or int16 (n, d), at most 2^13 in size.
         other: columns of the other party.
         outputs: columns of the weights.
         backward: whether Xᵀ G is computed, too.

@@ -39,6 +39,7 @@ __all__ = [
     "WITHIN",
     "Curve",
     "Factors",
+    "find_multiples",
     "find_sines",
 ]
 
@@ -63,6 +64,8 @@ _SINE_BITS = 30
 _SPARE = 10
 _FINE_BITS = 10
 _WORK_BITS = 90
+_AT_ONCE = 1024
+"""Angles of which all multiples are looked up at a time: their arrays stay in the cache."""
 _PI = 314159265358979323846264338327950288419716939937510582097494459230781640628620899
 _PI_DIGITS = 80
 
@@ -141,22 +144,25 @@ class Factors:
         for k, coefficient in enumerate(curve.coefficients, first):
             if not k:
                 continue
-            # Of the sum of two products, each of one sine of each party; and half a unit of a factor, times a sine.
+            # Of the sum of two products, each of one sine of each party, which are off by 2^-own and by half of
+            # 2^-other at most; and half a unit of a factor, times a sine.
             own, other = bits[k - 1]
             sine_error = 2.0**-own + 2.0**-other
             factor_error = 2.0 ** (own + other - unit_bits - 1) / abs(scale)
             self._bound += 2 * (abs(coefficient) * 2.0**-_COEFFICIENT_BITS * sine_error + factor_error)
-        self._scaled: list[tuple[int, int]] = []
+        scaled = []
         for k, coefficient in enumerate(curve.coefficients, first):
             power = unit_bits - _COEFFICIENT_BITS + _SPARE - (sum(bits[k - 1]) if k else 0)
-            exact = Fraction(scale) * coefficient * Fraction(2) ** power
-            self._scaled.append((k, round(exact)))
-        top = max(abs(factor) for k, factor in self._scaled if k)
+            scaled.append(round(Fraction(scale) * coefficient * Fraction(2) ** power))
+        constant, waves = (scaled[0], scaled[1:]) if curve.even else (0, scaled)
+        top = max(abs(factor) for factor in waves)
         if not 1 << (_SPARE + 3) <= top < 1 << 62 - _SINE_BITS:
             raise MalformedError(
                 f"factors of the curve {curve.name!r} at the scale {scale:.4g} have {top.bit_length() - _SPARE} bits; "
                 f"4 to {61 - _SINE_BITS - _SPARE} are possible"
             )
+        self._constant = np.uint64((constant >> _SPARE) % (1 << 64))
+        self._waves = np.array(waves, dtype=np.int64)[:, None]
 
     def bound_values(self) -> float:
         """The largest size of the computed curve, before it is scaled, for any opened angle and any mask: that of the
@@ -164,33 +170,45 @@ class Factors:
         return self._bound
 
     def combine(self, opened: np.ndarray, sines: np.ndarray, cosines: np.ndarray, *, first: bool) -> np.ndarray:
-        """This party's share of the scaled curve, uint64 (…).
+        """This party's share of the scaled curve, uint64 (n,).
 
         Args:
-            opened: the opened angles, int64 (…), below 2^21.
-            sines: this party's shares of the sines of k times the mask, uint64 (k, …).
+            opened: the opened angles, int64 (n,), below 2^21.
+            sines: this party's shares of the sines of k times the mask, uint64 (k, n).
             cosines: and of the cosines.
             first: whether this is the party that adds constants.
         """
-        total = np.zeros(opened.shape, np.uint64)
-        for k, factor in self._scaled:
-            if k == 0:
-                if first:
-                    total += np.uint64((factor >> _SPARE) % (1 << 64))
-                continue
-            sine, cosine = find_sines(k * opened)
-            by_sine, by_cosine = _scale_down(sine, factor), _scale_down(cosine, factor)
-            if self.curve.even:
-                total += by_cosine * cosines[k - 1] + by_sine * sines[k - 1]
-            else:
-                total += by_sine * cosines[k - 1] - by_cosine * sines[k - 1]
-        return total
+        shift = _SINE_BITS + _SPARE
+        factors = find_multiples(opened, [_SINE_BITS] * len(self._waves))
+        factors *= self._waves
+        factors += np.int64(1 << (shift - 1))
+        factors >>= np.int64(shift)
+        by_sine, by_cosine = factors.view(np.uint64)
+        if self.curve.even:
+            by_cosine *= cosines
+            by_sine *= sines
+            by_cosine += by_sine
+            total: np.ndarray = by_cosine.sum(axis=0, dtype=np.uint64)
+            return total + self._constant if first else total
+        by_sine *= cosines
+        by_cosine *= sines
+        by_sine -= by_cosine
+        return np.asarray(by_sine.sum(axis=0, dtype=np.uint64))
 
 
-def _scale_down(wave: np.ndarray, factor: int) -> np.ndarray:
-    """A sine with `_SINE_BITS`, times a factor with `_SPARE` more bits than it keeps; rounded, as words."""
-    shift = _SINE_BITS + _SPARE
-    found: np.ndarray = ((wave * np.int64(factor) + np.int64(1 << (shift - 1))) >> np.int64(shift)).view(np.uint64)
+def find_multiples(angles: np.ndarray, bits: Sequence[int]) -> np.ndarray:
+    """Sines and cosines of 1, 2, … times angles, as `find_sines` computes them: int64 (2, multiples, n).
+
+    Args:
+        angles: int64 (n,), in units of 2^-21 of a turn.
+        bits: fractional bits for each multiple, at most 30.
+    """
+    found = np.empty((2, len(bits), angles.size), np.int64)
+    multiples = np.arange(1, len(bits) + 1, dtype=np.int64)[:, None]
+    shift = 2 * _SINE_BITS - np.array(bits, dtype=np.int64)[:, None]
+    for start in range(0, angles.size, _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        found[:, :, part] = _look_up(multiples * angles[part], shift)
     return found
 
 
@@ -201,13 +219,17 @@ def find_sines(angles: np.ndarray, bits: int = _SINE_BITS) -> tuple[np.ndarray, 
         angles: int64, in units of 2^-21 of a turn.
         bits: at most 30.
     """
+    sine, cosine = _look_up(angles, np.int64(2 * _SINE_BITS - bits))
+    return sine, cosine
+
+
+def _look_up(angles: np.ndarray, shift: np.ndarray | np.int64) -> tuple[np.ndarray, np.ndarray]:
+    """Sine and cosine of a coarse angle plus a fine one, with 60 bits, rounded to `shift` fewer."""
     coarse, fine = _tables()
     high, low = (angles >> _FINE_BITS) & (len(coarse[0]) - 1), angles & (len(fine[0]) - 1)
     a, b, c, d = coarse[0][high], coarse[1][high], fine[0][low], fine[1][low]
-    shift = np.int64(2 * _SINE_BITS - bits)
     half = np.int64(1) << (shift - np.int64(1))
-    sine, cosine = (a * d + b * c + half) >> shift, (b * d - a * c + half) >> shift
-    return sine, cosine
+    return (a * d + b * c + half) >> shift, (b * d - a * c + half) >> shift
 
 
 @lru_cache(maxsize=1)
@@ -223,18 +245,10 @@ def _make_table(count: int, step: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sine_and_cosine(angle: int) -> tuple[int, int]:
-    """Taylor's series in whole numbers; the angle is reduced to at most an eighth of a turn first."""
+    """An angle is reduced to at most an eighth of a turn first."""
     eighth = ANGLES >> 3
     octant, rest = divmod(angle, eighth)
-    if octant % 2:
-        rest = eighth - rest
-    x = (2 * rest * _PI << _WORK_BITS) // (10**_PI_DIGITS * ANGLES)
-    term, sine, cosine = 1 << _WORK_BITS, 0, 0
-    for n in range(32):
-        cosine, sine = (cosine + _sign(n) * term, sine) if n % 2 == 0 else (cosine, sine + _sign(n - 1) * term)
-        term = (term * x >> _WORK_BITS) // (n + 1)
-    down = _WORK_BITS - _SINE_BITS
-    s, c = ((value + (1 << (down - 1))) >> down for value in (sine, cosine))
+    s, c = _sum_series(eighth - rest if octant % 2 else rest)
     quarter, second = divmod(octant, 2)
     if second:
         s, c = c, s
@@ -243,8 +257,21 @@ def _sine_and_cosine(angle: int) -> tuple[int, int]:
     return s, c
 
 
-def _sign(n: int) -> int:
-    return -1 if n % 4 == 2 else 1
+@lru_cache(maxsize=512)
+def _sum_series(rest: int) -> tuple[int, int]:
+    """Sine and cosine by Taylor's series, in whole numbers."""
+    x = (2 * rest * _PI << _WORK_BITS) // (10**_PI_DIGITS * ANGLES)
+    term, sine, cosine = 1 << _WORK_BITS, 0, 0
+    n = 0
+    while term:
+        if n % 2:
+            sine += term if n % 4 == 1 else -term
+        else:
+            cosine += term if n % 4 == 0 else -term
+        n += 1
+        term = (term * x >> _WORK_BITS) // n
+    down = _WORK_BITS - _SINE_BITS
+    return (sine + (1 << (down - 1))) >> down, (cosine + (1 << (down - 1))) >> down
 
 
 def choose_wave_bits(curve: Curve, scale: float, unit_bits: int, most: int = 10) -> tuple[tuple[int, int], ...]:

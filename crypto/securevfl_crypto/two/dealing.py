@@ -28,7 +28,7 @@ import numpy as np
 from securevfl_crypto.errors import DisagreementError, MalformedError, ReusedError
 from securevfl_crypto.ring import Stream, matmul
 from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, Wave, WaveBits, wave_places
-from securevfl_crypto.two.curves import ANGLES, find_sines
+from securevfl_crypto.two.curves import ANGLES, find_multiples
 from securevfl_crypto.two.transfers import DealtTransfers, Transfers
 from securevfl_crypto.two.wire import TwoWire, swap
 
@@ -45,6 +45,8 @@ _CHECKED = 64
 _KINDS = {LINEAR: 7, WAVES: 17, TRANSFERS: 3}
 _MOST_BITS = 14
 _TRANSFER_WORDS = 2
+_TOGETHER = 8
+"""Batches whose messages cross together."""
 _AT_ONCE = 1 << 14
 
 
@@ -186,8 +188,7 @@ class Dealer:
     def _deal_waves(self, request: Request) -> tuple[list[np.ndarray], list[np.ndarray]]:
         count, bits = request.sizes[0], request.wave_bits
         angles = _draw_angles(self._drawers[0], count) + _draw_angles(self._drawers[1], count)
-        values = [find_sines(k * angles, place) for k, place in enumerate(wave_places(bits), 1)]
-        both = np.stack([np.stack(part) for part in zip(*values, strict=True)]).view(np.uint64)
+        both = find_multiples(angles, wave_places(bits)).view(np.uint64)
         return [], [both - self._drawers[0].draw_words(*both.shape)]
 
     def _deal_transfers(self, request: Request) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -240,54 +241,69 @@ class DealtCorrelations(Correlations):
         """Nothing: the seed is all that is needed."""
 
     async def make_linear(self, tasks: Sequence[LinearTask], uses: int) -> list[deque[Linear]]:
-        return [await self._make_task(task, uses) for task in tasks]
+        found: list[deque[Linear]] = []
+        for start in range(0, len(tasks), _TOGETHER):
+            found += await self._make_tasks(tasks[start : start + _TOGETHER], uses)
+        return found
 
-    async def _make_task(self, task: LinearTask, uses: int) -> deque[Linear]:
-        me, rows, width = self._wire.me, len(task.rows), task.outputs
+    async def _make_tasks(self, tasks: Sequence[LinearTask], uses: int) -> list[deque[Linear]]:
+        """Uses of some batches, whose messages cross together."""
         count = uses + self._checked
-        request = Request(LINEAR, (task.key, rows, *task.columns(me), task.outputs, count, int(task.backward)))
-        dealt = await self._ask_for(request)
-        hidden = await self._swap_rows(task)
-        parts = {}
-        for holder in (0, 1):
-            here = task.columns(me)[holder]
-            if holder == me:
-                parts["mask"] = self._drawer.draw_words(rows, width * count)
-                if task.backward:
-                    parts["mask_back"] = self._drawer.draw_words(here, width * count)
-            else:
-                parts["pad"] = self._drawer.draw_words(here, width * count)
-                parts["dealt"] = dealt[0]
-                parts["share"] = dealt[0] + _product(hidden, parts["pad"])
-                if task.backward:
-                    parts["pad_back"] = self._drawer.draw_words(rows, width * count)
-                    parts["dealt_back"] = dealt[1]
-                    parts["share_back"] = dealt[1] + _product(_transpose(hidden), parts["pad_back"])
-        each = [
-            {name: np.ascontiguousarray(part[:, k * width : (k + 1) * width]) for name, part in parts.items()}
-            for k in range(count)
-        ]
+        dealt = [await self._ask_for(self._request(task, count)) for task in tasks]
+        await self._swap_rows(tasks)
+        made = [self._draw_uses(task, one, count) for task, one in zip(tasks, dealt, strict=True)]
         if self._checked:
-            await self._check_linear(task, each)
-        for one in each:
+            await self._check_linear(tasks, made)
+        for one in (one for each in made for one in each):  # only what is compared takes these
             one.pop("dealt")
             one.pop("dealt_back", None)
         nothing = {"mask_back": None, "pad_back": None, "share_back": None}
-        return deque(Linear(**(nothing | one)) for one in each[:uses])  # type: ignore[arg-type]
+        return [deque(Linear(**(nothing | one)) for one in each[:uses]) for each in made]  # type: ignore[arg-type]
 
-    async def _swap_rows(self, task: LinearTask) -> np.ndarray:
+    def _request(self, task: LinearTask, count: int) -> Request:
+        columns = task.columns(self._wire.me)
+        return Request(LINEAR, (task.key, len(task.rows), *columns, task.outputs, count, int(task.backward)))
+
+    def _draw_uses(self, task: LinearTask, dealt: list[np.ndarray], count: int) -> list[dict[str, np.ndarray]]:
+        """This party's part of each use, in the order in which the helper draws."""
+        me, rows, width = self._wire.me, len(task.rows), task.outputs * count
+        hidden, parts = self._hidden[task.key], {}
+        for holder in (0, 1):
+            here = task.columns(me)[holder]
+            if holder == me:
+                parts["mask"] = self._drawer.draw_words(rows, width)
+                if task.backward:
+                    parts["mask_back"] = self._drawer.draw_words(here, width)
+            else:
+                parts["pad"] = self._drawer.draw_words(here, width)
+                parts["dealt"] = dealt[0]
+                parts["share"] = dealt[0] + _product(hidden, parts["pad"])
+                if task.backward:
+                    parts["pad_back"] = self._drawer.draw_words(rows, width)
+                    parts["dealt_back"] = dealt[1]
+                    parts["share_back"] = dealt[1] + _product(_transpose(hidden), parts["pad_back"])
+        k = task.outputs
+        return [
+            {name: np.ascontiguousarray(part[:, i * k : (i + 1) * k]) for name, part in parts.items()}
+            for i in range(count)
+        ]
+
+    async def _swap_rows(self, tasks: Sequence[LinearTask]) -> None:
         """The other party's rows, masked: sent once for each key."""
-        digest = _digest(task.rows.astype(np.int64)).tobytes()
-        if self._forgotten.holds(task.key) or self._named.setdefault(task.key, digest) != digest:
-            raise ReusedError(
-                f"rows number {task.key} were other rows before: under one mask, both would show their difference; "
-                "nothing was sent"
-            )
-        if task.key not in self._hidden:
-            own, there = task.rows.astype(np.int64).view(np.uint64), (len(task.rows), task.other)
-            masked = own - self._drawer.mask_rows(task.key, *own.shape)
-            (self._hidden[task.key],) = await swap(self._wire, "ahead rows", [masked], [(np.uint64, there)])
-        return self._hidden[task.key]
+        for task in tasks:
+            digest = _digest(task.rows.astype(np.int64)).tobytes()
+            if self._forgotten.holds(task.key) or self._named.setdefault(task.key, digest) != digest:
+                raise ReusedError(
+                    f"rows number {task.key} were other rows before: under one mask, both would show their difference; "
+                    "nothing was sent"
+                )
+        fresh = {task.key: task for task in tasks if task.key not in self._hidden}
+        for task in fresh.values():
+            own = task.rows.astype(np.int64).view(np.uint64)
+            await self._wire.send("ahead rows", [own - self._drawer.mask_rows(task.key, *own.shape)])
+        for task in fresh.values():
+            expect = [(np.uint64, (len(task.rows), task.other))]
+            (self._hidden[task.key],) = await self._wire.receive("ahead rows", expect)
 
     def forget_rows(self, key: int) -> None:
         """See `Correlations.forget_rows`."""
@@ -295,7 +311,7 @@ class DealtCorrelations(Correlations):
             self._named.pop(key)
             self._forgotten.add(key)
 
-    async def _check_linear(self, task: LinearTask, each: list[dict[str, np.ndarray]]) -> None:
+    async def _check_linear(self, tasks: Sequence[LinearTask], made: Sequence[list[dict[str, np.ndarray]]]) -> None:
         """Compare a random combination of all uses of a batch; the last use is spent on it.
 
         The owner of the pads opens their combination, which the spent pad hides, and a digest of what it was dealt for
@@ -305,29 +321,32 @@ class DealtCorrelations(Correlations):
         Raises:
             DisagreementError: the helper dealt wrong numbers.
         """
-        me = self._wire.me
-        width = task.outputs
-        backward = task.backward
-        seed = np.frombuffer(secrets.token_bytes(SEED_BYTES), np.uint8)
-        own = _combine(each, seed, ["pad", "dealt", *(["pad_back", "dealt_back"] if backward else [])])
-        sent = [seed, own["pad"], _digest(own["dealt"])]
-        expect: list[tuple[type[np.generic], tuple[int, ...]]] = [
-            (np.uint8, (SEED_BYTES,)),
-            (np.uint64, (task.rows.shape[1], width)),
-            (np.uint8, (SEED_BYTES,)),
-        ]
-        if backward:
-            sent += [own["pad_back"], _digest(own["dealt_back"])]
-            expect += [(np.uint64, (len(task.rows), width)), (np.uint8, (SEED_BYTES,))]
-        got = await swap(self._wire, "ahead check", sent, expect)
-        mine = _combine(each, got[0], ["mask", *(["mask_back"] if backward else [])])
+        for task, each in zip(tasks, made, strict=True):
+            seed = np.frombuffer(secrets.token_bytes(SEED_BYTES), np.uint8)
+            own = _combine(each, seed, ["pad", "dealt", *(["pad_back", "dealt_back"] if task.backward else [])])
+            sent = [seed, own["pad"], _digest(own["dealt"])]
+            if task.backward:
+                sent += [own["pad_back"], _digest(own["dealt_back"])]
+            await self._wire.send("ahead check", sent)
+        for task, each in zip(tasks, made, strict=True):
+            expect: list[tuple[type[np.generic], tuple[int, ...]]] = [
+                (np.uint8, (SEED_BYTES,)),
+                (np.uint64, (task.rows.shape[1], task.outputs)),
+                (np.uint8, (SEED_BYTES,)),
+            ]
+            if task.backward:
+                expect += [(np.uint64, (len(task.rows), task.outputs)), (np.uint8, (SEED_BYTES,))]
+            self._compare_products(task, each, await self._wire.receive("ahead check", expect))
+
+    def _compare_products(self, task: LinearTask, each: list[dict[str, np.ndarray]], got: list[np.ndarray]) -> None:
+        mine = _combine(each, got[0], ["mask", *(["mask_back"] if task.backward else [])])
         hider = self._drawer.mask_rows(task.key, *task.rows.shape)
         right = [hmac.compare_digest(_digest(_product(hider, got[1]) - mine["mask"]).tobytes(), got[2].tobytes())]
-        if backward:
+        if task.backward:
             found = _digest(_product(_transpose(hider), got[3]) - mine["mask_back"])
             right.append(hmac.compare_digest(found.tobytes(), got[4].tobytes()))
         if not all(right):
-            raise _wrong(f"of the products of party {1 - me}")
+            raise _wrong(f"of the products of party {1 - self._wire.me}")
 
     async def make_waves(self, count: int, bits: WaveBits) -> Wave:
         spare = -(-count // _CHECKED) if self._checked else 0
@@ -336,11 +355,11 @@ class DealtCorrelations(Correlations):
         dealt = await self._ask_for(request)
         angles = _draw_angles(self._drawer, total)
         shares = self._drawer.draw_words(2, len(bits), total) if self._wire.me == 0 else dealt[0]
-        kept = np.arange(count)
         if spare:
             spent, kept = await self._choose_spent(total, spare)
             await self._check_waves(angles[spent], np.ascontiguousarray(shares[:, :, spent]), bits)
-        return Wave(angles[kept], np.ascontiguousarray(shares[0][:, kept]), np.ascontiguousarray(shares[1][:, kept]))
+            angles, shares = angles[kept], shares[:, :, kept]
+        return Wave(angles, shares[0], shares[1])
 
     async def _choose_spent(self, total: int, spare: int) -> tuple[np.ndarray, np.ndarray]:
         """Places that are opened, and those that are kept: party 0 draws them, once all is dealt."""
@@ -351,14 +370,14 @@ class DealtCorrelations(Correlations):
             (spent,) = await self._wire.receive("ahead places", [(np.int64, (spare,))])
             if len(np.unique(spent)) != spare or spent.min() < 0 or spent.max() >= total:
                 raise MalformedError("the other party chose places to check that do not exist")
-        return spent, np.setdiff1d(np.arange(total), spent)
+        kept = np.ones(total, bool)
+        kept[spent] = False
+        return spent, np.flatnonzero(kept)
 
     async def _check_waves(self, angles: np.ndarray, shares: np.ndarray, bits: WaveBits) -> None:
         theirs, other = await swap(self._wire, "ahead spent", [angles, shares])
         whole = (angles + theirs) % ANGLES
-        wanted = [find_sines(k * whole, place) for k, place in enumerate(wave_places(bits), 1)]
-        values = np.stack([np.stack(part) for part in zip(*wanted, strict=True)]).view(np.uint64)
-        if not np.array_equal(shares + other, values):
+        if not np.array_equal(shares + other, find_multiples(whole, wave_places(bits)).view(np.uint64)):
             raise _wrong("of sines")
 
     async def _make_transfers(self, giver: int, count: int, words: int) -> tuple[np.ndarray, np.ndarray]:

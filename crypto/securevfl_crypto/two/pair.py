@@ -8,8 +8,9 @@ of a batch share one ciphertext: they are columns.
 
     sin r = sin a cos b + cos a sin b,    cos r = cos a cos b − sin a sin b.
 
-Party 0's rounded sines are numbers of 6 to 12 bits. Each bit is the choice of a transfer whose correlation is party 1's
-pair (cos b, sin b), shifted to the bit's place; the sum over the bits gives both parties' summands of the products.
+Party 0 rounds its sines to odd multiples of 2^-4 to 2^-10, numbers of 4 to 10 bits. Each bit is the choice of a
+transfer whose correlation is party 1's pair (cos b, sin b), shifted to the bit's place; the sum over the bits gives
+both parties' summands of the products.
 """
 
 from __future__ import annotations
@@ -17,23 +18,28 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from securevfl_crypto.rlwe.held import HeldHolder, HeldOwner
 from securevfl_crypto.rlwe.held_layout import HeldContent, HeldLayout
+from securevfl_crypto.transfer.extension import MOST
 from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, Wave, WaveBits
-from securevfl_crypto.two.curves import ANGLES, find_sines
+from securevfl_crypto.two.curves import ANGLES, find_multiples
 from securevfl_crypto.two.transfers import ExtendedTransfers
-from securevfl_crypto.two.wire import TwoWire, swap
+from securevfl_crypto.two.wire import Expected, TwoWire, swap
 
 __all__ = ["MOST_AT_ONCE", "PairCorrelations"]
 
 MOST_AT_ONCE = 32
 """Columns that one ciphertext serves at most: classes times uses."""
 
+_TOGETHER = 8
+"""Batches whose messages cross together, in two exchanges."""
 _NONCE = 32
+_FINE = 30
+"""Fractional bits of sines before they are rounded."""
 
 
 class PairCorrelations(Correlations):
@@ -61,95 +67,74 @@ class PairCorrelations(Correlations):
         await self.transfers.setup()
 
     async def make_linear(self, tasks: Sequence[LinearTask], uses: int) -> list[deque[Linear]]:
-        return [await self._make_task(task, uses) for task in tasks]
-
-    async def _make_task(self, task: LinearTask, uses: int) -> deque[Linear]:
-        at_once = max(MOST_AT_ONCE // task.outputs, 1)
-        found: deque[Linear] = deque()
-        for start in range(0, uses, at_once):
-            found.extend(await self._make_uses(task, min(at_once, uses - start)))
-        return found
-
-    async def _make_uses(self, task: LinearTask, uses: int) -> list[Linear]:
-        rows, own, width = len(task.rows), task.rows.shape[1], task.outputs * uses
-        owner, holder = await self._halves_of(rows, own, task.other, width)
-        pad, pad_back = _draw_words((task.other, width)), _draw_words((rows, width))
-        share, share_back = np.zeros((rows, width), np.uint64), np.zeros((task.other, width), np.uint64)
-        mask, mask_back = np.zeros((rows, width), np.uint64), np.zeros((own, width), np.uint64)
-        contents = [HeldContent.WEIGHTS, *([HeldContent.STEPS] if task.backward else [])]
-        answers = [HeldContent.PRODUCT, *([HeldContent.GRADIENT] if task.backward else [])]
-        sealed: list[np.ndarray] = []
-        if owner is not None:
-            sealed = [owner.seal_weights(pad), *([owner.seal_steps(pad_back)] if task.backward else [])]
-        expect = [] if holder is None else [(np.uint8, (holder.message_size(one, rows),)) for one in contents]
-        asked = await swap(self._wire, "ahead pads", sealed, expect)
-        replies: list[np.ndarray] = []
-        if holder is not None:
-            answer, mask = holder.answer_product(asked[0], task.rows.astype(np.int64))
-            replies.append(answer)
-            if task.backward:
-                answer, mask_back = holder.answer_gradient(asked[1], task.rows.astype(np.int64))
-                replies.append(answer)
-        expect = [] if owner is None else [(np.uint8, (owner.message_size(one, rows),)) for one in answers]
-        got = await swap(self._wire, "ahead products", replies, expect)
-        if owner is not None:
-            share = owner.open_product(got[0], rows)
-            if task.backward:
-                share_back = owner.open_gradient(got[1])
-        parts = {"mask": mask, "pad": pad, "share": share}
-        nothing: dict[str, np.ndarray | None] = {"mask_back": None, "pad_back": None, "share_back": None}
-        if task.backward:
-            parts |= {"mask_back": mask_back, "pad_back": pad_back, "share_back": share_back}
-        k, found = task.outputs, []
-        for i in range(uses):
-            own_parts = {name: np.ascontiguousarray(part[:, i * k : (i + 1) * k]) for name, part in parts.items()}
-            found.append(Linear(**(nothing | own_parts)))  # type: ignore[arg-type]
+        found: list[deque[Linear]] = [deque() for _ in tasks]
+        parts = [
+            (number, task, min(at_once, uses - start))
+            for number, task in enumerate(tasks)
+            for at_once in [max(MOST_AT_ONCE // task.outputs, 1)]
+            for start in range(0, uses, at_once)
+        ]
+        for first in range(0, len(parts), _TOGETHER):
+            making = [
+                (number, _Making(task, some, *await self._halves_of(task, task.outputs * some)))
+                for number, task, some in parts[first : first + _TOGETHER]
+            ]
+            for _, one in making:
+                await self._wire.send("ahead pads", one.seal_pads())
+            for _, one in making:
+                await self._wire.send("ahead products", one.answer(await self._wire.receive("ahead pads", one.asked)))
+            for number, one in making:
+                found[number].extend(one.open(await self._wire.receive("ahead products", one.answered)))
         return found
 
     async def make_waves(self, count: int, bits: WaveBits) -> Wave:
         angles = (_draw_words((count,)) % np.uint64(ANGLES)).astype(np.int64)
-        if self._wire.me == 0:
-            sines, cosines = await self._choose_products(angles, bits)
-        else:
-            sines, cosines = await self._give_products(angles, bits)
+        each = max(MOST // _count_transfers(1, bits), 1)
+        pieces = [angles[start : start + each] for start in range(0, count, each)]
+        make = self._choose_products if self._wire.me == 0 else self._give_products
+        found = await make(pieces, bits)
+        sines, cosines = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
         return Wave(angles, sines, cosines)
 
-    async def _choose_products(self, angles: np.ndarray, bits: WaveBits) -> tuple[np.ndarray, np.ndarray]:
-        choices = []
-        for k, (own, _) in enumerate(bits, 1):
-            moved = np.stack(find_sines(k * angles, own)) + (1 << own)  # from −1 … 1 to 0 … 2
-            places = np.arange(own + 2, dtype=np.int64)[:, None, None]
-            choices.append(((moved[None] >> places) & 1).astype(np.uint8).reshape(-1))
-        chosen = np.concatenate(choices)
-        pads = await self.transfers.choose(chosen, 2)
-        (deltas,) = await self._wire.receive("ahead sines", [(np.uint64, pads.shape)])
-        pads += deltas * chosen.astype(np.uint64)[:, None]
-        return _combine_products(_sum_places(pads, len(angles), bits))
+    async def _choose_products(
+        self, pieces: Sequence[np.ndarray], bits: WaveBits
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Party 0's side. All choices leave at once, so that pieces cost one exchange together."""
+        waiting = []
+        for angles in pieces:
+            choices = _find_choices(angles, bits)
+            waiting.append((len(angles), choices, await self.transfers.choose(choices, 2)))
+        found = []
+        for count, choices, pads in waiting:
+            (deltas,) = await self._wire.receive("ahead sines", [(np.uint64, pads.shape)])
+            # Taken by a mask, so that choices decide nothing else.
+            deltas = deltas & (np.uint64(0) - choices.astype(np.uint64))[:, None]
+            deltas += pads
+            found.append(_combine_products(_sum_places(deltas, count, bits)))
+        return found
 
-    async def _give_products(self, angles: np.ndarray, bits: WaveBits) -> tuple[np.ndarray, np.ndarray]:
-        count = len(angles)
-        zeros, ones = await self.transfers.give(sum(2 * (own + 2) * count for own, _ in bits), 2)
-        deltas = zeros - ones
-        base = []
-        start = 0
-        for k, (own, other) in enumerate(bits, 1):
-            sine, cosine = find_sines(k * angles, other)
-            payload = np.stack([cosine, sine], axis=-1).view(np.uint64)
-            size = 2 * (own + 2) * count
-            part = deltas[start : start + size].reshape(own + 2, 2, count, 2)
-            for place in range(own + 2):
-                part[place] += payload << np.uint64(place)
-            base.append(payload << np.uint64(own))
-            start += size
-        await self._wire.send("ahead sines", [deltas])
-        sums = _sum_places(np.uint64(0) - zeros, count, bits)
-        return _combine_products([one - moved for one, moved in zip(sums, base, strict=True)])
+    async def _give_products(self, pieces: Sequence[np.ndarray], bits: WaveBits) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Party 1's side."""
+        found = []
+        for angles in pieces:
+            count = len(angles)
+            zeros, deltas = await self.transfers.give(_count_transfers(count, bits), 2)
+            np.subtract(zeros, deltas, out=deltas)
+            sine, cosine = find_multiples(angles, [other for _, other in bits]).view(np.uint64)
+            payload = np.stack([cosine, sine], axis=-1)
+            sums = np.uint64(0) - _sum_places(zeros, count, bits)
+            for k, (part, (own, _)) in enumerate(zip(_split_multiples(deltas, count, bits), bits, strict=True)):
+                places = np.arange(1, own + 1, dtype=np.uint64)[:, None, None]
+                np.add(part, (payload[k] << places)[:, None], out=part)
+                sums[k] -= payload[k] * np.uint64((1 << own) - 1)
+            await self._wire.send("ahead sines", [deltas])
+            found.append(_combine_products(sums))
+        return found
 
-    async def _halves_of(
-        self, rows: int, own: int, other: int, width: int
-    ) -> tuple[HeldOwner | None, HeldHolder | None]:
+    async def _halves_of(self, task: LinearTask, width: int) -> tuple[HeldOwner | None, HeldHolder | None]:
         """This party's keys for the other one's rows, and the other one's for its own; a pair for each size."""
-        rows = 1 << max(rows - 1, 0).bit_length()  # so that questions of all sizes need few keys
+        rows = 1 << max(len(task.rows) - 1, 0).bit_length()  # so that questions of all sizes need few keys
+        own, other = task.rows.shape[1], task.other
         sizes = (rows, own, other, width)
         if sizes not in self._halves:
             me = self._wire.me
@@ -165,21 +150,121 @@ class PairCorrelations(Correlations):
         return self._halves[sizes]
 
 
-def _sum_places(words: np.ndarray, count: int, bits: WaveBits) -> list[np.ndarray]:
-    """For each multiple the products of party 0's sine and cosine with party 1's pair, (2, count, 2)."""
-    found, start = [], 0
+class _Making:
+    """Some uses of one batch while they are made: pads leave, the other party's come and are answered, answers come.
+
+    Args:
+        task: the batch.
+        uses: how many.
+        owner: this party's keys; None where the other party has no columns.
+        holder: the other party's; None where this one has none.
+
+    Attributes:
+        asked: types and shapes of the other party's pads.
+        answered: and of its answers.
+    """
+
+    def __init__(self, task: LinearTask, uses: int, owner: HeldOwner | None, holder: HeldHolder | None) -> None:
+        self._task, self._uses, self._owner, self._holder = task, uses, owner, holder
+        rows, width = len(task.rows), task.outputs * uses
+        self._parts = {
+            "mask": np.zeros((rows, width), np.uint64),
+            "pad": _draw_words((task.other, width)),
+            "share": np.zeros((rows, width), np.uint64),
+        }
+        if task.backward:
+            self._parts |= {
+                "mask_back": np.zeros((task.rows.shape[1], width), np.uint64),
+                "pad_back": _draw_words((rows, width)),
+                "share_back": np.zeros((task.other, width), np.uint64),
+            }
+        asked = [HeldContent.WEIGHTS, HeldContent.STEPS][: 1 + task.backward]
+        answered = [HeldContent.PRODUCT, HeldContent.GRADIENT][: 1 + task.backward]
+        self.asked: Expected = [] if holder is None else [(np.uint8, (holder.message_size(c, rows),)) for c in asked]
+        self.answered: Expected = (
+            [] if owner is None else [(np.uint8, (owner.message_size(c, rows),)) for c in answered]
+        )
+
+    def seal_pads(self) -> list[np.ndarray]:
+        """This party's pads, encrypted."""
+        if self._owner is None:
+            return []
+        sealed = [self._owner.seal_weights(self._parts["pad"])]
+        if self._task.backward:
+            sealed.append(self._owner.seal_steps(self._parts["pad_back"]))
+        return sealed
+
+    def answer(self, asked: list[np.ndarray]) -> list[np.ndarray]:
+        """Multiply the own rows by the other party's pads."""
+        if self._holder is None:
+            return []
+        rows = self._task.rows.astype(np.int64)
+        answer, self._parts["mask"] = self._holder.answer_product(asked[0], rows)
+        answers = [answer]
+        if self._task.backward:
+            answer, self._parts["mask_back"] = self._holder.answer_gradient(asked[1], rows)
+            answers.append(answer)
+        return answers
+
+    def open(self, answers: list[np.ndarray]) -> Iterator[Linear]:
+        """Open this party's summands; all uses."""
+        if self._owner is not None:
+            self._parts["share"] = self._owner.open_product(answers[0], len(self._task.rows))
+            if self._task.backward:
+                self._parts["share_back"] = self._owner.open_gradient(answers[1])
+        apart: dict[str, np.ndarray | None] = {"mask_back": None, "pad_back": None, "share_back": None}
+        uses = {
+            name: np.ascontiguousarray(part.reshape(len(part), self._uses, -1).swapaxes(0, 1))
+            for name, part in self._parts.items()
+            if part.size
+        }
+        for number in range(self._uses):
+            yield Linear(**(apart | {name: self._take(name, uses, number) for name in self._parts}))  # type: ignore[arg-type]
+
+    def _take(self, name: str, uses: dict[str, np.ndarray], number: int) -> np.ndarray:
+        if name in uses:
+            return np.asarray(uses[name][number])
+        return np.zeros((len(self._parts[name]), self._task.outputs), np.uint64)
+
+
+def _count_transfers(count: int, bits: WaveBits) -> int:
+    return sum(2 * own for own, _ in bits) * count
+
+
+def _find_choices(angles: np.ndarray, bits: WaveBits) -> np.ndarray:
+    """The bits of party 0's sines, uint8 (transfers,): by multiple and place, of all sines and then of all cosines.
+
+    A sine is rounded to the nearest odd multiple of 2^-own, −2^own + 1 + 2 m for an m of `own` bits.
+    """
+    fine = find_multiples(angles, [_FINE] * len(bits)) + (1 << _FINE)
+    parts = []
+    for k, (own, _) in enumerate(bits):
+        m = np.minimum(fine[:, k] >> (_FINE + 1 - own), (1 << own) - 1).astype(np.uint16)
+        places = np.arange(own, dtype=np.uint16)[:, None, None]
+        parts.append(((m >> places) & np.uint16(1)).astype(np.uint8).reshape(-1))
+    return np.concatenate(parts)
+
+
+def _split_multiples(words: np.ndarray, count: int, bits: WaveBits) -> Iterator[np.ndarray]:
+    """Views of the words of transfers for each multiple: (places, sine or cosine, count, pair)."""
+    start = 0
     for own, _ in bits:
-        size = 2 * (own + 2) * count
-        found.append(words[start : start + size].reshape(own + 2, 2, count, 2).sum(axis=0, dtype=np.uint64))
-        start += size
+        end = start + 2 * own * count
+        yield words[start:end].reshape(own, 2, count, 2)
+        start = end
+
+
+def _sum_places(words: np.ndarray, count: int, bits: WaveBits) -> np.ndarray:
+    """Products of party 0's sine and cosine with party 1's pair: (multiples, sine or cosine, count, pair)."""
+    found = np.empty((len(bits), 2, count, 2), np.uint64)
+    for one, part in zip(found, _split_multiples(words, count, bits), strict=True):
+        part.sum(axis=0, dtype=np.uint64, out=one)
     return found
 
 
-def _combine_products(products: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of sine and cosine of the sums of angles, from those of the products (sine or cosine, count, pair)."""
-    sines = np.stack([one[0, :, 0] + one[1, :, 1] for one in products])
-    cosines = np.stack([one[1, :, 0] - one[0, :, 1] for one in products])
-    return sines, cosines
+def _combine_products(products: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of sine and cosine of the sums of angles, from those of the products."""
+    return products[:, 0, :, 0] + products[:, 1, :, 1], products[:, 1, :, 0] - products[:, 0, :, 1]
 
 
 def _draw_words(shape: tuple[int, ...]) -> np.ndarray:

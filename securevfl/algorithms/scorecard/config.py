@@ -66,13 +66,13 @@ class Scorecard(ScorecardSettings):
     Each column is cut into bins, each bin is encoded by its weight of evidence, and a logistic regression over all
     parties' columns gives the points. Counts by bin are computed on encrypted labels, and the protection applies to the
     regression's cut; or on shares, where nobody sees counts, weights of evidence or coefficients. No protection sends
-    labels or rows' bins in the clear.
+    labels or rows' bins in the clear. On shares of two parties each bin has a weight of its own; nothing is counted.
 
     Attributes:
         bins: the most bins of a column, by quantiles of the training rows.
         least: the fewest training rows of a bin; the active party sends no counts of smaller ones.
         monotone: whether neighbouring bins are merged until the share of the second class only rises or only falls; on
-            shares nobody sees which, and merged bins keep their places, with the same points.
+            shares nobody sees which, and merged bins keep their places, with the same points. Not on shares of two.
         base_points: the score at `base_odds`.
         base_odds: odds of the first class to the second that have `base_points`.
         pdo: points that double the odds.
@@ -117,12 +117,24 @@ class Scorecard(ScorecardSettings):
             )
 
     def _check_on_shares(self, protection: Protection) -> None:
+        if self.monotone and protection.between_two:
+            raise InputError(
+                "scorecard.monotone is true, and between two parties each bin has a weight of its own, which steps "
+                "move freely: leave monotone out, let three parties compute, or name a protection of the cut"
+            )
         if self.monotone and self.bins > MOST_MERGED:
             raise InputError(
                 f"scorecard.bins is {self.bins}, and with monotone on shares it is at most {MOST_MERGED}, for all runs "
                 "of bins are compared there: take fewer bins, or name a protection of the cut"
             )
-        if protection.dp is not None and protection.dp.model is not None:
+        noisy = protection.dp is not None and protection.dp.model is not None
+        if noisy and protection.between_two:
+            raise InputError(
+                "dp.model on shares adds noise to the steps of the regression, and the bins of a scorecard are "
+                "quantiles of the exact training rows, which it would not cover: use logistic_regression, or leave dp "
+                "out"
+            )
+        if noisy:
             raise InputError(
                 "dp.model on shares adds noise to the steps of the regression, and the weights of evidence of a "
                 "scorecard come from exact counts of labels, which it would not cover: use logistic_regression, or "
@@ -132,6 +144,8 @@ class Scorecard(ScorecardSettings):
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         cut = super().exchanges(protection, passive)
         if not passive:
+            return cut
+        if protection.between_two:
             return cut
         if protection.on_shares:
             return (

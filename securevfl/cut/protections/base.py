@@ -117,6 +117,19 @@ class Protection(Config):
         """Whether the active party gets metrics of the validation rows in training."""
         return True
 
+    def compares_epochs(self, *, simulated: bool) -> bool:
+        """Whether of these metrics it gets one bit alone, whether they are the best so far.
+
+        Args:
+            simulated: whether one person has all parties.
+        """
+        return False
+
+    def numbers_of_metrics(self, sets: int) -> int:
+        """How many numbers of each validation row so many sets of metrics cost, where nothing else of the row is opened
+        in training."""
+        return 0
+
     def plan_problems(self, *, patience: int | None, keep: str, batch_size: int) -> list[str]:
         """What of a job's plan this protection cannot do, each with its cure.
 

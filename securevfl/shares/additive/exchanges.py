@@ -9,7 +9,7 @@ from securevfl.cut.leakage import ATTRIBUTE, LABELS, Revealed
 from securevfl.privacy import Gaussian
 from securevfl.privacy.gaussian_dp import mu_for
 from securevfl.privacy.severity import Permitted, auc_of_mu
-from securevfl.shares.exchanges import CONFIRM, SUMS, WIDTH, share_exchanges
+from securevfl.shares.exchanges import CONFIRM, SUMS, WIDTH, OpenedMetrics, share_exchanges
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
 __all__ = ["sum_exchanges"]
@@ -21,13 +21,13 @@ _CHECKED = (
 )
 
 
-def sum_exchanges(passive: int, *, noise: Gaussian | None, metrics: bool) -> tuple[Exchange, ...]:
+def sum_exchanges(passive: int, *, noise: Gaussian | None, metrics: OpenedMetrics | None) -> tuple[Exchange, ...]:
     """Return the messages of training on shares by sums; none without passive parties.
 
     Args:
         passive: number of passive parties.
         noise: on the sums, with the ε that the plan spends; None for none.
-        metrics: whether metrics of the validation rows are opened.
+        metrics: what is opened of the metrics of the validation rows.
     """
     found = []
     for one in share_exchanges(passive, noise=noise, metrics=metrics):

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 from securevfl_crypto.replicated import Share
+from securevfl_crypto.two.bits import compare
 from securevfl_crypto.two.correlations import Linear, LinearTask
+from securevfl_crypto.two.multiply import bits_to_words, select
 
 from securevfl.errors import InputError, RangeError
 from securevfl.shares.answers import RowAnswer
@@ -17,7 +19,7 @@ from securevfl.shares.course import SharedCourse, Words
 from securevfl.shares.kept_targets import FEWEST_OF_CLASS, TargetRule, explain_wrong_targets
 from securevfl.shares.least_rows import check_judged
 from securevfl.shares.two.answering import compute_answers
-from securevfl.shares.two.judging import compute_metrics, count_outside, metric_scales, metric_sizes
+from securevfl.shares.two.judging import compute_metrics, count_outside, metric_scales, metric_sizes, round_figure
 from securevfl.shares.two.network import TwoNetwork, find_scale, with_ones
 from securevfl.shares.two.parties import TwoParty
 from securevfl.shares.two.useful import decide_usefulness
@@ -31,6 +33,9 @@ LARGEST_BATCH = 1024
 
 MOST_TARGET = 8.0
 """A number counts as at most so many of its scales from zero: beyond, its error would leave the wave."""
+
+_FIGURE_BITS = 40
+"""Of a difference of two figures in units of 2^-10."""
 
 _LOT = 8
 """Epochs for which random numbers are made at once."""
@@ -171,7 +176,7 @@ class TwoCourse(SharedCourse):
 
     def _task(self, key: int, *, backward: bool = False) -> LinearTask:
         other = self.widths[1] if self.party.is_active else self.widths[0] + 1
-        return LinearTask(key, self._rows[key].astype(np.int64), other, self.outputs, backward)
+        return LinearTask(key, self._rows[key], other, self.outputs, backward)
 
     async def _compute_logits(self, keys: Sequence[int], uses: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Shares of what each party's columns add to the outputs, the own ones first, (n, outputs) each."""
@@ -206,12 +211,29 @@ class TwoCourse(SharedCourse):
         own, other = await self._compute_logits(self._keep_valid(sizes, words), left)
         logits, targets = own + other, None if self._targets is None else self._targets[1]
         shares = await compute_metrics(self.party, self.model, logits, targets)
+        better = await self._compare_figures(shares, rows) if self.party.compares else shares
         self._reserve_opening("metrics", self.epoch)
         self._count_metrics()
         await self._check_logits(logits)
         shifts, units = metric_scales(rows, self.model.shape)
-        opened = await self.party.open_words("metrics", shares.reshape(1, -1), shifts, metric_sizes(self.model.shape))
+        bits = metric_sizes(self.model.shape)
+        if self.party.compares:
+            shares, shifts, units, bits = better, [0], [1.0], [2]
+        opened = await self.party.open_words("metrics", shares.reshape(1, -1), shifts, bits)
         return None if opened is None else opened[0] * np.array(units)
+
+    async def _compare_figures(self, shares: np.ndarray, rows: int) -> np.ndarray:
+        """Shares of whether an epoch's metrics are better than those of all before it, a word 0 or 1, (1,). The best
+        figure stays in shares."""
+        wire, transfers = self.party.wire, self.party.transfers
+        figure = await round_figure(self.party, shares, rows, self.model.shape)
+        if self.best.words is None:
+            self.best.words = figure
+            return np.array([int(self.party.is_active)], np.uint64)
+        ahead = figure - self.best.words
+        bit = await compare(wire, transfers, ahead - np.uint64(self.party.is_active), _FIGURE_BITS)
+        self.best.words = self.best.words + await select(wire, transfers, bit, ahead)
+        return await bits_to_words(wire, transfers, bit)
 
     async def _check_logits(self, logits: np.ndarray) -> None:
         """Check, once for the same weights, that the waves stand for what they should; both learn it.

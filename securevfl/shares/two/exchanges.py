@@ -8,7 +8,18 @@ from collections.abc import Iterator
 from securevfl.cut.leakage import Revealed
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Gaussian, severity_of_view
-from securevfl.shares.exchanges import METRICS, PLAN, PREDICTED, PREDICTIONS, USEFUL, WIDTH, describe_noise
+from securevfl.shares.exchanges import (
+    METRIC_WORDS,
+    METRICS,
+    PLAN,
+    PREDICTED,
+    PREDICTIONS,
+    USEFUL,
+    WIDTH,
+    OpenedMetrics,
+    about_metrics,
+    describe_noise,
+)
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
 __all__ = ["AHEAD", "DEALT", "LOT", "RANGE", "STEP", "TWO_KEY", "name_step", "two_exchanges"]
@@ -65,14 +76,14 @@ def name_step(label: str) -> tuple[str, Kind]:
 
 
 def two_exchanges(
-    passive: int, *, helper: bool, metrics: bool = True, noise: Gaussian | None = None
+    passive: int, *, helper: bool, metrics: OpenedMetrics | None = None, noise: Gaussian | None = None
 ) -> tuple[Exchange, ...]:
     """Return the messages of training on shares of two parties; none without a passive party.
 
     Args:
         passive: number of passive parties.
         helper: whether a party without data deals the random numbers.
-        metrics: whether metrics of the validation rows are opened.
+        metrics: what is opened of the metrics of the validation rows.
         noise: on the steps of the model, with the ε that the plan spends; None for none.
     """
     if not passive:
@@ -101,7 +112,7 @@ def _pair_exchanges(helper: bool) -> Iterator[Exchange]:
         yield Exchange(STEP, Kind.SHARE, sender, receiver, "masked words of a computation on shares")
 
 
-def _opening_exchanges(helper: bool, metrics: bool, noise: Gaussian | None) -> Iterator[Exchange]:
+def _opening_exchanges(helper: bool, metrics: OpenedMetrics | None, noise: Gaussian | None) -> Iterator[Exchange]:
     trust = (
         "if neither party combines what it holds with the helper" if helper else "if both parties follow the protocol"
     )
@@ -109,10 +120,10 @@ def _opening_exchanges(helper: bool, metrics: bool, noise: Gaussian | None) -> I
     yield _opening(
         PREDICTIONS, PASSIVE, ACTIVE, "shares of final predictions", _about_predictions(trust), optional=True
     )
-    if not metrics:
+    if metrics == "none":
         return
     yield _opening(
-        METRICS, PASSIVE, ACTIVE, "shares of rounded validation metrics", _about_metrics(trained), optional=True
+        METRICS, PASSIVE, ACTIVE, METRIC_WORDS[metrics], about_metrics(metrics, trained, view=""), optional=True
     )
     for sender, receiver in _PAIR:
         yield _opening(RANGE, sender, receiver, _RANGE_BIT, Revealed("", "ok"), optional=True)
@@ -133,15 +144,6 @@ def _opening(
         optional=optional,
         sights=told.sights,
     )
-
-
-def _about_metrics(trust: str) -> Revealed:
-    text = (
-        "rounded metrics of the model on the validation rows, once an epoch, and nothing about single rows in "
-        f"training, {trust}"
-    )
-    seen = Sight(of="features", severity="ok", through="shares and rounded metrics")
-    return Revealed(text, "note", (seen,))
 
 
 def _about_predictions(trust: str) -> Revealed:

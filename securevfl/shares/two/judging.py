@@ -33,6 +33,7 @@ __all__ = [
     "find_sides",
     "metric_scales",
     "metric_sizes",
+    "round_figure",
     "sum_words",
 ]
 
@@ -152,6 +153,14 @@ async def _rank_rows(party: TwoParty, logits: np.ndarray, labels: np.ndarray | N
         pairs = known * (rows - known)
         factor = np.array([(1 << _AREA_BITS) // (2 * pairs) if pairs else 0], np.uint64)
     return right, await times_private(wire, transfers, area, factor, _AREA_BITS)
+
+
+async def round_figure(party: TwoParty, shares: np.ndarray, rows: int, shape: NetworkShape) -> np.ndarray:
+    """The figure by which epochs are compared, the larger the better, in units of 2^-10, this party's share (1,)."""
+    shifts, _ = metric_scales(rows, shape)
+    place = 2 if shape.classes == 2 else min(shape.classes - 1, 1)
+    figure = await truncate(party.wire, party.transfers, shares[place : place + 1], shifts[place])
+    return figure if shape.classes == 2 else np.uint64(0) - figure
 
 
 async def find_classes(party: TwoParty, logits: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ weight."""
 from __future__ import annotations
 
 import numpy as np
+import torch
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.two.online import encode_rows
 
@@ -12,9 +13,11 @@ from securevfl.shares.dealt_rows import DealtRows
 from securevfl.shares.shared_model import SharedModel
 from securevfl.shares.two.course import TwoCourse
 from securevfl.shares.two.noise import check_held_norms, clip_held_rows
-from securevfl.training.state import State
+from securevfl.training.state import State, as_tensor
 
 __all__ = ["HeldRows", "TwoModel"]
+
+_BEST = "best figure"
 
 
 class HeldRows(DealtRows):
@@ -60,7 +63,11 @@ class TwoModel(SharedModel):
 
     def get_state(self) -> State:
         """See `Part.get_state`."""
-        return {} if self.network is None else dict(self.network.pack_training())
+        if self.network is None:
+            return {}
+        best = self.best.words
+        figure = {} if best is None else {_BEST: torch.from_numpy(best.view(np.int64).copy())}
+        return dict(self.network.pack_training()) | figure
 
     def load_state(self, state: State) -> None:
         """See `Part.load_state`.
@@ -69,5 +76,8 @@ class TwoModel(SharedModel):
             InputError: shares of another model.
         """
         if self.network is not None:
-            self.network.unpack_training(state)
+            rest = {name: kept for name, kept in state.items() if name != _BEST}
+            self.network.unpack_training(rest)
+            if _BEST in state:
+                self.best.words = np.ascontiguousarray(as_tensor(state[_BEST]).numpy()).view(np.uint64).copy()
             self.stale = True

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from securevfl_crypto.two.correlations import Correlations
 from securevfl_crypto.two.dealing import DealtCorrelations
 from securevfl_crypto.two.pair import PairCorrelations
 
+from securevfl.errors import InputError
 from securevfl.shares.sharing import SharedPlan, Sharing, optimiser_of
-from securevfl.shares.two.course import TwoCourse
+from securevfl.shares.two.course import LARGEST_BATCH, TwoCourse
 from securevfl.shares.two.dealt_lots import HelperLink
 from securevfl.shares.two.network import TwoNetwork, step_rule
 from securevfl.shares.two.noise import TwoStepNoise, find_sensitivity
 from securevfl.shares.two.parties import CountedWire, TwoParty, count_openings
 from securevfl.shares.two.wire import LinkTwoWire
 
-__all__ = ["Made", "make_course"]
+__all__ = ["MOST_COLUMNS", "Made", "check_widths", "count_parts", "make_course"]
+
+MOST_COLUMNS = 1 << 12
+"""Numbers in a row that one party's keys serve at most; see `securevfl_crypto.rlwe.held_layout`."""
 
 _METRICS = {1: 1, 2: 3}
 
@@ -61,13 +66,36 @@ async def _make_party(sharing: Sharing, sizes: SharedPlan, wire: LinkTwoWire, he
         rows=sizes.test,
         width=sharing.answer(sizes.classes).width,
         # A server answers questions of any size: as many openings as rows, and no row more than there are.
-        asked=-(-sizes.test // most) if sharing.trains else sizes.test,
+        asked=count_parts(sizes.test, most) if sharing.trains else sizes.test,
         trains=sharing.trains,
         judged=sharing.judges_usefulness,
-        metrics=_METRICS.get(sizes.classes, 2),
+        metrics=1 if sharing.compares else _METRICS.get(sizes.classes, 2),
     )
     await source.setup()
-    return TwoParty(site, names, counted, source, openings)
+    return TwoParty(site, names, counted, source, openings, compares=sharing.compares)
+
+
+def count_parts(rows: int, most: int) -> int:
+    """In how many parts answers about rows are opened, which come at most so many at a time."""
+    whole, rest = divmod(rows, most)
+    return whole * -(-most // LARGEST_BATCH) - (-rest // LARGEST_BATCH)
+
+
+def check_widths(widths: Sequence[int]) -> None:
+    """Refuse rows that are too wide for the keys of two parties without a helper.
+
+    Args:
+        widths: numbers in a row of each party.
+
+    Raises:
+        InputError: one has more than `MOST_COLUMNS`, with a column of ones at the active party.
+    """
+    most = max(widths[0] + 1, *widths[1:])
+    if most > MOST_COLUMNS:
+        raise InputError(
+            f"a party's rows have {most:,} numbers (of a scorecard, one a bin), and two parties without a helper "
+            f"multiply rows of up to {MOST_COLUMNS:,}: take fewer columns or bins, a helper, or three computing parties"
+        )
 
 
 async def make_course(sharing: Sharing, sizes: SharedPlan) -> Made:
@@ -84,6 +112,8 @@ async def make_course(sharing: Sharing, sizes: SharedPlan) -> Made:
     shape = sharing.network_shape(sizes.widths, sizes.classes)
     rule = step_rule(shape, optimiser_of(sharing.protection), sizes.batch_size)
     (peer,) = (name for name in names if name != site.name)
+    if not sharing.protection.coordinator_among(names):
+        check_widths(sizes.widths)
     wire, helper = LinkTwoWire(site, peer), HelperLink(site) if sharing.protection.coordinator_among(names) else None
     party = await _make_party(sharing, sizes, wire, helper)
     noise, mechanism = None, sharing.step_mechanism

@@ -29,7 +29,7 @@ def count_openings(
         asked: times that answers are opened.
         trains: whether a model is trained.
         judged: whether it has to prove useful.
-        metrics: numbers of a set.
+        metrics: numbers of a set; 1 where only one bit of it is opened.
     """
     return {
         "range": Opening(validations + 1, (0, 1), 1),
@@ -74,6 +74,7 @@ class TwoParty:
         wire: between them.
         source: of random numbers.
         declared: what may be opened → how often, to whom, how many values.
+        compares: whether of the metrics of an epoch only one bit is opened: whether they are the best so far.
     """
 
     site: PartyContext
@@ -81,6 +82,7 @@ class TwoParty:
     wire: CountedWire
     source: Correlations
     declared: Mapping[str, Opening]
+    compares: bool = False
     _openings: Openings = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -68,16 +68,18 @@ class _Run:
         return [[[int(word) for word in row] for row in part] for part in found]
 
 
-def _drawn_angles(steps: int) -> list[np.ndarray]:
-    """The sums of both parties' angles of each step, drawn again from the seeds as the dealing draws them."""
+def _drawn_angles(epochs: int, batches: int) -> list[np.ndarray]:
+    """The sums of both parties' angles of each step, drawn again from the seeds as the dealing draws them: for all
+    steps of an epoch at once."""
     places, found = [0, 0], []
     streams = [Stream(seed) for seed in SEEDS]
     # linear: for each task and holder the pads (other party), then the masks (holder); both directions, so 4 each
     places = [p + 2 * 4 for p in places]
-    for _ in range(steps):
-        angles = [(streams[me].draw_words(places[me], (B * K,)) % np.uint64(ANGLES)).astype(np.int64) for me in (0, 1)]
+    count = batches * B * K
+    for _ in range(epochs):
+        angles = [(streams[me].draw_words(places[me], (count,)) % np.uint64(ANGLES)).astype(np.int64) for me in (0, 1)]
         places = [places[0] + 2, places[1] + 1]  # party 0's shares of sines follow its angles
-        found.append((angles[0] + angles[1]) % ANGLES)
+        found += np.split((angles[0] + angles[1]) % ANGLES, batches)
     return found
 
 
@@ -128,7 +130,7 @@ def test_words_are_those_of_a_twin_in_whole_numbers(curve: Curve, rate: float) -
     weights = [[[0] * K for _ in range(d)] for d in D]
     opened = [(a + b) % ANGLES for a, b in zip(run.angles(0), run.angles(1), strict=True)]
     steps = [key for _ in range(EPOCHS) for key in (0, 1)]
-    for key, seen, drawn in zip(steps, opened, _drawn_angles(len(steps)), strict=True):
+    for key, seen, drawn in zip(steps, opened, _drawn_angles(EPOCHS, 2), strict=True):
         _step_in_whole_numbers(weights, run.rows[key], run.targets[key], run.rule, seen, drawn)
     assert run.whole() == weights
 

@@ -86,4 +86,28 @@ BREAKS = (
         tests=("tests/process/test_result_books.py",),
         keywords="older_copy",
     ),
+    Break(
+        name="a process goes on with an older copy of the result book that was put in its place",
+        file="securevfl/privacy/result_book.py",
+        old="            if found < number:\n",
+        new="            if found < 0 * number:\n",
+        tests=_BOOK,
+        keywords="older_copy",
+    ),
+    Break(
+        name="a party's own card forgets what was answered under a larger bound",
+        file="securevfl/run/own_share.py",
+        old="max(numbers, used or 0)",
+        new="numbers",
+        tests=("tests/run/test_own_share.py",),
+        keywords="earlier_bound",
+    ),
+    Break(
+        name="an organisation that is entered at noon has the limits of the day once more",
+        file="securevfl/serving/day_book.py",
+        old="        if self._organisations.get(asker, asker) != self._asker:\n",
+        new="        if asker != self._asker:\n",
+        tests=("tests/serving/test_day_book.py",),
+        keywords="entered_later",
+    ),
 )

@@ -71,7 +71,7 @@ BREAKS = (
     Break(
         name="an opening declared without a bound on its values",
         file=_SHARING,
-        old='            "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2), each=1),\n',
+        old='            "metrics": Opening(left, to, figures, each=1),\n',
         new='            "metrics": Opening(left, to, each=1),\n',
         tests=_OPENED,
     ),
@@ -86,15 +86,15 @@ BREAKS = (
     Break(
         name="metrics opened twice in an epoch, and declared so",
         file=_SHARING,
-        old='            "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2), each=1),\n',
-        new='            "metrics": Opening(2 * left, to, {1: 1, 2: 3}.get(classes, 2), each=2),\n',
+        old='            "metrics": Opening(left, to, figures, each=1),\n',
+        new='            "metrics": Opening(2 * left, to, figures, each=2),\n',
         tests=_OPENED,
     ),
     Break(
         name="metrics counted over the run, not by epochs",
         file=_SHARING,
-        old='            "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2), each=1),\n',
-        new='            "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2)),\n',
+        old='            "metrics": Opening(left, to, figures, each=1),\n',
+        new='            "metrics": Opening(left, to, figures),\n',
         tests=(_TESTS + "test_what_an_epoch_may_open_is_not_opened_in_another", *_OPENED),
     ),
     Break(

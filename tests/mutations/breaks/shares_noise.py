@@ -104,7 +104,7 @@ BREAKS = (
     Break(
         name="metrics opened where the job says none",
         file="securevfl/shares/protection.py",
-        old='        return self.metrics == "rounded"\n',
+        old='        return self.metrics != "none"\n',
         new="        return True\n",
         tests=(_NONE + "test_the_predictions_are_all_that_is_opened",),
     ),

@@ -137,4 +137,25 @@ BREAKS = (
         new='f"a factor {known.max()} has more than {bits} bits: raise bits"',
         tests=("tests/crypto/two/test_two_multiply.py::test_an_error_does_not_show_the_factor",),
     ),
+    Break(
+        name="the angles of a lot's first step for all of its steps",
+        file=_TWO + "online.py",
+        old="                part = slice(int(start), int(end))",
+        new="                part = slice(0, int(end) - int(start))",
+        tests=("tests/crypto/two/test_two_online.py::test_words_are_those_of_a_twin_in_whole_numbers",),
+    ),
+    Break(
+        name="messages that make angles in every step",
+        file=_TWO + "online.py",
+        old="_WAVES_AT_ONCE = 4096",
+        new="_WAVES_AT_ONCE = 1",
+        tests=("tests/crypto/two/test_two_steps.py::test_a_step_takes_exactly_two_exchanges",),
+    ),
+    Break(
+        name="a pair's sines with a bias of one unit",
+        file=_TWO + "pair.py",
+        old="np.uint64((1 << own) - 1)",
+        new="np.uint64(1 << own)",
+        tests=("tests/crypto/two/test_two_steps.py::test_sines_of_a_pair_are_as_near_as_their_bits",),
+    ),
 )

@@ -69,11 +69,11 @@ def test_impossible_settings_are_refused_with_what_helps(settings: dict[str, obj
         sv.Shares(**settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["splitnn", "boosting", "scorecard", "additive", "entity_augmentation"])
+@pytest.mark.parametrize("name", ["splitnn", "boosting", "additive", "entity_augmentation"])
 def test_other_models_are_refused_with_what_helps(name: str) -> None:
-    kind = {"splitnn": sv.SplitNN, "boosting": sv.Boosting, "scorecard": sv.Scorecard, "additive": sv.Additive}
+    kind = {"splitnn": sv.SplitNN, "boosting": sv.Boosting, "additive": sv.Additive}
     algorithm = kind.get(name, sv.EntityAugmentation)()
-    with pytest.raises(InputError, match=r"logistic_regression; or let three parties compute.*'bfv'"):
+    with pytest.raises(InputError, match=r"logistic_regression or scorecard; or let three parties compute.*'bfv'"):
         sv.Job(algorithm=algorithm, protection=PAIR)
     with pytest.raises(InputError, match="A helper changes nothing"):
         sv.Job(algorithm=algorithm, protection=HELPED)

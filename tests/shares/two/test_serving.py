@@ -17,12 +17,15 @@ from securevfl.serving.helper import ServeHelper
 from securevfl.transport import MemoryHub
 
 
+@pytest.mark.parametrize(
+    "algorithm", [sv.LogisticRegression(), sv.Scorecard(bins=4, least=5)], ids=lambda one: one.name
+)
 @pytest.mark.parametrize("helper", ["", "notary"])
-def test_servers_answer_many_questions(tmp_path: Path, helper: str) -> None:
+def test_servers_answer_many_questions(tmp_path: Path, helper: str, algorithm: sv.Algorithm) -> None:
     two = make_parties(1, 120)
     names = (two.active.name, two.passive[0].name)
     protection = sv.Shares(computing=2, helper=helper)
-    job = sv.Job(algorithm=sv.LogisticRegression(), protection=protection, epochs=2, batch_size=64, keep="last")
+    job = sv.Job(algorithm=algorithm, protection=protection, epochs=2, batch_size=64, keep="last")
     model = sv.simulate(job, two).model()
     wanted = sv.predict(model, two)
     folder = model.save(tmp_path / "model")
