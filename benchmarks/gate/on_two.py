@@ -63,7 +63,7 @@ def watch(computing: Sequence[str]) -> Iterator[Looks]:
         computing: their names, the active party first.
     """
     found, got = Looks(), dict[int, list[np.ndarray]]()
-    evaluate, train_batch = online.TwoLinear.evaluate, online.TwoLinear.train_batch
+    open_angles, train_batch = online.TwoLinear._open_angles, online.TwoLinear.train_batch
     shares = dict[int, np.ndarray]()
 
     async def swapped(wire: Any, label: str, *rest: Any) -> list[np.ndarray]:
@@ -71,7 +71,7 @@ def watch(computing: Sequence[str]) -> Iterator[Looks]:
         return got[wire.me]
 
     async def evaluated(self: Any, z: np.ndarray, *rest: Any) -> list[np.ndarray]:
-        values = await evaluate(self, z, *rest)
+        values = await open_angles(self, z, *rest)
         me = self.wire.me
         theirs = online._unpack_angles(got[me][0]).reshape(z.shape)
         own = (z >> np.uint64(online.LOGIT_BITS - FRACTION_BITS)).astype(np.int64)
@@ -86,7 +86,7 @@ def watch(computing: Sequence[str]) -> Iterator[Looks]:
 
     with (
         mock.patch.object(online, "swap", swapped),
-        mock.patch.object(online.TwoLinear, "evaluate", evaluated),
+        mock.patch.object(online.TwoLinear, "_open_angles", evaluated),
         mock.patch.object(online.TwoLinear, "train_batch", trained),
     ):
         yield found

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from securevfl_crypto.errors import DisagreementError, ReusedError
-from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask
-from securevfl_crypto.two.curves import ANGLE_BITS, SIGMOID
+from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, Wave
+from securevfl_crypto.two.curves import ANGLE_BITS, SIGMOID, Factors
 from securevfl_crypto.two.dealing import DealtCorrelations, MemoryHelper
 from securevfl_crypto.two.online import LOGIT_BITS, WEIGHT_BITS, StepRule, TwoLinear, encode_rows
 from securevfl_crypto.two.pair import PairCorrelations
@@ -67,20 +67,15 @@ def _copy(use: Linear) -> Linear:
 
 
 def _listen(half: Half) -> None:
-    evaluate, make_waves = half.linear.evaluate, half.source.make_waves
+    open_angles = half.linear._open_angles
 
-    async def evaluated(*given: object) -> list[np.ndarray]:
-        found = await evaluate(*given)  # type: ignore[arg-type]
+    async def opened(z: np.ndarray, wave: Wave, factors: Sequence[Factors]) -> list[np.ndarray]:
+        half.angles.append(wave.angles.copy())
+        found = await open_angles(z, wave, factors)
         half.errors.append(found[0])
         return found
 
-    async def made(*given: object) -> object:
-        wave = await make_waves(*given)  # type: ignore[arg-type]
-        half.angles.append(wave.angles.copy())
-        return wave
-
-    half.linear.evaluate = evaluated  # type: ignore[method-assign,assignment]
-    half.source.make_waves = made  # type: ignore[method-assign,assignment]
+    half.linear._open_angles = opened  # type: ignore[method-assign]
 
 
 def draw_rows(rows: int, columns: tuple[int, int], *, size: float = 1.0) -> list[np.ndarray]:

@@ -88,8 +88,8 @@ BREAKS = (
     Break(
         name="all dealt uses of a batch are its first columns",
         file=_TWO + "dealing.py",
-        old="part[:, k * width : (k + 1) * width]",
-        new="part[:, :width]",
+        old="part[:, i * k : (i + 1) * k]",
+        new="part[:, :k]",
         tests=(_ONLINE + "test_no_pad_serves_twice",),
     ),
     Break(
