@@ -12,21 +12,20 @@ _COURSE = "tests/shares/two/test_course.py::"
 _JUDGING = "tests/shares/two/test_judging.py::"
 _OPENED = "tests/shares/two/test_opened.py::"
 _EXTENSION = "tests/crypto/two/test_transfer_extension.py::"
-_PADS = "        pad, pad_back = _draw_words((task.other, width)), _draw_words((rows, width))\n"
 
 BREAKS = (
     Break(
         name="the pads of weights are zero",
         file=_TWO + "pair.py",
-        old=_PADS,
-        new=_PADS + "        pad = pad * np.uint64(0)\n",
+        old='"pad": _draw_words((task.other, width)),',
+        new='"pad": _draw_words((task.other, width)) * np.uint64(0),',
         tests=(_ONLINE + "test_weights_are_hidden_by_a_pad_of_their_sender",),
     ),
     Break(
         name="the pads of errors are zero",
         file=_TWO + "pair.py",
-        old=_PADS,
-        new=_PADS + "        pad_back = pad_back * np.uint64(0)\n",
+        old='"pad_back": _draw_words((rows, width)),',
+        new='"pad_back": _draw_words((rows, width)) * np.uint64(0),',
         tests=(_ONLINE + "test_errors_are_hidden_from_whoever_has_the_other_summand",),
     ),
     Break(
@@ -81,8 +80,8 @@ BREAKS = (
     Break(
         name="all uses of a batch are its first columns",
         file=_TWO + "pair.py",
-        old="part[:, i * k : (i + 1) * k]",
-        new="part[:, :k]",
+        old="            return np.asarray(uses[name][number])\n",
+        new="            return np.array(uses[name][0])\n",
         tests=(_ONLINE + "test_no_pad_serves_twice",),
     ),
     Break(
@@ -186,8 +185,8 @@ BREAKS = (
     Break(
         name="spent angles are used",
         file=_TWO + "dealing.py",
-        old="        return spent, np.setdiff1d(np.arange(total), spent)\n",
-        new="        return spent, np.arange(total - spare)\n",
+        old="        kept[spent] = False\n",
+        new="        kept[:spare] = False\n",
         tests=(_DEALING + "test_opened_angles_are_not_used",),
     ),
 )
