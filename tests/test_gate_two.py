@@ -16,8 +16,8 @@ else:
         patch.syspath_prepend(str(Path(__file__).parents[1]))
         from benchmarks.gate import cells, judge, measure
 
-ROWS = 900
-CELL = cells.Cell("credit", "logistic_regression, two", "shares of two, helper", epochs=2)
+ROWS = 1300
+CELL = cells.Cell("credit", "logistic_regression, two", "shares of two, helper", epochs=6)
 
 
 def _lines() -> list[str]:
