@@ -54,6 +54,7 @@ ALGORITHMS: Mapping[str, tuple[int, sv.Algorithm]] = {
     "apc_vfl": (3, sv.APCVFL(bottom=(16,), code=16, lr=0.005)),
     "distilled": (3, sv.Distilled(teacher_steps=40, folds=2, **_BOTTOM)),
     "logistic_regression": (3, sv.LogisticRegression(lr=0.05, cut_lr=1.0)),
+    "logistic_regression, two": (2, sv.LogisticRegression(lr=0.05, cut_lr=1.0)),
     "scorecard": (3, sv.Scorecard(lr=0.02, key_bits=2048)),
     "additive": (2, sv.Additive(edges="declared", cuts={"bank.own": (-0.7, 0.0, 0.7), "shop.secret": (0.0,)})),
     "boosting": (3, sv.Boosting(depth=4, lr=0.2)),
@@ -74,6 +75,12 @@ PROTECTIONS: Mapping[str, sv.cut.Protection] = {
     "bfv": sv.BFV(),
     "shares": sv.Shares(),
     "shares, coordinator": sv.Shares(computing=("bank", "network", COORDINATOR)),
+    "shares of two": sv.Shares(computing=2),
+    "shares of two, helper": sv.Shares(computing=2, helper=COORDINATOR),
+    "shares of two, noise": sv.Shares(computing=2, dp=sv.DP(model=sv.Gaussian(epsilon=4.0))),
+    "shares of two, helper, noise": sv.Shares(
+        computing=2, helper=COORDINATOR, dp=sv.DP(model=sv.Gaussian(epsilon=4.0))
+    ),
     "exact sums": sv.Shares(computing=("bank", "shop", COORDINATOR), metrics="none"),
     "noisy sums": sv.Shares(
         computing=("bank", "shop", COORDINATOR), metrics="none", dp=sv.DP(model=sv.Gaussian(epsilon=1.0))
@@ -114,7 +121,8 @@ class Cell:
     def name(self) -> str:
         """For messages."""
         less = "" if self.noise == 1 else f", noise × {self.noise:g}"
-        return f"{self.data}, {self.algorithm}, {self.protection}{less}, seed {self.seed}"
+        once = ", one epoch" if self.epochs == 1 else ""
+        return f"{self.data}, {self.algorithm}, {self.protection}{once}{less}, seed {self.seed}"
 
     @property
     def noisy(self) -> bool:
@@ -321,6 +329,8 @@ _SHARES = dict.fromkeys(
     ),
     "shares",
 )
+_TWO = "logistic_regression, two"
+_OF_TWO = ("shares of two", "shares of two, helper", "shares of two, noise", "shares of two, helper, noise")
 _SEVERAL = {"multi_vfl": "plain, dp 1, dp 8"}
 _CANARIES = {"splitnn, identity": "features 1, features 8, z 1", "splitnn": "features 1, features 8, dp 1, dp 8"}
 
@@ -347,6 +357,8 @@ CELLS = [
     *_matrix("amount", dict.fromkeys(("splitnn, identity", "splitnn"), "shares"), 3),
     Cell("planted", "all_labels, identity", "shares"),
     *(Cell("credit", "splitnn", "shares, coordinator", seed) for seed in range(3)),
+    *(Cell("credit", _TWO, name, seed) for name in _OF_TWO for seed in range(3)),
+    *(Cell("credit", _TWO, name, epochs=1) for name in _OF_TWO),
     Cell("credit", "splitnn", "bfv", epochs=2),
     Cell("credit", "splitnn, identity", "bfv", epochs=2),
     *_CONTROLS,
@@ -384,5 +396,6 @@ QUICK = [
     *_CONTROLS,
     Cell("credit", "splitnn, identity", "bfv", epochs=1),
     Cell("credit", "logistic_regression", "shares", epochs=2),
+    *(Cell("credit", _TWO, name, epochs=4) for name in _OF_TWO),  # angles enough to be judged one by one
 ]
 """About two minutes on two cores."""

@@ -13,10 +13,10 @@ from unittest import mock
 import msgspec
 import numpy as np
 
-from benchmarks.gate import on_cells, on_scorecards, on_sums, on_trees
+from benchmarks.gate import on_cells, on_scorecards, on_sums, on_trees, on_two
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
-from benchmarks.gate.on_shares import Attacked, Wiretap, of_all, uneven
+from benchmarks.gate.on_shares import Attacked, Sorting, Wiretap, of_all, uneven
 from benchmarks.gate.power import Ranked
 from securevfl.attacks import Estimate, Known, PartyView, Transcript, feature_inference, label_inference
 from securevfl.attacks.epsilon import bound_epsilon
@@ -197,12 +197,19 @@ def _measured_on_shares(cell: Cell, rows: int) -> Figures:
     tap = Wiretap()
     people, protection = list(cell.parties(rows)), cell.job.protection
     computing = protection.computing_parties(people[0], people[1:], protection.coordinator_among(people))
-    with on_cells.watch(tap, computing) as summed, roles_begun() as begun:
+    with (
+        on_cells.watch(tap, computing) as summed,
+        on_two.watch(computing) as looks,
+        roles_begun() as begun,
+    ):
         ran, transcript = _recorded(cell, rows, tap)
     owner = next(iter(transcript.truths))
     bank, truth = transcript.view(owner, owner), transcript.truth(owner)
     bits = {name: _bits(cell, x) for name, x in truth.x.items()}
-    sort = partial(on_cells.sort_rows, found=summed) if summed.steps else None
+    sort: Sorting | None = partial(on_cells.sort_rows, found=summed) if summed.steps else None
+    unevenness = partial(uneven, tap)
+    if protection.between_two:
+        sort, unevenness = partial(on_two.sort_rows, looks=looks), partial(on_two.uneven, tap, looks)
     roles = {role.site.name: role for role in begun}
     sums, together = _sums_on_shares(cell, bank, tap, summed, computing, roles, truth.y)
     order = _order(cell, bank, bank.passive[0], truth.others.get(bank.passive[0])) if cell.data == "planted" else None
@@ -222,7 +229,7 @@ def _measured_on_shares(cell: Cell, rows: int) -> Figures:
         attribute=_worst(found["attribute"]),
         order=order,
         predictions=_worst(found["predictions"]),
-        uneven=max(uneven(tap, party) for party in computing),
+        uneven=max(map(unevenness, computing)),
         sums=sums,
         together=together,
     )

@@ -18,14 +18,14 @@ from securevfl.attacks.measure import draw_known, r_squared, score_ranking
 from securevfl.experiments.recorder import Recorder
 from securevfl.transport import Message
 
-__all__ = ["Attacked", "Sights", "Wiretap", "of_all", "shares_of", "sights", "uneven"]
+__all__ = ["CHI_SQUARE", "LEAST", "Attacked", "Sights", "Sorting", "Wiretap", "of_all", "shares_of", "sights", "uneven"]
 
 _WIDTH = 16
 """Of all hidden layers in the matrix: so many masked values of a row stand side by side in a message."""
 _MOST = 12
 """Messages of a step that attacks are given, the first ones: the products with the rows are among them."""
 _KNOWN_LABELS, _KNOWN_RECORDS = 40, 72
-_LEAST, _CHI_SQUARE = 5, 478.0
+LEAST, CHI_SQUARE = 5, 478.0
 """Words an octet's value has to have to be counted; chi-square of 255 degrees exceeds it once in 10^12 (Laurent and
 Massart 2000, lemma 1)."""
 _NONE = np.arange(0)
@@ -39,18 +39,19 @@ class Wiretap(Recorder):
     Attributes:
         groups: dealing party → rows of each of its messages with shares, batch by batch; none for rows that are scored.
         heard_by: computing party → its messages in order.
+        pending: party → rows of each batch that it began, and dealt no shares of yet.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.groups: dict[str, list[list[np.ndarray]]] = defaultdict(list)
         self.heard_by: dict[str, list[tuple[str, Message]]] = defaultdict(list)
-        self._pending: dict[str, list[np.ndarray]] = defaultdict(list)
+        self.pending: dict[str, list[np.ndarray]] = defaultdict(list)
         self._sent: dict[tuple[str, str], int] = defaultdict(int)
 
     def batch_begun(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
         super().batch_begun(party, owner, epoch, rows)
-        self._pending[party].append(np.array(rows))
+        self.pending[party].append(np.array(rows))
 
     def message_passed(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
         super().message_passed(party, peer, way, message)
@@ -60,7 +61,7 @@ class Wiretap(Recorder):
             self.heard_by[party].append((peer, message))
         elif message.what == "shares/input":
             if self._sent[party, peer] == len(self.groups[party]):
-                self.groups[party].append(self._pending.pop(party, []))
+                self.groups[party].append(self.pending.pop(party, []))
             self._sent[party, peer] += 1
 
 
@@ -214,8 +215,8 @@ def uneven(tap: Wiretap, party: str) -> float:
     worst = 0.0
     for found in counts.values():
         wanted = found.sum(axis=1, keepdims=True) / 256
-        if wanted.min() >= _LEAST:
-            worst = max(worst, float(((found - wanted) ** 2 / wanted).sum(axis=1).max()) / _CHI_SQUARE)
+        if wanted.min() >= LEAST:
+            worst = max(worst, float(((found - wanted) ** 2 / wanted).sum(axis=1).max()) / CHI_SQUARE)
     return worst
 
 

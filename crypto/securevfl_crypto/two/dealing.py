@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl_crypto.errors import DisagreementError, MalformedError
+from securevfl_crypto.errors import DisagreementError, MalformedError, ReusedError
 from securevfl_crypto.ring import Stream, matmul
 from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, Wave, WaveBits, wave_places
 from securevfl_crypto.two.curves import ANGLES, find_multiples
@@ -233,6 +233,8 @@ class DealtCorrelations(Correlations):
         self._wire, self._ask, self._checked = wire, ask, checked
         self._drawer = _Drawer(seed)
         self._hidden: dict[int, np.ndarray] = {}
+        self._named: dict[int, bytes] = {}
+        self._forgotten = _Keys()
         self.transfers = AskedTransfers(wire, self._make_transfers)
 
     async def setup(self) -> None:
@@ -252,6 +254,9 @@ class DealtCorrelations(Correlations):
         made = [self._draw_uses(task, one, count) for task, one in zip(tasks, dealt, strict=True)]
         if self._checked:
             await self._check_linear(tasks, made)
+        for one in (one for each in made for one in each):  # only what is compared takes these
+            one.pop("dealt")
+            one.pop("dealt_back", None)
         nothing = {"mask_back": None, "pad_back": None, "share_back": None}
         return [deque(Linear(**(nothing | one)) for one in each[:uses]) for each in made]  # type: ignore[arg-type]
 
@@ -271,9 +276,11 @@ class DealtCorrelations(Correlations):
                     parts["mask_back"] = self._drawer.draw_words(here, width)
             else:
                 parts["pad"] = self._drawer.draw_words(here, width)
+                parts["dealt"] = dealt[0]
                 parts["share"] = dealt[0] + _product(hidden, parts["pad"])
                 if task.backward:
                     parts["pad_back"] = self._drawer.draw_words(rows, width)
+                    parts["dealt_back"] = dealt[1]
                     parts["share_back"] = dealt[1] + _product(_transpose(hidden), parts["pad_back"])
         k = task.outputs
         return [
@@ -283,6 +290,13 @@ class DealtCorrelations(Correlations):
 
     async def _swap_rows(self, tasks: Sequence[LinearTask]) -> None:
         """The other party's rows, masked: sent once for each key."""
+        for task in tasks:
+            digest = _digest(task.rows.astype(np.int64)).tobytes()
+            if self._forgotten.holds(task.key) or self._named.setdefault(task.key, digest) != digest:
+                raise ReusedError(
+                    f"rows number {task.key} were other rows before: under one mask, both would show their difference; "
+                    "nothing was sent"
+                )
         fresh = {task.key: task for task in tasks if task.key not in self._hidden}
         for task in fresh.values():
             own = task.rows.astype(np.int64).view(np.uint64)
@@ -293,23 +307,26 @@ class DealtCorrelations(Correlations):
 
     def forget_rows(self, key: int) -> None:
         """See `Correlations.forget_rows`."""
-        self._hidden.pop(key, None)
+        if self._hidden.pop(key, None) is not None:
+            self._named.pop(key)
+            self._forgotten.add(key)
 
     async def _check_linear(self, tasks: Sequence[LinearTask], made: Sequence[list[dict[str, np.ndarray]]]) -> None:
         """Compare a random combination of all uses of a batch; the last use is spent on it.
 
-        The owner of the pads opens their combination, which the spent pad hides, and a digest of its summand of the
-        product; the holder of the rows computes that summand.
+        The owner of the pads opens their combination, which the spent pad hides, and a digest of what it was dealt for
+        them; the holder of the rows computes that from its mask and its summands. Not from its rows: an owner that
+        opened another pad could guess what they make of the change, and see by the outcome whether it was right.
 
         Raises:
             DisagreementError: the helper dealt wrong numbers.
         """
         for task, each in zip(tasks, made, strict=True):
             seed = np.frombuffer(secrets.token_bytes(SEED_BYTES), np.uint8)
-            own = _combine(each, seed, ["pad", "share", *(["pad_back", "share_back"] if task.backward else [])])
-            sent = [seed, own["pad"], _digest(own["share"])]
+            own = _combine(each, seed, ["pad", "dealt", *(["pad_back", "dealt_back"] if task.backward else [])])
+            sent = [seed, own["pad"], _digest(own["dealt"])]
             if task.backward:
-                sent += [own["pad_back"], _digest(own["share_back"])]
+                sent += [own["pad_back"], _digest(own["dealt_back"])]
             await self._wire.send("ahead check", sent)
         for task, each in zip(tasks, made, strict=True):
             expect: list[tuple[type[np.generic], tuple[int, ...]]] = [
@@ -323,10 +340,10 @@ class DealtCorrelations(Correlations):
 
     def _compare_products(self, task: LinearTask, each: list[dict[str, np.ndarray]], got: list[np.ndarray]) -> None:
         mine = _combine(each, got[0], ["mask", *(["mask_back"] if task.backward else [])])
-        rows = task.rows.astype(np.int64).view(np.uint64)
-        right = [hmac.compare_digest(_digest(_product(rows, got[1]) - mine["mask"]).tobytes(), got[2].tobytes())]
+        hider = self._drawer.mask_rows(task.key, *task.rows.shape)
+        right = [hmac.compare_digest(_digest(_product(hider, got[1]) - mine["mask"]).tobytes(), got[2].tobytes())]
         if task.backward:
-            found = _digest(_product(_transpose(rows), got[3]) - mine["mask_back"])
+            found = _digest(_product(_transpose(hider), got[3]) - mine["mask_back"])
             right.append(hmac.compare_digest(found.tobytes(), got[4].tobytes()))
         if not all(right):
             raise _wrong(f"of the products of party {1 - self._wire.me}")
@@ -396,6 +413,22 @@ class DealtCorrelations(Correlations):
         return dealt
 
 
+class _Keys:
+    """A set of whole numbers that are mostly added in order: ranges, so that a server's questions take no memory."""
+
+    def __init__(self) -> None:
+        self._ranges: list[range] = []
+
+    def add(self, key: int) -> None:
+        if self._ranges and self._ranges[-1].stop == key:
+            self._ranges[-1] = range(self._ranges[-1].start, key + 1)
+        else:
+            self._ranges.append(range(key, key + 1))
+
+    def holds(self, key: int) -> bool:
+        return any(key in one for one in self._ranges)
+
+
 class AskedTransfers(Transfers):
     """Transfers that the helper deals when they run out, some thousands at a time.
 
@@ -430,8 +463,8 @@ class AskedTransfers(Transfers):
 
 
 def _combine(each: list[dict[str, np.ndarray]], seed: np.ndarray, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """The last use, plus random multiples of all others."""
-    factors = Stream(seed.tobytes()).draw_words(0, (len(each),)) | np.uint64(1)
+    """The last use, plus random multiples of all others: even ones, too, or two errors of 2^63 would always cancel."""
+    factors = Stream(seed.tobytes()).draw_words(0, (len(each),))
     factors[-1] = 1
     return {name: sum((one[name] * factor for one, factor in zip(each, factors, strict=True))) for name in names}
 

@@ -159,8 +159,10 @@ class TwoLinear:
         sent = np.empty((len(uses), *self.other.shape), np.uint64)
         for number, use in enumerate(uses):
             sent[number] = self.other - use.pad
+            _wipe(use.pad)
             if use.share_back is not None:
                 self.other = self.other - use.share_back
+                _wipe(use.share_back)
                 if self._noise is not None:
                     self.other = self.other - self._noise(self.other.shape)
         (got,) = await swap(self.wire, "step ahead", [sent], [(np.uint64, (len(uses), *self.own.shape))])
@@ -186,11 +188,14 @@ class TwoLinear:
             mine = mine + encode_values((0.5 - targets) * rule.rate, ERROR_BITS)
         if use.mask_back is None or use.pad_back is None:
             raise MalformedError("a step was taken with a correlation that only goes forward")
-        (theirs,) = await swap(self.wire, "step errors", [mine - use.pad_back])
+        padded = mine - use.pad_back
+        _wipe(use.pad_back, use.mask, use.share)
+        (theirs,) = await swap(self.wire, "step errors", [padded])
         self.exchanges += 1
         words = np.ascontiguousarray(rows.T).view(np.uint64)
         if self.own.size:
             self.own = self.own - matmul(words, mine + theirs) - use.mask_back
+            _wipe(use.mask_back)
             if self._noise is not None:
                 self.own = self.own - self._noise(self.own.shape)
 
@@ -202,7 +207,9 @@ class TwoLinear:
             rows: this party's, int64 (n, d): those of the next correlation.
         """
         use, own = self._take_logits(rows)
-        return own - use.share, use.share
+        share = use.share.copy()
+        _wipe(use.mask, use.share)
+        return own - share, share
 
     def _take_logits(self, rows: np.ndarray) -> tuple[Linear, np.ndarray]:
         if not self._ahead:
@@ -281,6 +288,11 @@ def _unpack_angles(packed: np.ndarray) -> np.ndarray:
     if found.size and found.max() >= 1 << ANGLE_BITS:
         raise MalformedError(f"an angle has more than {ANGLE_BITS} bits; nothing was computed from it")
     return found
+
+
+def _wipe(*spent: np.ndarray) -> None:
+    for words in spent:
+        words.fill(0)
 
 
 def _draw_words(shape: tuple[int, ...]) -> np.ndarray:

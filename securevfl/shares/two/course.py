@@ -19,7 +19,7 @@ from securevfl.shares.course import SharedCourse, Words
 from securevfl.shares.kept_targets import FEWEST_OF_CLASS, TargetRule, explain_wrong_targets
 from securevfl.shares.least_rows import check_judged
 from securevfl.shares.two.answering import compute_answers
-from securevfl.shares.two.judging import compute_metrics, count_outside, metric_scales, round_figure
+from securevfl.shares.two.judging import compute_metrics, count_outside, metric_scales, metric_sizes, round_figure
 from securevfl.shares.two.network import TwoNetwork, find_scale, with_ones
 from securevfl.shares.two.parties import TwoParty
 from securevfl.shares.two.useful import decide_usefulness
@@ -216,9 +216,10 @@ class TwoCourse(SharedCourse):
         self._count_metrics()
         await self._check_logits(logits)
         shifts, units = metric_scales(rows, self.model.shape)
+        bits = metric_sizes(self.model.shape)
         if self.party.compares:
-            shares, shifts, units = better, [0], [1.0]
-        opened = await self.party.open_words("metrics", shares.reshape(1, -1), shifts)
+            shares, shifts, units, bits = better, [0], [1.0], [2]
+        opened = await self.party.open_words("metrics", shares.reshape(1, -1), shifts, bits)
         return None if opened is None else opened[0] * np.array(units)
 
     async def _compare_figures(self, shares: np.ndarray, rows: int) -> np.ndarray:
@@ -295,8 +296,9 @@ class TwoCourse(SharedCourse):
             self._rows.pop(key)
             self._uses.pop(key, None)
             self.party.source.forget_rows(key)
-        words, shift = await compute_answers(self.party, self.answer, own + other)
-        opened = await self.party.open_words("predictions", words, [shift] * words.shape[1])
+        words, shift, size = await compute_answers(self.party, self.answer, own + other)
+        width = words.shape[1]
+        opened = await self.party.open_words("predictions", words, [shift] * width, [size] * width)
         return None if opened is None else opened.view(np.uint64)
 
     def keeps_valid(self, rows: int) -> bool:

@@ -30,7 +30,9 @@ __all__ = [
     "curve_factors",
     "drop_shift",
     "find_classes",
+    "find_sides",
     "metric_scales",
+    "metric_sizes",
     "round_figure",
     "sum_words",
 ]
@@ -65,6 +67,14 @@ def metric_scales(rows: int, shape: NetworkShape) -> tuple[list[int], list[float
         shifts.append(_AREA_BITS - METRIC_BITS)
         units.append(2.0**-_AREA_BITS)
     return shifts, [unit * 2.0**shift for unit, shift in zip(units, shifts, strict=True)]
+
+
+def metric_sizes(shape: NetworkShape) -> list[int]:
+    """Of each metric, the bits that are opened: the sign, and what a mean of it can need before the point."""
+    if shape.is_numeric:
+        return [METRIC_BITS + 8]
+    loss = METRIC_BITS + 6 + max(shape.outputs - 1, 0).bit_length()
+    return [METRIC_BITS + 2, loss, *([METRIC_BITS + 2] if shape.classes == 2 else [])]
 
 
 async def compute_metrics(
@@ -181,12 +191,27 @@ async def _count_right(party: TwoParty, logits: np.ndarray, targets: np.ndarray 
     return sum_words(found)
 
 
+async def find_sides(party: TwoParty, coarse: np.ndarray, edge: int) -> tuple[np.ndarray, np.ndarray]:
+    """Shared bits, uint8 of the values' shape: whether a value is above −edge, and whether it is above edge.
+
+    A comparison with an edge wraps for values within that edge of ±256, the largest; the sign does not.
+
+    Args:
+        party: one of the two.
+        coarse: this party's shares, uint64, of which `COARSE_BITS` count.
+        edge: in units of 2^-`COARSE`.
+    """
+    wire, transfers, one = party.wire, party.transfers, np.uint8(party.is_active)
+    low, sign, high = await find_above(wire, transfers, coarse, [-edge, -1, edge], COARSE_BITS)
+    met = await and_bits(wire, transfers, np.stack([low ^ one, high]), np.stack([sign ^ one, sign]))
+    return met[0] ^ one, met[1]
+
+
 async def count_outside(party: TwoParty, logits: np.ndarray) -> np.ndarray:
     """A shared bit, uint8 (): whether more than one value in a hundred is above 12 in size, so that its wave is off."""
     wire, transfers, flat = party.wire, party.transfers, logits.reshape(-1)
-    bound = _LARGEST_LOGIT << COARSE
-    bits = await find_above(wire, transfers, flat >> _COARSE_SHIFT, [-bound, bound], COARSE_BITS)
-    inside = bits[0] ^ bits[1]  # above the lower bound, and not above the upper one
+    low, high = await find_sides(party, flat >> _COARSE_SHIFT, _LARGEST_LOGIT << COARSE)
+    inside = low ^ high  # above the lower bound, and not above the upper one
     count = sum_words(await bits_to_words(wire, transfers, inside.reshape(-1)))
     if party.is_active:
         count = count - np.uint64(flat.size - flat.size // 100)

@@ -102,8 +102,11 @@ class TwoParty:
         """Allow the openings of an epoch; see `Openings.begin_stage`."""
         self._openings.begin_stage(names)
 
-    async def open_words(self, name: str, words: np.ndarray, shifts: Sequence[int]) -> np.ndarray | None:
-        """Open values to the active party, each without its lowest bits.
+    async def open_words(
+        self, name: str, words: np.ndarray, shifts: Sequence[int], sizes: Sequence[int]
+    ) -> np.ndarray | None:
+        """Open values to the active party, each without its lowest bits, and no more bits than it needs: an active
+        party that deviates can make a value anything of rows, so what is opened says how much it can read.
 
         The passive party drops them from its summand, which is uniform for the active one: what is learned is the value
         rounded up or down by chance, without bias.
@@ -112,6 +115,7 @@ class TwoParty:
             name: of the opening.
             words: this party's summands, uint64 (n, values).
             shifts: how many bits of each value are dropped.
+            sizes: how many bits of the rest are sent of each, with one for the sign and one for the rounding.
 
         Returns:
             At the active party, int64 (n, values) in units of the last bit that is kept; None at the other.
@@ -120,14 +124,16 @@ class TwoParty:
             UndeclaredOpening: more than was declared.
         """
         self._openings.count_opening(name, words, (0,))  # type: ignore[arg-type]
-        down = np.array(shifts, dtype=np.uint64)
-        kept = words >> down
+        down, bits = np.array(shifts, dtype=np.uint64), np.array(sizes, dtype=np.uint64)
+        mask = (np.uint64(1) << bits) - np.uint64(1)
+        kept = (words >> down) & mask
         if not self.is_active:
             await self.wire.send(f"open {name}", [kept])
             return None
         (theirs,) = await self.wire.receive(f"open {name}", [(np.uint64, words.shape)])
-        total = ((kept + theirs) << down).view(np.int64) >> down.astype(np.int64)
-        return np.asarray(total + (down > 0).astype(np.int64))
+        sign = np.uint64(1) << (bits - np.uint64(1))
+        total = (((kept + theirs) & mask) ^ sign) - sign
+        return np.asarray(total.view(np.int64) + (down > 0).astype(np.int64))
 
     async def open_bit(self, name: str, bit: np.ndarray) -> bool:
         """Open one shared bit, uint8 (), to both."""

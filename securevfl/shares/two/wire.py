@@ -103,6 +103,20 @@ class LinkTwoWire:
         guard = _OPEN if kind is Kind.PUBLIC_KEY else MASKED
         await self._link.send(kind, step, meta={"label": label}, guard=guard, **name_arrays(arrays))
 
+    async def _receive_or_fail(self, kind: Kind, step: str, names: Sequence[str]) -> Message:
+        """The next message; or what went wrong meanwhile with one that waits to be sent, which nobody will answer."""
+        waiting = self._waiting
+        if waiting is None:
+            return await self._link.receive(kind, step, *names)
+        receiving = asyncio.ensure_future(self._link.receive(kind, step, *names))
+        try:
+            await asyncio.wait({receiving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if not receiving.done():
+                self._raise_failure()
+            return await receiving
+        finally:
+            receiving.cancel()
+
     def _raise_failure(self) -> None:
         """Forget what was sent; raise what went wrong with it."""
         if self._waiting is not None and self._waiting.done():
@@ -118,7 +132,7 @@ class LinkTwoWire:
         step, kind = name_step(label)
         self._raise_failure()
         link = self._link
-        message = await link.receive(kind, step, *(str(number) for number in range(len(expect))))
+        message = await self._receive_or_fail(kind, step, [str(number) for number in range(len(expect))])
         said = message.meta.get("label")
         if said != label:
             raise ProtocolError(

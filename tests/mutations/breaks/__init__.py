@@ -31,6 +31,7 @@ from mutations.breaks import (
     sums,
     sums_noise,
     two,
+    two_models,
     two_parties,
 )
 
@@ -66,5 +67,6 @@ BREAKS: tuple[Break, ...] = (
     *results.BREAKS,
     *asked.BREAKS,
     *two.BREAKS,
+    *two_models.BREAKS,
     *two_parties.BREAKS,
 )

@@ -10,6 +10,7 @@ from securevfl_crypto.two.dealing import LINEAR, TRANSFERS, WAVES, DealtCorrelat
 
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext
+from securevfl.privacy import Link
 from securevfl.shares.two.dealt_lots import HelperLink, LotDealer
 from securevfl.shares.two.exchanges import DEALT, LOT, STEP, two_exchanges
 from securevfl.shares.two.wire import LinkTwoWire
@@ -63,6 +64,25 @@ def test_both_may_send_more_than_a_channel_holds() -> None:
         return await asyncio.gather(*map(take_part, ends))
 
     assert asyncio.run(asyncio.wait_for(run(), 10)) == [[0, 1, 2, 3, 4]] * 2
+
+
+def test_what_cannot_be_sent_ends_the_wait_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that waits for room, and then is refused, is never answered."""
+
+    async def run() -> None:
+        world = _linked(window=1)
+        wire = LinkTwoWire(world["a"], "p")
+        await wire.send("ahead columns", [WORDS])
+        await wire.send("ahead columns", [WORDS])  # waits until the first is received
+
+        async def refuse(*given: object, **named: object) -> None:
+            raise OSError("the ledger's disk is full")
+
+        monkeypatch.setattr(Link, "send", refuse)
+        with pytest.raises(OSError, match="disk is full"):
+            await wire.receive("ahead columns", [(np.uint64, (2, 3))])
+
+    asyncio.run(asyncio.wait_for(run(), 10))
 
 
 @pytest.mark.parametrize(
