@@ -26,6 +26,8 @@ PUBLIC = {
     "EarlierCounts.lost": "likewise",
     "Endorsement.agreement": "a digest that all parties have",
     "Envelope.tag": "a public tag of a ciphertext",
+    "HeldGrid.negative": "places of a matrix in ring elements, from public shapes",
+    "HeldGrid.places": "likewise",
     "Incarnation.nonce": "sent to every peer in the clear",
     "PolynomialPlaces.index": "places in a polynomial, from public shapes",
     "PolynomialPlaces.negative": "likewise",

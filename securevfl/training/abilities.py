@@ -141,8 +141,8 @@ class Abilities(Config):
         if self.fits.shares_kind == "scorecard" or (one_network and self.build_architecture(1).top is None):
             return
         raise InputError(
-            f"{self.title} cannot be trained on shares of two parties: they train models of one layer of weights. Use "
-            "logistic_regression or scorecard; or let three parties compute, of which one may be a coordinator without "
+            f"{self.title} cannot be trained on shares of two parties: they train models of one layer of weights, "
+            "such as logistic_regression; let three parties compute, of which one may be a coordinator without "
             'data, computing = ["…", "…", "coordinator"]; or use \'additive\' under protection \'bfv\', whose sums are '
             "made between two, with noise where the job asks for it"
             + (". A helper changes nothing in that" if getattr(protection, "helper", "") else "")

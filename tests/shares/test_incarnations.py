@@ -178,7 +178,14 @@ def test_predictions_are_opened_of_so_many_rows_and_no_more(
 ) -> None:
     """Of 17 rows 17 values: not as many as a part of the rows might have."""
     site: Any = SimpleNamespace(
-        name="a", active="a", passive=("b", "c"), coordinator="", keeper=Keeper(), role="active", notes=[]
+        name="a",
+        active="a",
+        passive=("b", "c"),
+        coordinator="",
+        keeper=Keeper(),
+        role="active",
+        notes=[],
+        simulated=True,
     )
     plan = Plan(epochs=EPOCHS, batch_size=8, patience=None, eval_rows=most)
     algorithm: Any = sv.SplitNN()

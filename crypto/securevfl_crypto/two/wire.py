@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from collections import Counter, deque
 from collections.abc import Coroutine, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -99,7 +99,7 @@ class Message:
 
     sender: int
     label: str
-    arrays: list[np.ndarray]
+    arrays: list[np.ndarray] = field(repr=False)
     depth: int
 
 

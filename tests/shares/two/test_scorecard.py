@@ -309,7 +309,7 @@ def test_answers_about_many_rows_are_declared_as_they_are_opened(rows: int, most
         (sv.Scorecard(monotone=True), PAIR, "leave monotone out"),
         (CARD, PAIR.replace(dp=sv.DP(model=sv.Gaussian(epsilon=4.0)), metrics="none"), "logistic_regression"),
         (sv.Additive(), PAIR, "'additive' under protection 'bfv'"),
-        (sv.Boosting(), HELPED, "logistic_regression or scorecard"),
+        (sv.Boosting(), HELPED, "such as logistic_regression"),
     ],
     ids=["monotone", "noise", "additive", "trees"],
 )
