@@ -10,8 +10,8 @@ import numpy as np
 
 from securevfl_crypto.bits.base import CODE_BYTES, COLUMNS, DENSE_BYTES, ROW_BYTES, SUM_BYTES, BitLoops, byte_tables
 from securevfl_crypto.bits.portable import PortableBitLoops
-from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, check_cpu, forced_path
-from securevfl_crypto.engine.paths import load_fastest
+from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath, check_cpu
+from securevfl_crypto.engine.paths import load_chosen, load_named
 from securevfl_crypto.errors import EngineError
 
 __all__ = ["bit_loops", "check_bit_loops"]
@@ -27,21 +27,12 @@ def bit_loops(path: str | None = None) -> BitLoops:
     Raises:
         EngineError: the requested path is unknown, cannot run here, or fails its self-test.
     """
-    if path is None:
-        return _chosen()
-    if path not in PATHS:
-        raise EngineError(f"unknown path {path!r}; expected one of {', '.join(PATHS)}")
-    vector = next((each for each in VECTOR_PATHS if each.name == path), None)
-    return PortableBitLoops() if vector is None else _load(vector)
+    return _chosen() if path is None else load_named(path, _load, PortableBitLoops)
 
 
 @lru_cache(maxsize=1)
 def _chosen() -> BitLoops:
-    name = forced_path()
-    if name is not None:
-        return bit_loops(name)
-    found = load_fastest(_load, stacklevel=4)
-    return PortableBitLoops() if found is None else found
+    return load_chosen(_load, PortableBitLoops, stacklevel=4)
 
 
 @lru_cache(maxsize=len(VECTOR_PATHS))

@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
-from securevfl_crypto.engine.cpu import VectorPath, paths_of_this_cpu
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced_path, paths_of_this_cpu
 from securevfl_crypto.engine.library import MissingLibraryError
 from securevfl_crypto.errors import EngineError, WrongLibraryError
 
-__all__ = ["load_fastest"]
+__all__ = ["load_chosen", "load_fastest", "load_named"]
 
 _T = TypeVar("_T")
 _warned = False
@@ -39,6 +39,41 @@ def load_fastest(load: Callable[[VectorPath], _T], *, stacklevel: int) -> _T | N
         except EngineError as error:
             warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=stacklevel + 1)
     return None
+
+
+def load_named(path: str, load: Callable[[VectorPath], _T], portable: Callable[[], _T]) -> _T:
+    """The kernels of a path, or what computes without kernels where the path has none.
+
+    Args:
+        path: one of `cpu.PATHS`.
+        load: loads the kernels of a vector path, and tests them.
+        portable: makes what computes with numpy.
+
+    Raises:
+        EngineError: the path is unknown, cannot run here, or fails its self-test.
+    """
+    if path not in PATHS:
+        raise EngineError(f"unknown path {path!r}; expected one of {', '.join(PATHS)}")
+    vector = next((each for each in VECTOR_PATHS if each.name == path), None)
+    return portable() if vector is None else load(vector)
+
+
+def load_chosen(load: Callable[[VectorPath], _T], portable: Callable[[], _T], *, stacklevel: int) -> _T:
+    """The kernels of the path that ``SECUREVFL_ENGINE`` names, or else of the fastest that works here.
+
+    Args:
+        load: see `load_named`.
+        portable: likewise.
+        stacklevel: of warnings, see `load_fastest`.
+
+    Raises:
+        EngineError: the named path is unknown, cannot run here, or fails its self-test.
+    """
+    name = forced_path()
+    if name is not None:
+        return load_named(name, load, portable)
+    found = load_fastest(load, stacklevel=stacklevel + 1)
+    return portable() if found is None else found
 
 
 def _warn_once(error: MissingLibraryError, stacklevel: int) -> None:

@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, check_cpu, forced_path
-from securevfl_crypto.engine.paths import load_fastest
+from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath, check_cpu
+from securevfl_crypto.engine.paths import load_chosen, load_named
 from securevfl_crypto.errors import EngineError
 from securevfl_crypto.ring.base import COLUMNS, MODULUS, RingLoops
 from securevfl_crypto.ring.portable import PortableRingLoops
@@ -33,22 +33,13 @@ def ring_loops(path: str | None = None) -> RingLoops:
     Raises:
         EngineError: the requested path is unknown, cannot run here, or fails its self-test.
     """
-    if path is None:
-        return _chosen()
-    if path not in PATHS:
-        raise EngineError(f"unknown path {path!r}; expected one of {', '.join(PATHS)}")
-    vector = next((each for each in VECTOR_PATHS if each.name == path), None)
-    return PortableRingLoops() if vector is None else _load(vector)
+    return _chosen() if path is None else load_named(path, _load, PortableRingLoops)
 
 
 @lru_cache(maxsize=1)
 def _chosen() -> RingLoops:
     _keep_memory()
-    name = forced_path()
-    if name is not None:
-        return ring_loops(name)
-    found = load_fastest(_load, stacklevel=4)
-    return PortableRingLoops() if found is None else found
+    return load_chosen(_load, PortableRingLoops, stacklevel=4)
 
 
 @lru_cache(maxsize=len(VECTOR_PATHS))

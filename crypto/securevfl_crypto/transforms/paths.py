@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, check_cpu, forced_path
-from securevfl_crypto.engine.paths import load_fastest
+from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath, check_cpu
+from securevfl_crypto.engine.paths import load_chosen, load_named
 from securevfl_crypto.errors import EngineError
 from securevfl_crypto.transforms.base import TransformLoops
 from securevfl_crypto.transforms.portable import PortableTransformLoops
@@ -29,21 +29,12 @@ def transform_loops(path: str | None = None) -> TransformLoops:
     Raises:
         EngineError: the requested path is unknown, cannot run here, or fails its self-test.
     """
-    if path is None:
-        return _chosen()
-    if path not in PATHS:
-        raise EngineError(f"unknown path {path!r}; expected one of {', '.join(PATHS)}")
-    vector = next((each for each in VECTOR_PATHS if each.name == path), None)
-    return PortableTransformLoops() if vector is None else _load(vector)
+    return _chosen() if path is None else load_named(path, _load, PortableTransformLoops)
 
 
 @lru_cache(maxsize=1)
 def _chosen() -> TransformLoops:
-    name = forced_path()
-    if name is not None:
-        return transform_loops(name)
-    found = load_fastest(_load, stacklevel=4)
-    return PortableTransformLoops() if found is None else found
+    return load_chosen(_load, PortableTransformLoops, stacklevel=4)
 
 
 @lru_cache(maxsize=len(VECTOR_PATHS))

@@ -61,7 +61,7 @@ class TwoCourse(SharedCourse):
     step_name = "step"
     range_cure = (
         "more than one logit in a hundred of the validation rows is above 12 in size, where two parties compute no "
-        "probabilities: lower lr in the protection, or take wider weights apart"
+        "probabilities: lower lr in the protection, or the largest values of the columns"
     )
 
     def __init__(

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.two.correlations import Linear
 from securevfl_crypto.two.curves import CLIPPED_ERROR, SIGMOID
-from securevfl_crypto.two.online import StepRule, TwoLinear
+from securevfl_crypto.two.online import ROW_BITS, StepRule, TwoLinear
 from securevfl_crypto.two.wire import swap
 
 from securevfl.errors import InputError
@@ -21,7 +22,7 @@ from securevfl.training.state import State, as_tensor
 
 __all__ = ["TwoNetwork", "find_scale", "step_rule", "with_ones"]
 
-_ONE = 1 << 10
+_ONE = 1 << ROW_BITS
 _SCALE, _SHARING = "scale", "sharing"
 _NAME_BYTES = 32
 _POWERS = 40
@@ -39,17 +40,22 @@ def step_rule(shape: NetworkShape, rule: OptimiserConstants, batch_size: int) ->
         batch_size: nominal rows in a batch.
 
     Raises:
-        InputError: weight decay, which would need a truncation in each step.
-        MalformedError: a rate too small or too large for its whole numbers.
+        InputError: weight decay, which would need a truncation in each step; or a rate that is too small or too large for the
+            whole numbers of a step.
     """
     if rule.decay:
         raise InputError(
             f"weight_decay is {rule.decay:g}, and two parties train without: set weight_decay = 0, or let three compute"
         )
     rate = rule.lr / (1 - rule.momentum) / batch_size
-    if shape.is_numeric:
-        return StepRule(CLIPPED_ERROR, rate * 2.0**-CURVATURE_BITS)
-    return StepRule(SIGMOID, rate)
+    curve, scale = (CLIPPED_ERROR, 2.0**-CURVATURE_BITS) if shape.is_numeric else (SIGMOID, 1.0)
+    try:
+        return StepRule(curve, rate * scale)
+    except MalformedError as error:
+        raise InputError(
+            f"lr / (1 - momentum) / batch_size is {rate:.3g}, and two parties compute steps in whole numbers that hold "
+            f"2^-17 to 32: change lr = {rule.lr:g} in the protection, or batch_size = {batch_size}"
+        ) from error
 
 
 def with_ones(party: TwoParty, rows: np.ndarray) -> np.ndarray:
@@ -62,9 +68,9 @@ def with_ones(party: TwoParty, rows: np.ndarray) -> np.ndarray:
 def find_scale(rows: np.ndarray, rate: float) -> float:
     """By how much a party divides its columns, so that steps of this rate cannot make its weights swing.
 
-    Gradient descent on a logistic loss swings where rate · λ / 4 exceeds 2, with λ the largest eigenvalue of the mean
-    of x xᵀ: six columns that say nearly the same have one near 6. Each party finds it from its own rows and tells
-    nobody: of both together λ is at most twice the larger one.
+    Gradient descent on a logistic loss, or on a quarter of a Huber loss, swings where rate · λ / 4 exceeds 2, with λ
+    the largest eigenvalue of the mean of x xᵀ: six columns that say nearly the same have one near 6. Each party finds
+    it from its own rows and tells nobody: of both together λ is at most twice the larger one.
 
     Args:
         rows: that train, integers with ten fractional bits, (n, d).
@@ -75,8 +81,8 @@ def find_scale(rows: np.ndarray, rate: float) -> float:
     """
     if not rows.size:
         return 1.0
-    values = np.ldexp(rows.astype(np.float64), -10)
-    direction = np.ones(values.shape[1])
+    values = np.ldexp(rows.astype(np.float64), -ROW_BITS)
+    direction = np.sqrt(np.arange(1.0, values.shape[1] + 1))  # not at right angles to columns that cancel, as ones are
     largest = 0.0
     for _ in range(_POWERS):
         moved = values.T @ (values @ direction) / len(values)
@@ -120,8 +126,8 @@ class TwoNetwork:
 
     @property
     def rate(self) -> float:
-        """The learning rate over the batch size, times the batch size: of one step of a mean gradient."""
-        return self.rule.rate * self.batch_size
+        """The learning rate, whose errors have a slope of at most a quarter: that of the sigmoid, and of a number's."""
+        return self.rule.rate * self.batch_size * (2.0**CURVATURE_BITS if self.shape.is_numeric else 1.0)
 
     async def agree_sharing(self) -> None:
         """Name, with the other party, the sharing that this process begins: one exchange of random numbers."""
