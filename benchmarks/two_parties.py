@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 from securevfl_crypto.two.correlations import Correlations, LinearTask
 from securevfl_crypto.two.curves import SIGMOID
-from securevfl_crypto.two.dealing import Ask, DealtCorrelations, MemoryHelper, Request
+from securevfl_crypto.two.dealing import Ask, MemoryHelper, Request
+from securevfl_crypto.two.dealt import DealtCorrelations
 from securevfl_crypto.two.online import StepRule, TwoLinear, encode_rows
 from securevfl_crypto.two.pair import PairCorrelations
 from securevfl_crypto.two.wire import MemoryWires

@@ -27,7 +27,8 @@ import numpy as np
 import torch
 from securevfl_crypto.two.correlations import LinearTask
 from securevfl_crypto.two.curves import SIGMOID
-from securevfl_crypto.two.dealing import DealtCorrelations, MemoryHelper
+from securevfl_crypto.two.dealing import MemoryHelper
+from securevfl_crypto.two.dealt import DealtCorrelations
 from securevfl_crypto.two.online import StepRule, TwoLinear, encode_rows
 from securevfl_crypto.two.wire import MemoryWires
 

@@ -46,10 +46,10 @@ def test_a_missing_pad_fails_the_gate(monkeypatch: pytest.MonkeyPatch, missing: 
     """Both the helper and the party draw zeros in place of it, so that all results stay right."""
     if missing == "angles":
         monkeypatch.setattr(
-            dealing, "_draw_angles", lambda drawer, count: drawer.draw_words(count).astype(np.int64) * 0
+            dealing.Drawer, "draw_angles", lambda drawer, count: drawer.draw_words(count).astype(np.int64) * 0
         )
     else:
         name = "draw_words" if missing == "pads" else "mask_rows"
-        honest = getattr(dealing._Drawer, name)
-        monkeypatch.setattr(dealing._Drawer, name, lambda *given: honest(*given) * np.uint64(0))
+        honest = getattr(dealing.Drawer, name)
+        monkeypatch.setattr(dealing.Drawer, name, lambda *given: honest(*given) * np.uint64(0))
     assert any("not uniform" in line or "gets" in line or "ranks" in line for line in _lines())

@@ -123,7 +123,7 @@ class TwoLinear:
         self._waves: deque[tuple[WaveBits, Wave]] = deque()
 
     async def refresh_shares(self, sharing: bytes = b"") -> None:
-        """Draw the shares of all weights anew, with one pad of each party: the same weights, other summands.
+        """Replace the shares of all weights by fresh ones of the same weights, with one pad of each party.
 
         Args:
             sharing: names the sharing that the summands are of: two that were made apart add up to nothing.

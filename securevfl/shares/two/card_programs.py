@@ -12,14 +12,14 @@ from securevfl.shares.scorecard.card_model import CardModel, cuts_of_model
 from securevfl.shares.sharing import Sharing
 from securevfl.shares.two.cells import HeldCells, check_bins
 from securevfl.shares.two.kept import TwoModel
-from securevfl.shares.two.programs import TwoActive, TwoPassive
+from securevfl.shares.two.programs import ProgramOfTwo, TwoActive, TwoPassive
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.binned import BinnedAlgorithm, BinnedRole
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.role import Role
 from securevfl.training.state import State, as_dict, as_int
 
-__all__ = ["TwoCardActive", "TwoCardModel", "TwoCardPassive"]
+__all__ = ["CardOfTwo", "TwoCardActive", "TwoCardModel", "TwoCardPassive"]
 
 
 _ROWS = "rows"
@@ -59,57 +59,45 @@ class TwoCardModel(CardModel, TwoModel):
         super().load_state(state)
 
 
-class TwoCardActive(TwoActive):
-    """The active party's program."""
+class CardOfTwo(ProgramOfTwo):
+    """What both parties' programs of a scorecard do alike."""
 
     binned: BinnedRole
     fed: HeldCells
+
+    def make_dealer(self) -> HeldCells:  # type: ignore[override]
+        """See `ProgramOfTwo.make_dealer`: cells of this party's bins."""
+        self.binned = _require_bins(self.role)
+        return HeldCells(self.binned)
+
+    async def setup(self) -> None:
+        """Cut this party's columns, then as for other models."""
+        _cut_columns(self.role, self.binned, self.fed, self.sharing)
+        await super().setup()  # type: ignore[misc]
+
+    async def come_back(self, model: State) -> None:
+        """Take this party's bins from its part of a trained model, then as for other models."""
+        _take_bins(self.binned, self.fed, model["parts"])
+        await super().come_back(model)  # type: ignore[misc]
+
+
+class TwoCardActive(CardOfTwo, TwoActive):  # type: ignore[misc]
+    """The active party's program."""
 
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
         super().__init__(role, sharing)
-        self.model = TwoCardModel(self.binned, self.fed)
-        role.parts = {"shares": self.model}
-
-    def make_dealer(self) -> HeldCells:  # type: ignore[override]
-        self.binned = _binned(self.role)
-        return HeldCells(self.binned)
-
-    async def setup(self) -> None:
-        """Cut this party's columns, then as for other models."""
-        _cut_columns(self.role, self.binned, self.fed, self.sharing)
-        await super().setup()
-
-    async def come_back(self, model: State) -> None:
-        _take_bins(self.binned, self.fed, model["parts"])
-        await super().come_back(model)
+        self.keep_model(TwoCardModel(self.binned, self.fed))
 
 
-class TwoCardPassive(TwoPassive):
+class TwoCardPassive(CardOfTwo, TwoPassive):  # type: ignore[misc]
     """The passive party's program."""
-
-    binned: BinnedRole
-    fed: HeldCells
 
     def __init__(self, role: PassiveRole, sharing: Sharing) -> None:
         super().__init__(role, sharing)
-        self.model = TwoCardModel(self.binned, self.fed)
-        role.parts = {"shares": self.model}
-
-    def make_dealer(self) -> HeldCells:  # type: ignore[override]
-        self.binned = _binned(self.role)
-        return HeldCells(self.binned)
-
-    async def setup(self) -> None:
-        """Cut this party's columns, then as for other models."""
-        _cut_columns(self.role, self.binned, self.fed, self.sharing)
-        await super().setup()
-
-    async def come_back(self, model: State) -> None:
-        _take_bins(self.binned, self.fed, model["parts"])
-        await super().come_back(model)
+        self.keep_model(TwoCardModel(self.binned, self.fed))
 
 
-def _binned(role: Role) -> BinnedRole:
+def _require_bins(role: Role) -> BinnedRole:
     """The role, with its bins.
 
     Raises:

@@ -84,7 +84,7 @@ class TwoCourse(SharedCourse):
         self._scored = 0
 
     async def refresh_shares(self) -> None:
-        """Draw the shares of loaded weights anew."""
+        """Replace the shares of loaded weights by fresh ones."""
         await self.model.refresh_shares()
 
     def begin_epoch(self, epoch: int, *, validates: bool) -> None:

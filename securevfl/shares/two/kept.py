@@ -48,7 +48,7 @@ class TwoModel(SharedModel):
     """This party's summand of every weight. Targets stay with the active party, so that no checkpoint has them.
 
     Attributes:
-        course: draws loaded shares anew; set once the sizes are known.
+        course: replaces loaded shares by fresh ones; set once the sizes are known.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class TwoModel(SharedModel):
         self.course: TwoCourse | None = None
 
     async def refresh_shares(self) -> None:
-        """Draw loaded shares anew before they are used: the same weights, other summands."""
+        """Replace loaded shares by fresh ones before they are used: the same weights, other summands."""
         stale, self.stale = self.stale, False
         if stale and self.course is not None:
             await self.course.refresh_shares()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from securevfl_crypto.two.correlations import Correlations
-from securevfl_crypto.two.dealing import DealtCorrelations
+from securevfl_crypto.two.dealt import DealtCorrelations
 from securevfl_crypto.two.pair import PairCorrelations
 
 from securevfl.errors import InputError

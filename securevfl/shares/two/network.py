@@ -40,8 +40,8 @@ def step_rule(shape: NetworkShape, rule: OptimiserConstants, batch_size: int) ->
         batch_size: nominal rows in a batch.
 
     Raises:
-        InputError: weight decay, which would need a truncation in each step; or a rate that is too small or too large for the
-            whole numbers of a step.
+        InputError: weight decay, which would need a truncation in each step; or a rate that is too small or too large
+            for the whole numbers of a step.
     """
     if rule.decay:
         raise InputError(
@@ -138,7 +138,7 @@ class TwoNetwork:
         self.sharing = self._fresh
 
     async def refresh_shares(self) -> None:
-        """Draw loaded shares anew.
+        """Replace loaded shares by fresh ones of the same weights.
 
         Raises:
             DisagreementError: the other party loaded a part of another sharing.

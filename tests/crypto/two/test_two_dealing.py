@@ -9,15 +9,8 @@ import numpy as np
 import pytest
 from securevfl_crypto.errors import CryptoError, DisagreementError, MalformedError
 from securevfl_crypto.two.correlations import Linear, LinearTask
-from securevfl_crypto.two.dealing import (
-    LINEAR,
-    TRANSFERS,
-    WAVES,
-    Dealer,
-    DealtCorrelations,
-    MemoryHelper,
-    Request,
-)
+from securevfl_crypto.two.dealing import LINEAR, TRANSFERS, WAVES, Dealer, MemoryHelper, Request
+from securevfl_crypto.two.dealt import DealtCorrelations
 from securevfl_crypto.two.wire import Expected, MemoryEnd, MemoryWires
 
 TOP = np.uint64(1 << 63)
@@ -154,7 +147,7 @@ def test_a_party_cannot_ask_for_rows_by_what_it_lets_be_checked(
     monkeypatch: pytest.MonkeyPatch, backward: bool
 ) -> None:
     """A right guess must not pass where a wrong one fails: it is refused like any."""
-    from securevfl_crypto.two import dealing
+    from securevfl_crypto.two import dealt
 
     rows = ROWS[0].view(np.uint64)
     change = np.zeros((3 if backward else 2, 1), np.uint64)
@@ -162,7 +155,7 @@ def test_a_party_cannot_ask_for_rows_by_what_it_lets_be_checked(
     right = (rows.T if backward else rows) @ change
     refused = []
     for guess in (right, right + np.uint64(1)):
-        wires, helper, digest = MemoryWires(), MemoryHelper(), dealing._digest
+        wires, helper, digest = MemoryWires(), MemoryHelper(), dealt._digest
         one, other = wires.pair()
         guesser = GuessingWire(other, change, guess, backward=backward)
 
@@ -172,7 +165,7 @@ def test_a_party_cannot_ask_for_rows_by_what_it_lets_be_checked(
 
         async def deviating(wire: GuessingWire = guesser, helper: MemoryHelper = helper) -> None:
             source = DealtCorrelations(wire, helper.dealer.seeds[1], helper.ask_as(1))
-            kept = dealing._combine
+            kept = dealt._combine
 
             def combine(each: list[dict[str, np.ndarray]], seed: np.ndarray, names: list[str]) -> dict[str, np.ndarray]:
                 found = kept(each, seed, names)
@@ -180,13 +173,13 @@ def test_a_party_cannot_ask_for_rows_by_what_it_lets_be_checked(
                     wire.combined = [found[name] for name in names if name in SUMMANDS]
                 return found
 
-            monkeypatch.setattr(dealing, "_combine", combine)
+            monkeypatch.setattr(dealt, "_combine", combine)
             try:
                 await source.make_linear([LinearTask(4, ROWS[1], 2, 1, backward=True)], 2)
             finally:
-                monkeypatch.setattr(dealing, "_combine", kept)
+                monkeypatch.setattr(dealt, "_combine", kept)
 
-        monkeypatch.setattr(dealing, "_digest", digest)
+        monkeypatch.setattr(dealt, "_digest", digest)
         try:
             wires.run(honest(), deviating())
             refused.append(False)

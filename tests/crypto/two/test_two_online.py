@@ -14,7 +14,8 @@ from securevfl_crypto.errors import DisagreementError, MalformedError, ReusedErr
 from securevfl_crypto.ring import Stream
 from securevfl_crypto.two.correlations import LinearTask, wave_places
 from securevfl_crypto.two.curves import ANGLES, CLIPPED_ERROR, SIGMOID, Curve, find_sines
-from securevfl_crypto.two.dealing import LINEAR, Dealer, DealtCorrelations, MemoryHelper, Request
+from securevfl_crypto.two.dealing import LINEAR, Dealer, MemoryHelper, Request
+from securevfl_crypto.two.dealt import DealtCorrelations
 from securevfl_crypto.two.online import ERROR_BITS, StepRule, TwoLinear, encode_rows
 from securevfl_crypto.two.wire import MemoryWires, TwoWire
 

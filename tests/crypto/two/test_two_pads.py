@@ -11,7 +11,8 @@ import pytest
 from securevfl_crypto.errors import DisagreementError, ReusedError
 from securevfl_crypto.two.correlations import Correlations, Linear, LinearTask, Wave
 from securevfl_crypto.two.curves import ANGLE_BITS, SIGMOID, Factors
-from securevfl_crypto.two.dealing import DealtCorrelations, MemoryHelper
+from securevfl_crypto.two.dealing import MemoryHelper
+from securevfl_crypto.two.dealt import DealtCorrelations
 from securevfl_crypto.two.online import LOGIT_BITS, WEIGHT_BITS, StepRule, TwoLinear, encode_rows
 from securevfl_crypto.two.pair import PairCorrelations
 from securevfl_crypto.two.wire import MemoryEnd, MemoryWires

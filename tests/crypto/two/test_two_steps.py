@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from securevfl_crypto.two.correlations import Correlations, LinearTask, wave_places
 from securevfl_crypto.two.curves import ANGLES, SIGMOID, find_multiples, find_sines
-from securevfl_crypto.two.dealing import DealtCorrelations, MemoryHelper
+from securevfl_crypto.two.dealing import MemoryHelper
+from securevfl_crypto.two.dealt import DealtCorrelations
 from securevfl_crypto.two.online import StepRule, TwoLinear, encode_rows
 from securevfl_crypto.two.pair import PairCorrelations
 from securevfl_crypto.two.wire import MemoryWires

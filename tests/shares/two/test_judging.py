@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 import pytest
-from securevfl_crypto.two.dealing import DealtCorrelations, MemoryHelper
+from securevfl_crypto.two.dealing import MemoryHelper
+from securevfl_crypto.two.dealt import DealtCorrelations
 from securevfl_crypto.two.online import LOGIT_BITS, TwoLinear, encode_values
 from securevfl_crypto.two.wire import MemoryEnd, MemoryWires
 

@@ -6,7 +6,8 @@ import asyncio
 
 import numpy as np
 import pytest
-from securevfl_crypto.two.dealing import LINEAR, TRANSFERS, WAVES, DealtCorrelations, Request
+from securevfl_crypto.two.dealing import LINEAR, TRANSFERS, WAVES, Request
+from securevfl_crypto.two.dealt import DealtCorrelations
 
 from securevfl.errors import ProtocolError
 from securevfl.party_context import PartyContext

@@ -9,7 +9,8 @@ import pytest
 import torch
 from securevfl_crypto.two.correlations import LinearTask
 from securevfl_crypto.two.curves import ANGLES, CLIPPED_ERROR, SIGMOID, find_sines
-from securevfl_crypto.two.dealing import DealtCorrelations, MemoryHelper
+from securevfl_crypto.two.dealing import MemoryHelper
+from securevfl_crypto.two.dealt import DealtCorrelations
 from securevfl_crypto.two.online import ROW_BITS, WEIGHT_BITS, TwoLinear
 from securevfl_crypto.two.wire import MemoryEnd, MemoryWires
 from support.helpers import make_parties

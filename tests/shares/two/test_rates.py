@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from securevfl_crypto.two.correlations import LinearTask
-from securevfl_crypto.two.dealing import DealtCorrelations, MemoryHelper
+from securevfl_crypto.two.dealing import MemoryHelper
+from securevfl_crypto.two.dealt import DealtCorrelations
 from securevfl_crypto.two.online import TwoLinear
 from securevfl_crypto.two.wire import MemoryWires, TwoWire
 
