@@ -55,7 +55,9 @@ def test_the_epoch_that_is_kept_is_the_one_with_the_best_figure(task: str) -> No
     said = [bool(one["best_so_far"]) for one in bits]
     assert said[0]
     assert best.best_epoch == 1 + max(number for number, one in enumerate(said) if one)
-    step = 2 * 2.0**-metrics.METRIC_BITS * (max(map(abs, figures)) + 1)  # what rounding by chance may move
+    # What rounding by chance may move. A number's loss is rounded in units of its scale, squared.
+    unit = float(np.var(people.active.label)) if task == "number" else max(map(abs, figures)) + 1
+    step = 2 * 2.0**-metrics.METRIC_BITS * unit
     highest = figures[0]
     for figure, one in zip(figures[1:], said[1:], strict=True):
         if abs(figure - highest) > step:
