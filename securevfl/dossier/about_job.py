@@ -34,7 +34,7 @@ __all__ = [
     "warn_of_kind",
 ]
 
-_ROLES = {ACTIVE: "has the labels", COORDINATOR: "computes or coordinates, without a table"}
+_ROLES: dict[str, str] = {ACTIVE: "has the labels", COORDINATOR: "computes or coordinates, without a table"}
 _MANY = 60
 
 
@@ -66,7 +66,9 @@ def describe_basis(evidence: Evidence) -> list[Item]:
             )
         )
         if missing := evidence.agreement.missing_parties:
-            found.append(write_sentence(f"No approval by {', '.join(missing)} is beside the file.", source))
+            found.append(
+                write_sentence(f"No approval by {', '.join(missing)} is beside the file or in a ledger.", source)
+            )
     if evidence.record is not None:
         found.append(
             write_sentence(
@@ -140,6 +142,8 @@ def describe_columns(evidence: Evidence) -> list[Item]:
             for kind, columns in (("numbers", card.table.numbers), ("categories", card.table.categories)):
                 if columns:
                     rows.append(Row((name, kind, _list_names(columns)), (source,)))
+            rule = evidence.agreed(f"party.{name}.table.identifiers")
+            rows.append(write_row(name, "identifiers, to find common rows", rule.as_text(f"compared by rule {rule}")))
             if card.table.label is not None:
                 rows.append(
                     Row((name, "label", f"{card.table.label} ({_count_classes(card.table.classes)})"), (source,))

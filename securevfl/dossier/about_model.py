@@ -23,6 +23,7 @@ __all__ = [
     "describe_monitoring",
     "describe_training",
     "describe_versions",
+    "list_figures",
 ]
 
 _METRICS = {
@@ -48,6 +49,10 @@ def describe_training(evidence: Evidence) -> list[Item]:
     if run is None:
         epochs = evidence.setting("epochs")
         return [write_sentence("The job trains for up to {epochs} epochs.", epochs=epochs)]
+    if not run.rows_trained or not run.best_epoch:
+        # In a party's own report, 0 stands for what the party does not know.
+        source = Source("report", f"runs.{run.key}.rows_trained (0: not known to this party)")
+        return [write_sentence("How long training went on is known to the party with the labels alone.", source)]
     found: list[Item] = [
         write_sentence(
             "{rows} rows trained. Training ended after {epochs} epochs: {why}. Kept: the weights of epoch {best}.",
@@ -135,7 +140,11 @@ def describe_classes(evidence: Evidence) -> list[Item]:
         wrong = "–" if not one.rows else f"{1 - one.recall:.1%}"
         cells = (one.name, f"{one.rows:,}", f"{one.precision:.3f}", f"{one.recall:.3f}", wrong)
         rows.append(Row(cells, (source,)))
-    return [Table(("class", "test rows", "precision", "recall", "given another class"), tuple(rows))]
+    likeliest = "Each row counts as its likeliest class here; with another cut-off these figures are others."
+    return [
+        Table(("class", "test rows", "precision", "recall", "given another class"), tuple(rows)),
+        write_sentence(likeliest, Source("report", f"runs.{evidence.run_key}.evaluation.per_class")),
+    ]
 
 
 def describe_calibration(evidence: Evidence) -> list[Item]:
@@ -240,14 +249,24 @@ def describe_monitoring(evidence: Evidence) -> list[Item]:
     ]
 
 
-def describe_versions(evidence: Evidence) -> list[Item]:
-    """Software and machine of the run, as the report recorded them."""
+def describe_versions(evidence: Evidence, *, machine: bool = True) -> list[Item]:
+    """Software of the run, and its machine, as the report recorded them; before a run, what was agreed."""
     if evidence.record is None:
-        rows = [
-            write_row(name, evidence.agreed(f"versions.{name}"))
-            for name in ("securevfl", "protocol", "wire", "session", "ledger")
-        ]
+        names = ("securevfl", "protocol", "wire", "session", "ledger")
+        rows = [write_row(name, evidence.agreed(f"versions.{name}")) for name in names]
         return [Table(("what", "version"), tuple(rows))]
     rows = [write_row(name, evidence.reported(f"versions.{name}")) for name in evidence.record.versions]
-    rows += [write_row(name, evidence.reported(f"machine.{name}")) for name in evidence.record.machine]
+    if machine:
+        rows += [write_row(name, evidence.reported(f"machine.{name}")) for name in evidence.record.machine]
     return [Table(("what", "version or description"), tuple(rows))]
+
+
+def list_figures(evidence: Evidence) -> list[Item]:
+    """Which figures the report has, by name."""
+    run = evidence.run
+    if run is None or not run.test:
+        return []
+    names = ", ".join(
+        map(_name_metric, dict.fromkeys([*run.test, *(run.evaluation.metrics if run.evaluation else ())]))
+    )
+    return [write_sentence(f"The report has these figures of the test rows: {names}.", evidence.of_run("test").source)]

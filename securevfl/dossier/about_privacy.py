@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 
 from securevfl.auditing import AuditLine
 from securevfl.dossier.evidence import Evidence
 from securevfl.dossier.places import ask
-from securevfl.dossier.sentences import Item, Row, Source, Table, write_row, write_sentence
+from securevfl.dossier.sentences import Item, Row, Sentence, Source, Table, write_row, write_sentence
 from securevfl.report.attack_record import AttackLine, attack_lines
 from securevfl.report.card import LEGEND
+from securevfl.report.own_share import describe_own_share as tell_own_share
 
 __all__ = [
     "describe_attacks",
@@ -17,6 +19,7 @@ __all__ = [
     "describe_epsilon",
     "describe_ledgers",
     "describe_messages",
+    "describe_own_share",
     "describe_policies",
     "describe_protection",
 ]
@@ -32,7 +35,7 @@ def describe_card(evidence: Evidence) -> list[Item]:
         what = "who is a customer of all" if cell.of == "membership" else f"{cell.of} of {cell.about}"
         sources = [source]
         if cell.source:
-            sources.append(Source("attacks" if "attack" in cell.source else "card", cell.source))
+            sources.append(_source_of_figure(cell.source))
         why = ": ".join(text for text in (cell.says, cell.figure) if text)
         rows.append(Row((cell.reader, what, cell.standing, why or "no message reveals it"), tuple(sources)))
     found: list[Item] = [Table(("who could read", "what", "at worst", "why"), tuple(rows))]
@@ -46,12 +49,19 @@ def describe_card(evidence: Evidence) -> list[Item]:
         found.append(write_sentence(f"{told}.", source))
     if card.read_cells:
         accepted = evidence.setting("accept_leak") if evidence.settings_known else None
-        text = f"{len(card.read_cells)} of {sum(1 for _ in card)} cells are “reads it”: that party can read that data."
+        text = f"In {len(card.read_cells)} of {sum(1 for _ in card)} cells the reader “reads it”."
         found.append(write_sentence(text, source))
         if accepted is not None:
             found.append(write_sentence("The job accepts such leaks: {accepted}.", accepted=accepted))
         found.append(ask("leak"))
     return found
+
+
+def _source_of_figure(text: str) -> Source:
+    """Where a cell's figure is from. Only attacks on this very job are cited as such."""
+    if text == "attacks on this job":
+        return Source("attacks", "attacks.json")
+    return Source("measured" if text.startswith("attacks on recorded runs") else "card", text)
 
 
 def describe_messages(evidence: Evidence) -> list[Item]:
@@ -61,7 +71,7 @@ def describe_messages(evidence: Evidence) -> list[Item]:
         return [
             write_sentence(
                 "Nothing has crossed between organisations yet: no ledger is there.",
-                Source("file", f"no ledger for {evidence.place.name}"),
+                Source("file", f"no ledger for {evidence.origin}"),
             )
         ]
     rows = [
@@ -90,6 +100,14 @@ def _merge_lines(evidence: Evidence) -> list[tuple[tuple[str, str, AuditLine], i
         counts[key] = counts.get(key, 0) + line.messages
         first.setdefault(key, (sender, receiver, line))
     return [(first[key], count) for key, count in counts.items()]
+
+
+def _describe_times(evidence: Evidence, proof: Source) -> Sentence:
+    chains = evidence.chains(all_runs=True)
+    first = min(chain.opening.time for chain in chains)
+    last = max(chain.last_time for chain in chains)
+    begin, end = (datetime.fromtimestamp(time / 1e6, UTC) for time in (first, last))
+    return write_sentence(f"The ledgers cover {begin:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S} UTC.", proof)
 
 
 def _short_source(evidence: Evidence, party: str) -> Source:
@@ -165,7 +183,7 @@ def _describe_agreed_epsilon(evidence: Evidence) -> list[Item]:
 def describe_attacks(evidence: Evidence) -> list[Item]:
     """What attacks on this job got; or that none was run, and how to run one."""
     if evidence.attacks is None:
-        name = evidence.place.name
+        name = evidence.origin
         source = Source("attacks", f"attacks.json: not in {name}")
         if evidence.other_attacks:
             source = Source("attacks", f"attacks.json: of “{evidence.other_attacks}”, which is another job")
@@ -203,6 +221,18 @@ def _attack_cells(line: AttackLine) -> tuple[str, ...]:
     )
 
 
+def describe_own_share(evidence: Evidence) -> list[Item]:
+    """What this party's own table gives away at worst, as its own report computed it."""
+    found: list[Item] = []
+    for i, one in enumerate(() if evidence.record is None else evidence.record.own_shares):
+        source = Source("report", f"own_shares.{i}")
+        found.append(write_sentence(tell_own_share(one), source))
+    if found:
+        keep = "This is a statistic of this party's own table: no other organisation should get it."
+        found.append(write_sentence(keep, Source("report", "own_shares")))
+    return found
+
+
 def describe_policies(evidence: Evidence) -> list[Item]:
     """Each party's own policy, as its ledger opened with it: what its links refuse whatever the job asks."""
     rows = []
@@ -222,7 +252,7 @@ def describe_ledgers(evidence: Evidence) -> list[Item]:
         return [
             write_sentence(
                 "No ledger is there yet; each party's process writes one, a signed line for each message.",
-                Source("file", f"no ledger for {evidence.place.name}"),
+                Source("file", f"no ledger for {evidence.origin}"),
             )
         ]
     audit, rows = evidence.audit, []
@@ -232,7 +262,8 @@ def describe_ledgers(evidence: Evidence) -> list[Item]:
         pinned = "fixed by the agreement" if party in audit.pinned else "not pinned"
         rows.append(Row((f"{party}.jsonl", runs, key, pinned), (source,)))
     found: list[Item] = [Table(("ledger", "runs", "signed with", "key"), tuple(rows))]
-    proof = Source("audit", f"of {evidence.place.name}: {audit.messages:,} entries, every chain verified")
+    proof = Source("audit", f"of {evidence.origin}: {audit.messages:,} entries, every chain verified")
+    found.append(_describe_times(evidence, proof))
     found.append(write_sentence("All hashes, signatures and result files verified when this was written.", proof))
     if audit.compared:
         found.append(write_sentence(f"Both ends of {audit.compared} links were compared and agree.", proof))
@@ -247,10 +278,10 @@ def describe_ledgers(evidence: Evidence) -> list[Item]:
     for one in () if record is None else record.ledgers:
         if one.cross_signed_by:
             fact = evidence.reported(f"ledgers.{one.party}.cross_signed_by")
-            found.append(write_sentence(f"{{who}} hold(s) {one.party}'s signed head.", who=fact))
+            found.append(write_sentence(f"The signed head of {one.party}'s ledger is held by {{who}}.", who=fact))
     for text in audit.incomplete:
-        found.append(write_sentence(f"Incomplete: {text}.", Source("audit", f"of {evidence.place.name}")))
+        found.append(write_sentence(f"Incomplete: {text}.", Source("audit", f"of {evidence.origin}")))
     for name, epoch in audit.left.items():
-        source = Source("audit", f"of {evidence.place.name}")
+        source = Source("audit", f"of {evidence.origin}")
         found.append(write_sentence(f"{name} left for good after epoch {epoch}; all others signed it.", source))
     return found

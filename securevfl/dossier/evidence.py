@@ -72,6 +72,11 @@ class Evidence:
         return next(run for run in self.record.runs if run.key == self.run_key)
 
     @property
+    def origin(self) -> str:
+        """Name of the folder that the report and the ledgers are from; of the agreement's file before a run."""
+        return (self.state if self.state is not None and self.record is not None else self.place).resolve().name
+
+    @property
     def settings_known(self) -> bool:
         """Whether the record's settings are those of this run: a comparison records those of its first job alone."""
         if self.record is None:

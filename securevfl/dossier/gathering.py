@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from securevfl.agreement import Agreement, read_agreement, read_party_file
+from securevfl.agreement import Agreement, Approval, read_agreement, read_party_file
+from securevfl.agreement.approvals import SIGNATURE_OF
 from securevfl.auditing import Audit, audit
 from securevfl.dossier.evidence import Evidence
 from securevfl.errors import AuditError, InputError, UnknownNameError
@@ -50,11 +51,14 @@ def gather_evidence(
     record = None if found.report is None else Record.read(found.report / METRICS)
     me = _check_party(me, record, found.agreement)
     verified = None if found.ledgers is None else _verify_ledgers(found.ledgers, found.agreement, me)
+    agreement = found.agreement
+    if agreement is not None and verified is not None:
+        agreement = _add_recorded_approvals(agreement, verified)
     key = "" if record is None else _choose_run(record, run)
     evidence = Evidence(
         place=place,
         me=me,
-        agreement=found.agreement,
+        agreement=agreement,
         record=record,
         run_key=key,
         audit=verified,
@@ -133,6 +137,22 @@ def _verify_ledgers(folder: Path, agreement: Agreement | None, me: str) -> Audit
                 f"{agreement.digest[:16]}…: name the agreement of this run"
             )
     return verified
+
+
+def _add_recorded_approvals(agreement: Agreement, verified: Audit) -> Agreement:
+    """The agreement with the approvals that the ledgers recorded; each signature is verified again.
+
+    Raises:
+        AuditError: a recorded signature does not verify.
+    """
+    for chain in verified.chains:
+        for note in chain.notes:
+            for name in agreement.missing_parties if note.note == AGREEMENT else ():
+                signature = note.values.get(f"{SIGNATURE_OF}{name}")
+                if isinstance(signature, str):
+                    approval = Approval(agreement=agreement.digest, party=name, signature=signature)
+                    agreement = agreement.with_approval(approval)
+    return agreement
 
 
 def _choose_run(record: Record, run: str) -> str:

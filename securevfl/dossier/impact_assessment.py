@@ -37,7 +37,8 @@ def write_impact_assessment(evidence: Evidence) -> Document:
 def _write_threshold(evidence: Evidence) -> Section:
     facts: list[Item] = [
         write_sentence(
-            "This job matches the tables of {count} organisations and makes a score of each person in them.",
+            "This job matches rows of {count} organisations' tables, and trains a model that scores rows they have in "
+            "common.",
             count=about_job.count_parties(evidence),
         )
     ]
@@ -87,6 +88,7 @@ def _assess_need(evidence: Evidence) -> tuple[Item, ...]:
 def _assess_risks(evidence: Evidence) -> tuple[Item, ...]:
     return (
         *about_privacy.describe_card(evidence),
+        *about_privacy.describe_own_share(evidence),
         *about_privacy.describe_epsilon(evidence),
         *about_privacy.describe_attacks(evidence),
         *about_model.describe_classes(evidence),

@@ -102,6 +102,8 @@ def _describe_kernels() -> list[dict[str, Any]]:
         WrongLibraryError: the manifest is damaged.
     """
     manifest = read_manifest(FOLDER)
+    if manifest is None:
+        return []
     return [
         {
             "type": "file",
@@ -114,5 +116,5 @@ def _describe_kernels() -> list[dict[str, Any]]:
                 {"name": "ziglang", "value": manifest.ziglang},
             ],
         }
-        for one in (() if manifest is None else manifest.libraries)
+        for one in manifest.libraries
     ]

@@ -127,7 +127,7 @@ def write_model_card(evidence: Evidence) -> Document:
                 *about_job.describe_method(evidence),
                 *about_model.describe_training(evidence),
                 *about_job.describe_parties(evidence),
-                *about_model.describe_versions(evidence),
+                *about_model.describe_versions(evidence, machine=False),
                 ask("owner"),
                 ask("contact"),
             ),
@@ -137,7 +137,7 @@ def write_model_card(evidence: Evidence) -> Document:
             (*about_job.describe_purpose(evidence), *about_job.describe_use(evidence), ask("misuse")),
         ),
         ("Factors", tuple(about_model.describe_groups(evidence))),
-        ("Metrics", (ask("metrics_choice"), ask("threshold"))),
+        ("Metrics", (*about_model.list_figures(evidence), ask("metrics_choice"), ask("threshold"))),
         ("Evaluation data", (*about_job.describe_rows(evidence), ask("provenance"))),
         (
             "Training data",

@@ -44,6 +44,7 @@ def _write_for_controller(evidence: Evidence) -> tuple[Section, ...]:
                 *about_job.describe_columns(evidence),
                 ask("special_categories"),
                 *about_job.describe_rows(evidence),
+                *_list_received(evidence),
             ),
         ),
         Section("Recipients", "GDPR Art. 30(1)(d)", _list_recipients(evidence)),
@@ -97,6 +98,16 @@ def _list_others(evidence: Evidence) -> tuple[Item, ...]:
             )
         )
     return tuple(found)
+
+
+def _list_received(evidence: Evidence) -> list[Item]:
+    """What this organisation could learn of others' people: data that it processes, too."""
+    rows = [
+        Row((cell.about, cell.of, cell.standing, cell.says), (evidence.card_source,))
+        for cell in evidence.card or ()
+        if evidence.me == cell.reader and cell.standing in ("reads it", "bounded", "not known yet")
+    ]
+    return [Table(("received of", "what it tells of", "at worst", "by what"), tuple(rows))] if rows else []
 
 
 def _list_recipients(evidence: Evidence) -> tuple[Item, ...]:

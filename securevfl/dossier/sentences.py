@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 __all__ = [
+    "KINDS",
     "Document",
     "Fact",
     "FillIn",
@@ -28,10 +29,23 @@ __all__ = [
 ]
 
 SourceKind = Literal[
-    "agreement", "setting", "ledger", "audit", "report", "card", "attacks", "installed", "file", "law", "answer"
+    "agreement", "setting", "ledger", "audit", "report", "card", "attacks", "measured", "file", "answer"
 ]
-"""What a statement can rest on. *setting* is an option of the job as the report recorded it; *law* is the text that
-asks for a section; *answer* is what a person wrote into the answers file."""
+"""What a statement can rest on; `KINDS` has what each is."""
+
+KINDS: Mapping[SourceKind, str] = {
+    "agreement": "the agreement's file, a term by its path; its digest is below",
+    "setting": "an option of the job, as the report recorded it",
+    "ledger": "a ledger whose every line was verified when this was written",
+    "audit": "the verification of all ledgers here",
+    "report": "metrics.json, a figure by its path; the ledgers contain its SHA-256",
+    "card": "what each party could read of each other's data at worst, computed from what the messages declare",
+    "attacks": "attacks.json: attacks on this job",
+    "measured": "attacks on recorded runs of other jobs and public tables, which the program comes with",
+    "file": "a file of this dossier or of the run",
+    "answer": "what a person wrote into fill-in.toml",
+}
+"""Kind of source → what it is, for readers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +98,7 @@ def format_value(value: object) -> str:
         return ", ".join(f"{key} {format_value(one)}" for key, one in value.items()) or "none"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(format_value, value)) or "none"
-    return str(value)
+    return str(value) or "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +203,7 @@ class Document:
         return tuple({one.key: one for one in self.items if isinstance(one, FillIn)}.values())
 
 
-def write_sentence(text: str, *sources: Source, **facts: Fact) -> Sentence:
+def write_sentence(text: str, /, *sources: Source, **facts: Fact) -> Sentence:
     """A sentence whose values are facts.
 
     Args:

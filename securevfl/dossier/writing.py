@@ -35,8 +35,9 @@ INDEX = "index.html"
 SBOM = "sbom.cdx.json"
 
 _HEAD = """\
-# Answers to the places "FILL IN" of this dossier. Write an answer between the quotes, and write the dossier again: every
-# document that asks for it then has the answer, with this file as its source. An empty answer leaves the place open.
+# Answers to the places "FILL IN" of this dossier. Write an answer between the quotes, and write the dossier again:
+# every document that asks for it then has the answer, with this file as its source. An empty answer leaves the place
+# open.
 """
 
 
