@@ -48,7 +48,7 @@ def describe_card(evidence: Evidence) -> list[Item]:
     for told in card.rows_told:
         found.append(write_sentence(f"{told}.", source))
     if card.read_cells:
-        accepted = evidence.setting("accept_leak") if evidence.settings_known else None
+        accepted = dict(evidence.settings("")).get("accept_leak")
         text = f"In {len(card.read_cells)} of {sum(1 for _ in card)} cells the reader “reads it”."
         found.append(write_sentence(text, source))
         if accepted is not None:
@@ -76,30 +76,35 @@ def describe_messages(evidence: Evidence) -> list[Item]:
         ]
     rows = [
         Row(
-            (f"{sender} → {receiver}", line.words, f"{count:,}", line.protection, line.reveals),
+            (f"{sender} → {', '.join(receivers)}", line.words, f"{count:,}", line.protection, line.reveals),
             (_short_source(evidence, line.party),),
         )
-        for (sender, receiver, line), count in lines
+        for sender, receivers, line, count in lines
     ]
     return [Table(("from → to", "what", "messages", "protected by", "what the receiver can compute"), tuple(rows))]
 
 
-def _merge_lines(evidence: Evidence) -> list[tuple[tuple[str, str, AuditLine], int]]:
-    """Lines of a sender's ledger, or of the receiver's where the sender's is not here, equal ones added."""
+def _merge_lines(evidence: Evidence) -> list[tuple[str, list[str], AuditLine, int]]:
+    """Lines of a sender's ledger, or of the receiver's where the sender's is not here; equal ones are added up.
+
+    Returns:
+        Sender, receivers, a line of theirs, number of messages.
+    """
     if evidence.audit is None:
         return []
     runs = {(chain.run, chain.party) for chain in evidence.chains()}
     here = {party for _, party in runs}
-    counts: dict[tuple[str, ...], int] = {}
-    first: dict[tuple[str, ...], tuple[str, str, AuditLine]] = {}
+    found: dict[tuple[str, ...], tuple[str, list[str], AuditLine, int]] = {}
     for line in evidence.audit.lines:
         sender, receiver = (line.party, line.peer) if line.way == "sent" else (line.peer, line.party)
         if (line.run, line.party) not in runs or (line.way == "received" and sender in here):
             continue
-        key = sender, receiver, line.words, line.protection, line.reveals
-        counts[key] = counts.get(key, 0) + line.messages
-        first.setdefault(key, (sender, receiver, line))
-    return [(first[key], count) for key, count in counts.items()]
+        key = sender, line.words, line.protection, line.reveals
+        _, receivers, first, count = found.get(key, (sender, [], line, 0))
+        if receiver not in receivers:
+            receivers.append(receiver)
+        found[key] = sender, receivers, first, count + line.messages
+    return list(found.values())
 
 
 def _describe_times(evidence: Evidence, proof: Source) -> Sentence:

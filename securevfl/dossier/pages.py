@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from securevfl.dossier.sentences import Document, FillIn, Sentence, Table, require_sources
+from securevfl.dossier.sentences import KINDS, Document, FillIn, Sentence, Table, require_sources
 from securevfl.report.template import fill_template
 
 __all__ = ["count_places", "render_document", "render_index"]
@@ -67,9 +67,20 @@ def render_index(
         documents=[(document, count_places(document.places)) for document in documents],
         places=count_places(tuple(places.values())),
         basis=basis,
+        kinds=[(kind, KINDS[kind]) for kind in KINDS if kind in _list_kinds(documents)],
         others=others,
         warning=next((one.warning for one in documents if one.warning is not None), None),
     )
+
+
+def _list_kinds(documents: Sequence[Document]) -> set[str]:
+    """Kinds of source that the documents cite."""
+    found: set[str] = set()
+    for document in documents:
+        for item in document.items:
+            rows = item.rows if isinstance(item, Table) else (item,) if isinstance(item, Sentence) else ()
+            found |= {source.kind for row in rows for source in row.sources}
+    return found
 
 
 def count_places(places: Sequence[FillIn]) -> str:

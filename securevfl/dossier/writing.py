@@ -89,7 +89,8 @@ def write_dossier(evidence: Evidence, folder: str | Path, *, docx: bool | None =
             TOML, or DOCX was asked for and cannot be written. Nothing was written then.
     """
     target = Path(folder)
-    _refuse_edited(target)
+    before = _read_written(target)
+    _refuse_edited(target, before)
     answers = _read_answers(target)
     documents = write_documents(evidence, answers)
     word = has_word() if docx is None else docx
@@ -110,27 +111,36 @@ def write_dossier(evidence: Evidence, folder: str | Path, *, docx: bool | None =
     make_folder(target, private=not target.exists())
     for name, content in files.items():
         write_atomic(target / name, content, private=True)
+    for name in before.keys() - files.keys():
+        (target / name).unlink(missing_ok=True)  # of an earlier dossier, such as DOCX that was not asked for again
     return Dossier(target, documents, (INDEX, *(name for name in files if name != INDEX)))
 
 
-def _refuse_edited(folder: Path) -> None:
+def _read_written(folder: Path) -> dict[str, str]:
+    """File → SHA-256 as an earlier dossier was written into the folder.
+
+    Raises:
+        InputError: the list is damaged.
+    """
+    file = folder / WRITTEN
+    if not file.is_file():
+        return {}
+    try:
+        found: dict[str, str] = msgspec.json.decode(file.read_bytes(), type=dict[str, str])
+    except msgspec.DecodeError as error:
+        raise InputError(f"{file} is damaged ({error}): give another --out") from None
+    # Anybody may have edited the list: only names of files directly in the folder are looked at, or removed.
+    return {name: digest for name, digest in found.items() if Path(name).name == name}
+
+
+def _refuse_edited(folder: Path, written: Mapping[str, str]) -> None:
     """Do nothing, unless somebody edited a document: their words would be lost.
 
     Raises:
         InputError: somebody did; names the files.
     """
-    file = folder / WRITTEN
-    if not file.is_file():
-        return
-    try:
-        digests: dict[str, str] = msgspec.json.decode(file.read_bytes(), type=dict[str, str])
-    except msgspec.DecodeError as error:
-        raise InputError(f"{file} is damaged ({error}): give another --out") from None
-    # Names come from a file that anybody may have edited: only those directly in the folder are looked at.
-    known = {name: digest for name, digest in digests.items() if Path(name).name == name}
-    edited = [
-        name for name, digest in known.items() if (folder / name).is_file() and file_digest(folder / name) != digest
-    ]
+    there = [name for name in written if (folder / name).is_file()]
+    edited = [name for name in there if file_digest(folder / name) != written[name]]
     if edited:
         raise InputError(
             f"{', '.join(edited)} in {folder} was edited since it was written, and would be overwritten: give another "
