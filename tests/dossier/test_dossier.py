@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import sys
 from dataclasses import replace
@@ -31,14 +32,15 @@ JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=2, top=()), epoc
 SHARED = sv.Job(
     algorithm=sv.LogisticRegression(), protection=sv.Shares(computing=2), epochs=1, batch_size=256, valid=0.3
 )
+PAGE = Path(__file__).parents[2] / "docs/howto/dossier.md"
 NAMES = ("impact-assessment", "record-of-processing", "ai-act-annex-iv", "model-risk", "model-card")
 
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of three parties in one process, with the active party alone beside it."""
+    """A run of three parties in one process."""
     target = tmp_path_factory.mktemp("dossier") / "run"
-    sv.compare({"plain": JOB}, make_parties(), baselines=("alone",)).report(target)
+    sv.compare({"plain": JOB}, make_parties(), baselines=()).report(target)
     return target
 
 
@@ -331,3 +333,37 @@ def test_the_bill_of_materials_follows_the_official_schema() -> None:
     for kernel in crypto.get("components", []):
         assert kernel["name"].endswith(".so")
         assert re.fullmatch("[0-9a-f]{64}", kernel["hashes"][0]["content"])
+
+
+def test_the_page_does_what_it_shows(
+    simulated: Path,
+    company: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """docs/howto/dossier.md, on this file's run and companies."""
+    monkeypatch.chdir(shutil.copytree(company.folder, tmp_path / "company"))
+    shutil.copytree(simulated, "runs/credit")
+    monkeypatch.setattr(cli.terminal, "out", cli.Console(width=200))
+    monkeypatch.setattr("securevfl.dossier.word.has_word", lambda: False)
+    monkeypatch.setattr("securevfl.dossier.writing.has_word", lambda: False)
+    said, ran = "", 0
+    for kind, content in re.findall(r"```(python|console)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        if kind == "python":
+            exec(compile(content, str(PAGE), "exec"), {})  # noqa: S102 - the page's own code
+            assert re.search(r"edited/ledgers/bank\.jsonl:1", capsys.readouterr().out)
+            continue
+        for line in content.splitlines():
+            if line.startswith("$ securevfl "):
+                _run(line)
+                said, ran = capsys.readouterr().out, ran + 1
+            elif not line.startswith("$ echo"):
+                assert line in said + "\n0", f"{line!r} is on the page and was not said: {said}"
+    assert ran == 2
+
+
+def _run(line: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(shlex.split(line)[2:])
+    assert not ended.value.code
