@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from securevfl.dossier.evidence import Evidence
+from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import (
     Fact,
@@ -38,7 +38,7 @@ _ROLES: dict[str, str] = {ACTIVE: "has the labels", COORDINATOR: "computes or co
 _MANY = 60
 
 
-def warn_of_kind(evidence: Evidence) -> Sentence | None:
+def warn_of_kind(evidence: DossierEvidence) -> Sentence | None:
     """What a reader must see first: that this was a simulation, or that nothing ran yet."""
     if evidence.kind == "simulation":
         return write_sentence(
@@ -54,7 +54,7 @@ def warn_of_kind(evidence: Evidence) -> Sentence | None:
     return None
 
 
-def describe_basis(evidence: Evidence) -> list[Item]:
+def describe_basis(evidence: DossierEvidence) -> list[Item]:
     """Which agreement, report and ledgers the dossier rests on, and who signed what."""
     found: list[Item] = []
     if evidence.agreement is not None:
@@ -89,7 +89,7 @@ def describe_basis(evidence: Evidence) -> list[Item]:
     return found
 
 
-def describe_purpose(evidence: Evidence) -> list[Item]:
+def describe_purpose(evidence: DossierEvidence) -> list[Item]:
     """The purpose that all parties signed; in a simulation, a place for it."""
     if evidence.agreement is not None:
         return [write_sentence("Purpose, as all parties read it: “{purpose}”", purpose=evidence.agreed("purpose"))]
@@ -99,13 +99,13 @@ def describe_purpose(evidence: Evidence) -> list[Item]:
     ]
 
 
-def count_parties(evidence: Evidence) -> Fact:
+def count_parties(evidence: DossierEvidence) -> Fact:
     """How many organisations bring a table."""
     count = sum(role != COORDINATOR for role in evidence.roles.values())
     return Fact(count, Source("agreement", "party") if evidence.agreement is not None else Source("report", "parties"))
 
 
-def describe_parties(evidence: Evidence) -> list[Item]:
+def describe_parties(evidence: DossierEvidence) -> list[Item]:
     """Each party with its role, the size of its table as far as it is known here, and its signing key."""
     rows = []
     for name, role in evidence.roles.items():
@@ -132,7 +132,7 @@ def describe_parties(evidence: Evidence) -> list[Item]:
     return [Table(("party", "role", "columns", "table", "signs with"), tuple(rows))]
 
 
-def describe_columns(evidence: Evidence) -> list[Item]:
+def describe_columns(evidence: DossierEvidence) -> list[Item]:
     """The columns of each party, by name where they are known here, and the label."""
     rows = []
     for name in evidence.roles:
@@ -171,7 +171,7 @@ def _count_classes(classes: object) -> str:
     return f"classes {_list_names(classes)}" if isinstance(classes, Sequence) and classes else "a number"
 
 
-def describe_rows(evidence: Evidence) -> list[Item]:
+def describe_rows(evidence: DossierEvidence) -> list[Item]:
     """How many people's rows are common, and what they are used for."""
     if evidence.record is None:
         return [write_sentence("Common rows are found by {how}.", how=evidence.setting("align.protocol"))]
@@ -191,7 +191,7 @@ def describe_rows(evidence: Evidence) -> list[Item]:
     return found
 
 
-def describe_method(evidence: Evidence) -> list[Item]:
+def describe_method(evidence: DossierEvidence) -> list[Item]:
     """The algorithm, the protection and under which assumptions it protects."""
     if evidence.run is None:
         return [
@@ -209,7 +209,7 @@ def describe_method(evidence: Evidence) -> list[Item]:
     return found
 
 
-def describe_settings(evidence: Evidence) -> list[Item]:
+def describe_settings(evidence: DossierEvidence) -> list[Item]:
     """Every option of the job, section by section."""
     if not evidence.settings_known:
         return [
@@ -233,11 +233,11 @@ def describe_settings(evidence: Evidence) -> list[Item]:
     return [Table(("settings of", "option = value"), tuple(rows))]
 
 
-def _source_of_section(evidence: Evidence, section: str, options: Sequence[tuple[str, Fact]]) -> Source:
+def _source_of_section(evidence: DossierEvidence, section: str, options: Sequence[tuple[str, Fact]]) -> Source:
     return Source(options[0][1].source.kind, section or ("the job's own" if evidence.record is not None else "job"))
 
 
-def describe_limits(evidence: Evidence) -> list[Item]:
+def describe_limits(evidence: DossierEvidence) -> list[Item]:
     """How long and how often the agreement may be used, and what happens if a party leaves."""
     if evidence.agreement is None:
         return []
@@ -258,7 +258,7 @@ def describe_limits(evidence: Evidence) -> list[Item]:
     return [*found, write_sentence(text, leaving=leaving)]
 
 
-def describe_use(evidence: Evidence) -> list[Item]:
+def describe_use(evidence: DossierEvidence) -> list[Item]:
     """Who may ask the trained model for scores."""
     if evidence.agreement is None:
         return [ask("use")]
@@ -281,7 +281,7 @@ def describe_use(evidence: Evidence) -> list[Item]:
     return [*found, ask("use")]
 
 
-def describe_preparation(evidence: Evidence) -> list[Item]:
+def describe_preparation(evidence: DossierEvidence) -> list[Item]:
     """How columns were prepared, as far as the report knows, and how many values were missing."""
     run = evidence.run
     rows = []

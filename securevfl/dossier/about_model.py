@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from securevfl.dossier.evidence import Evidence
+from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Fact, FillIn, Item, Row, Source, Table, format_value, write_row, write_sentence
 from securevfl.report.record import RunRecord
@@ -43,7 +43,7 @@ def _name_metric(name: str) -> str:
     return _METRICS.get(name, name.replace("_", " "))
 
 
-def describe_training(evidence: Evidence) -> list[Item]:
+def describe_training(evidence: DossierEvidence) -> list[Item]:
     """How long the run trained, on how many rows, and why it ended."""
     run = evidence.run
     if run is None:
@@ -71,7 +71,7 @@ def describe_training(evidence: Evidence) -> list[Item]:
     return found
 
 
-def describe_metrics(evidence: Evidence) -> list[Item]:
+def describe_metrics(evidence: DossierEvidence) -> list[Item]:
     """Every figure of the test rows that the report has, beside the baselines."""
     run = evidence.run
     if run is None:
@@ -105,12 +105,12 @@ def describe_metrics(evidence: Evidence) -> list[Item]:
     return found
 
 
-def _no_figures(evidence: Evidence, why: str) -> FillIn:
+def _no_figures(evidence: DossierEvidence, why: str) -> FillIn:
     owners = [name for name, role in evidence.roles.items() if role == "active"]
     return FillIn("figures", f"figures of the model ({why})", f"they are in the report of {' or '.join(owners)}")
 
 
-def describe_benefit(evidence: Evidence) -> list[Item]:
+def describe_benefit(evidence: DossierEvidence) -> list[Item]:
     """What joining was worth to the party with the labels, with its interval."""
     run = evidence.run
     gained = None if run is None else run.gained
@@ -129,7 +129,7 @@ def describe_benefit(evidence: Evidence) -> list[Item]:
     ]
 
 
-def describe_classes(evidence: Evidence) -> list[Item]:
+def describe_classes(evidence: DossierEvidence) -> list[Item]:
     """Per class: precision and recall, that is who is wrongly scored and how often."""
     evaluation = None if evidence.run is None else evidence.run.evaluation
     if evaluation is None or not evaluation.per_class:
@@ -147,7 +147,7 @@ def describe_classes(evidence: Evidence) -> list[Item]:
     ]
 
 
-def describe_calibration(evidence: Evidence) -> list[Item]:
+def describe_calibration(evidence: DossierEvidence) -> list[Item]:
     """Whether scores can be read as probabilities, and whether they moved between validation and test rows."""
     run = evidence.run
     evaluation = None if run is None else run.evaluation
@@ -180,7 +180,7 @@ def describe_calibration(evidence: Evidence) -> list[Item]:
     return found
 
 
-def describe_groups(evidence: Evidence) -> list[Item]:
+def describe_groups(evidence: DossierEvidence) -> list[Item]:
     """Figures by group of people, where the report has them; else a place, because nobody measured it."""
     groups = _read_groups(evidence.run)
     rows = []
@@ -206,7 +206,7 @@ def _read_groups(run: RunRecord | None) -> list[tuple[str, Any]]:
     return found
 
 
-def describe_importance(evidence: Evidence) -> list[Item]:
+def describe_importance(evidence: DossierEvidence) -> list[Item]:
     """Which columns matter most, where the model tells: shapes of an additive model, bins of a scorecard."""
     run = evidence.run
     rows = []
@@ -225,7 +225,7 @@ def describe_importance(evidence: Evidence) -> list[Item]:
     return [ask("explanation")]
 
 
-def describe_limitations(evidence: Evidence) -> list[Item]:
+def describe_limitations(evidence: DossierEvidence) -> list[Item]:
     """Warnings and notes of the run, each as the report has it."""
     run = evidence.run
     if run is None:
@@ -241,7 +241,7 @@ def describe_limitations(evidence: Evidence) -> list[Item]:
     return found
 
 
-def describe_monitoring(evidence: Evidence) -> list[Item]:
+def describe_monitoring(evidence: DossierEvidence) -> list[Item]:
     """What is there to watch the model by, and who has to."""
     return [
         *describe_calibration(evidence),
@@ -249,7 +249,7 @@ def describe_monitoring(evidence: Evidence) -> list[Item]:
     ]
 
 
-def describe_versions(evidence: Evidence, *, machine: bool = True) -> list[Item]:
+def describe_versions(evidence: DossierEvidence, *, machine: bool = True) -> list[Item]:
     """Software of the run, and its machine, as the report recorded them; before a run, what was agreed."""
     if evidence.record is None:
         names = ("securevfl", "protocol", "wire", "session", "ledger")
@@ -261,7 +261,7 @@ def describe_versions(evidence: Evidence, *, machine: bool = True) -> list[Item]
     return [Table(("what", "version or description"), tuple(rows))]
 
 
-def list_figures(evidence: Evidence) -> list[Item]:
+def list_figures(evidence: DossierEvidence) -> list[Item]:
     """Which figures the report has, by name."""
     run = evidence.run
     if run is None or not run.test:

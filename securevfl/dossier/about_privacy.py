@@ -6,12 +6,12 @@ import math
 from datetime import UTC, datetime
 
 from securevfl.auditing import AuditLine
-from securevfl.dossier.evidence import Evidence
+from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Item, Row, Sentence, Source, Table, write_row, write_sentence
 from securevfl.report.attack_record import AttackLine, attack_lines
 from securevfl.report.card import LEGEND
-from securevfl.report.own_share import describe_own_share as tell_own_share
+from securevfl.report.own_share import describe_own_share
 
 __all__ = [
     "describe_attacks",
@@ -19,13 +19,13 @@ __all__ = [
     "describe_epsilon",
     "describe_ledgers",
     "describe_messages",
-    "describe_own_share",
-    "describe_policies",
     "describe_protection",
+    "describe_table_share",
+    "list_policies",
 ]
 
 
-def describe_card(evidence: Evidence) -> list[Item]:
+def describe_card(evidence: DossierEvidence) -> list[Item]:
     """Who could read what of whom, at worst, and what bounds or measured it."""
     card, source = evidence.card, evidence.card_source
     if card is None:
@@ -64,7 +64,7 @@ def _source_of_figure(text: str) -> Source:
     return Source("measured" if text.startswith("attacks on recorded runs") else "card", text)
 
 
-def describe_messages(evidence: Evidence) -> list[Item]:
+def describe_messages(evidence: DossierEvidence) -> list[Item]:
     """What crossed between organisations, added up from the verified ledgers of this run and its alignment."""
     lines = _merge_lines(evidence)
     if not lines:
@@ -84,7 +84,7 @@ def describe_messages(evidence: Evidence) -> list[Item]:
     return [Table(("from → to", "what", "messages", "protected by", "what the receiver can compute"), tuple(rows))]
 
 
-def _merge_lines(evidence: Evidence) -> list[tuple[str, list[str], AuditLine, int]]:
+def _merge_lines(evidence: DossierEvidence) -> list[tuple[str, list[str], AuditLine, int]]:
     """Lines of a sender's ledger, or of the receiver's where the sender's is not here; equal ones are added up.
 
     Returns:
@@ -107,7 +107,7 @@ def _merge_lines(evidence: Evidence) -> list[tuple[str, list[str], AuditLine, in
     return list(found.values())
 
 
-def _describe_times(evidence: Evidence, proof: Source) -> Sentence:
+def _describe_times(evidence: DossierEvidence, proof: Source) -> Sentence:
     chains = evidence.chains(all_runs=True)
     first = min(chain.opening.time for chain in chains)
     last = max(chain.last_time for chain in chains)
@@ -115,13 +115,13 @@ def _describe_times(evidence: Evidence, proof: Source) -> Sentence:
     return write_sentence(f"The ledgers cover {begin:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S} UTC.", proof)
 
 
-def _short_source(evidence: Evidence, party: str) -> Source:
+def _short_source(evidence: DossierEvidence, party: str) -> Source:
     """A ledger by its name and head alone, for tables; `describe_ledgers` has the rest."""
     head = evidence.chains(party=party, all_runs=True)[-1].head
     return Source("ledger", f"{party}.jsonl, head {head[:8]}…")
 
 
-def describe_protection(evidence: Evidence) -> list[Item]:
+def describe_protection(evidence: DossierEvidence) -> list[Item]:
     """Which protection the messages had, and what of it is a setting."""
     if evidence.run is None:
         return [write_sentence(f"The job is protected by {evidence.title.partition(', ')[2]}.", _protection(evidence))]
@@ -139,11 +139,11 @@ def describe_protection(evidence: Evidence) -> list[Item]:
     return found
 
 
-def _protection(evidence: Evidence) -> Source:
+def _protection(evidence: DossierEvidence) -> Source:
     return evidence.setting("protection.name").source
 
 
-def describe_epsilon(evidence: Evidence) -> list[Item]:
+def describe_epsilon(evidence: DossierEvidence) -> list[Item]:
     """Differential privacy: what the report states, and what the audit computed again from the ledgers."""
     if evidence.agreement is not None and evidence.run is None:
         return _describe_agreed_epsilon(evidence)
@@ -172,7 +172,7 @@ def describe_epsilon(evidence: Evidence) -> list[Item]:
     return [Table(("whose data", "what", "ε", "δ", "two tables that differ in"), tuple(rows))]
 
 
-def _describe_agreed_epsilon(evidence: Evidence) -> list[Item]:
+def _describe_agreed_epsilon(evidence: DossierEvidence) -> list[Item]:
     rows = []
     for name in evidence.roles:
         card = evidence.party_card(name)
@@ -185,7 +185,7 @@ def _describe_agreed_epsilon(evidence: Evidence) -> list[Item]:
     return [write_sentence("The agreement bounds no party's releases by an ε.", source)]
 
 
-def describe_attacks(evidence: Evidence) -> list[Item]:
+def describe_attacks(evidence: DossierEvidence) -> list[Item]:
     """What attacks on this job got; or that none was run, and how to run one."""
     if evidence.attacks is None:
         name = evidence.origin
@@ -226,19 +226,19 @@ def _attack_cells(line: AttackLine) -> tuple[str, ...]:
     )
 
 
-def describe_own_share(evidence: Evidence) -> list[Item]:
+def describe_table_share(evidence: DossierEvidence) -> list[Item]:
     """What this party's own table gives away at worst, as its own report computed it."""
     found: list[Item] = []
     for i, one in enumerate(() if evidence.record is None else evidence.record.own_shares):
         source = Source("report", f"own_shares.{i}")
-        found.append(write_sentence(tell_own_share(one), source))
+        found.append(write_sentence(describe_own_share(one), source))
     if found:
         keep = "This is a statistic of this party's own table: no other organisation should get it."
         found.append(write_sentence(keep, Source("report", "own_shares")))
     return found
 
 
-def describe_policies(evidence: Evidence) -> list[Item]:
+def list_policies(evidence: DossierEvidence) -> list[Item]:
     """Each party's own policy, as its ledger opened with it: what its links refuse whatever the job asks."""
     rows = []
     for party in sorted({chain.party for chain in evidence.chains()}):
@@ -251,7 +251,7 @@ def describe_policies(evidence: Evidence) -> list[Item]:
     return [Table(("whose policy", "what its links refuse otherwise"), tuple(rows))]
 
 
-def describe_ledgers(evidence: Evidence) -> list[Item]:
+def describe_ledgers(evidence: DossierEvidence) -> list[Item]:
     """The ledgers: their size, their heads and keys, what of them was compared, and what is missing."""
     if evidence.audit is None:
         return [

@@ -6,14 +6,14 @@ The items and their letters are those of Regulation (EU) 2024/1689, Annex IV, wh
 from __future__ import annotations
 
 from securevfl.dossier import about_job, about_model, about_privacy
-from securevfl.dossier.evidence import Evidence
+from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Document, Item, Section, Source, write_sentence
 
 __all__ = ["write_annex_iv"]
 
 
-def write_annex_iv(evidence: Evidence) -> Document:
+def write_annex_iv(evidence: DossierEvidence) -> Document:
     """Draft the technical documentation; what the provider alone knows is a place to fill in."""
     return Document(
         name="ai-act-annex-iv",
@@ -35,11 +35,11 @@ def write_annex_iv(evidence: Evidence) -> Document:
     )
 
 
-def _ask_scope(evidence: Evidence) -> tuple[Item, ...]:
+def _ask_scope(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (*about_job.describe_basis(evidence), ask("high_risk"))
 
 
-def _describe_system(evidence: Evidence) -> tuple[Section, ...]:
+def _describe_system(evidence: DossierEvidence) -> tuple[Section, ...]:
     return (
         Section(
             "Purpose, provider and version",
@@ -61,7 +61,7 @@ def _describe_system(evidence: Evidence) -> tuple[Section, ...]:
     )
 
 
-def _describe_versions(evidence: Evidence) -> tuple[Item, ...]:
+def _describe_versions(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_model.describe_versions(evidence),
         write_sentence(
@@ -71,7 +71,7 @@ def _describe_versions(evidence: Evidence) -> tuple[Item, ...]:
     )
 
 
-def _describe_development(evidence: Evidence) -> tuple[Section, ...]:
+def _describe_development(evidence: DossierEvidence) -> tuple[Section, ...]:
     return (
         Section(
             "Methods and steps of development",
@@ -119,7 +119,7 @@ def _describe_development(evidence: Evidence) -> tuple[Section, ...]:
     )
 
 
-def _describe_control(evidence: Evidence) -> tuple[Item, ...]:
+def _describe_control(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_model.describe_classes(evidence),
         *about_model.describe_limitations(evidence),
@@ -130,11 +130,11 @@ def _describe_control(evidence: Evidence) -> tuple[Item, ...]:
     )
 
 
-def _describe_metrics(evidence: Evidence) -> tuple[Item, ...]:
+def _describe_metrics(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (*about_model.describe_calibration(evidence), ask("metrics_choice"))
 
 
-def _ask_risks(evidence: Evidence) -> tuple[Item, ...]:
+def _ask_risks(evidence: DossierEvidence) -> tuple[Item, ...]:
     source = Source("file", "impact-assessment.html")
     return (
         write_sentence("Risks to people's data are in the impact assessment of this dossier.", source),
@@ -142,7 +142,7 @@ def _ask_risks(evidence: Evidence) -> tuple[Item, ...]:
     )
 
 
-def _describe_changes(evidence: Evidence) -> tuple[Item, ...]:
+def _describe_changes(evidence: DossierEvidence) -> tuple[Item, ...]:
     found: list[Item] = []
     attempts = sorted({chain.attempt for chain in evidence.chains() if chain.attempt})
     if attempts:
@@ -152,5 +152,5 @@ def _describe_changes(evidence: Evidence) -> tuple[Item, ...]:
     return (*found, ask("changes"))
 
 
-def _describe_market(evidence: Evidence) -> tuple[Item, ...]:
+def _describe_market(evidence: DossierEvidence) -> tuple[Item, ...]:
     return tuple(about_model.describe_monitoring(evidence))

@@ -25,14 +25,14 @@ from securevfl.report.record import PartyRecord, Record, RunRecord
 from securevfl.run.job_card import job_card
 from securevfl.run.run_files import ALIGNMENT
 
-__all__ = ["Evidence", "EvidenceKind"]
+__all__ = ["DossierEvidence", "DossierKind"]
 
-EvidenceKind = Literal["simulation", "organisation", "agreement"]
+DossierKind = Literal["simulation", "organisation", "agreement"]
 """A run of all parties in one process; one organisation's part of a run; an agreement under which nothing ran yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class DossierEvidence:
     """What the documents may state.
 
     Attributes:
@@ -58,7 +58,7 @@ class Evidence:
     state: Path | None = None
 
     @property
-    def kind(self) -> EvidenceKind:
+    def kind(self) -> DossierKind:
         """What the evidence is of."""
         if self.record is None:
             return "agreement"

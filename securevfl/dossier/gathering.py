@@ -8,7 +8,7 @@ from pathlib import Path
 from securevfl.agreement import Agreement, Approval, read_agreement, read_party_file
 from securevfl.agreement.approvals import SIGNATURE_OF
 from securevfl.auditing import Audit, audit
-from securevfl.dossier.evidence import Evidence
+from securevfl.dossier.evidence import DossierEvidence
 from securevfl.errors import AuditError, InputError, UnknownNameError
 from securevfl.ledger.lines import AGREEMENT
 from securevfl.report.attack_record import AttackRecord, attacks_beside
@@ -32,7 +32,7 @@ class _Found:
 
 def gather_evidence(
     source: str | Path, *, me: str = "", run: str = "", party_file: Path | None = None, attacks: Path | None = None
-) -> Evidence:
+) -> DossierEvidence:
     """What is known of a run, or of an agreement under which nothing ran yet.
 
     Args:
@@ -55,7 +55,7 @@ def gather_evidence(
     if agreement is not None and verified is not None:
         agreement = _add_recorded_approvals(agreement, verified)
     key = "" if record is None else _choose_run(record, run)
-    evidence = Evidence(
+    evidence = DossierEvidence(
         place=place,
         me=me,
         agreement=agreement,
@@ -164,7 +164,7 @@ def _choose_run(record: Record, run: str) -> str:
     return run or known[0]
 
 
-def _add_attacks(evidence: Evidence, found: AttackRecord | None) -> Evidence:
+def _add_attacks(evidence: DossierEvidence, found: AttackRecord | None) -> DossierEvidence:
     """The evidence with the attacks that were run on this job; of another job's, it keeps the title alone."""
     if found is None:
         return evidence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from securevfl.dossier import about_job, about_model, about_privacy
-from securevfl.dossier.evidence import Evidence
+from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Document, Item, Section, write_sentence
 
@@ -15,7 +15,7 @@ _RISKS = ("risk_read", "risk_membership", "risk_scores", "risk_groups", "risk_fi
 _DECISION = ("dpo_advice", "views", "prior_consultation", "review", "decision")
 
 
-def write_impact_assessment(evidence: Evidence) -> Document:
+def write_impact_assessment(evidence: DossierEvidence) -> Document:
     """Draft the assessment from what is known; the judgements are places to fill in."""
     return Document(
         name="impact-assessment",
@@ -34,7 +34,7 @@ def write_impact_assessment(evidence: Evidence) -> Document:
     )
 
 
-def _write_threshold(evidence: Evidence) -> Section:
+def _write_threshold(evidence: DossierEvidence) -> Section:
     facts: list[Item] = [
         write_sentence(
             "This job matches rows of {count} organisations' tables, and trains a model that scores rows they have in "
@@ -53,7 +53,7 @@ def _write_threshold(evidence: Evidence) -> Section:
     )
 
 
-def _describe_processing(evidence: Evidence) -> tuple[Item, ...]:
+def _describe_processing(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_job.describe_purpose(evidence),
         ask("legal_basis"),
@@ -70,7 +70,7 @@ def _describe_processing(evidence: Evidence) -> tuple[Item, ...]:
     )
 
 
-def _assess_need(evidence: Evidence) -> tuple[Item, ...]:
+def _assess_need(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_model.describe_benefit(evidence),
         *about_privacy.describe_protection(evidence),
@@ -85,10 +85,10 @@ def _assess_need(evidence: Evidence) -> tuple[Item, ...]:
     )
 
 
-def _assess_risks(evidence: Evidence) -> tuple[Item, ...]:
+def _assess_risks(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_privacy.describe_card(evidence),
-        *about_privacy.describe_own_share(evidence),
+        *about_privacy.describe_table_share(evidence),
         *about_privacy.describe_epsilon(evidence),
         *about_privacy.describe_attacks(evidence),
         *about_model.describe_classes(evidence),
@@ -98,10 +98,10 @@ def _assess_risks(evidence: Evidence) -> tuple[Item, ...]:
     )
 
 
-def _list_measures(evidence: Evidence) -> tuple[Item, ...]:
+def _list_measures(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_privacy.describe_protection(evidence),
-        *about_privacy.describe_policies(evidence),
+        *about_privacy.list_policies(evidence),
         *about_privacy.describe_ledgers(evidence),
         ask("access"),
         ask("organisation"),

@@ -7,7 +7,7 @@ SR 11-7 and OCC Bulletin 2011-12. The card has the sections of Mitchell et al., 
 from __future__ import annotations
 
 from securevfl.dossier import about_job, about_model, about_privacy
-from securevfl.dossier.evidence import Evidence
+from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Document, Item, Section, Source, write_sentence
 
@@ -17,7 +17,7 @@ _GUIDANCE = "SR 26-2 / OCC 2026-13"
 _CARD = "Mitchell et al. 2019"
 
 
-def write_model_risk(evidence: Evidence) -> Document:
+def write_model_risk(evidence: DossierEvidence) -> Document:
     """Draft the model document: development and use, validation and monitoring, governance, third parties."""
     development = f"{_GUIDANCE}, model development"
     return Document(
@@ -65,7 +65,7 @@ def write_model_risk(evidence: Evidence) -> Document:
     )
 
 
-def _describe_data(evidence: Evidence) -> tuple[Item, ...]:
+def _describe_data(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_job.describe_parties(evidence),
         *about_job.describe_columns(evidence),
@@ -76,7 +76,7 @@ def _describe_data(evidence: Evidence) -> tuple[Item, ...]:
     )
 
 
-def _describe_methodology(evidence: Evidence) -> tuple[Item, ...]:
+def _describe_methodology(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_job.describe_method(evidence),
         *about_job.describe_settings(evidence),
@@ -85,7 +85,7 @@ def _describe_methodology(evidence: Evidence) -> tuple[Item, ...]:
     )
 
 
-def _describe_limits(evidence: Evidence) -> tuple[Item, ...]:
+def _describe_limits(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_model.describe_limitations(evidence),
         *about_job.describe_use(evidence),
@@ -95,7 +95,7 @@ def _describe_limits(evidence: Evidence) -> tuple[Item, ...]:
     )
 
 
-def _describe_controls(evidence: Evidence) -> tuple[Item, ...]:
+def _describe_controls(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_privacy.describe_ledgers(evidence),
         *about_job.describe_limits(evidence),
@@ -106,7 +106,7 @@ def _describe_controls(evidence: Evidence) -> tuple[Item, ...]:
     )
 
 
-def _describe_others(evidence: Evidence) -> tuple[Item, ...]:
+def _describe_others(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_model.describe_versions(evidence),
         write_sentence(
@@ -118,7 +118,7 @@ def _describe_others(evidence: Evidence) -> tuple[Item, ...]:
     )
 
 
-def write_model_card(evidence: Evidence) -> Document:
+def write_model_card(evidence: DossierEvidence) -> Document:
     """Draft a model card, for people who use the model and do not audit it."""
     sections: tuple[tuple[str, tuple[Item, ...]], ...] = (
         (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from securevfl.dossier import about_job, about_privacy
-from securevfl.dossier.evidence import Evidence
+from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Document, FillIn, Item, Row, Section, Source, Table, write_sentence
 from securevfl.transport import COORDINATOR
@@ -15,7 +15,7 @@ _OFFICER = ask("dpo")
 _TRANSFERS = ask("transfers")
 
 
-def write_processing_record(evidence: Evidence) -> Document:
+def write_processing_record(evidence: DossierEvidence) -> Document:
     """Draft the record of one organisation: of a controller, or of a processor if it takes part without a table.
 
     Whether it is a controller or a processor is a judgement; the draft follows the role in the job and asks for it.
@@ -32,7 +32,7 @@ def write_processing_record(evidence: Evidence) -> Document:
     )
 
 
-def _write_for_controller(evidence: Evidence) -> tuple[Section, ...]:
+def _write_for_controller(evidence: DossierEvidence) -> tuple[Section, ...]:
     return (
         Section("Controller", "GDPR Art. 30(1)(a)", (_CONTACT, _OFFICER, *_list_others(evidence))),
         Section("Purposes", "GDPR Art. 30(1)(b)", tuple(about_job.describe_purpose(evidence))),
@@ -61,7 +61,7 @@ def _write_for_controller(evidence: Evidence) -> tuple[Section, ...]:
     )
 
 
-def _write_for_processor(evidence: Evidence) -> tuple[Section, ...]:
+def _write_for_processor(evidence: DossierEvidence) -> tuple[Section, ...]:
     return (
         Section("Processor and controllers", "GDPR Art. 30(2)(a)", (_CONTACT, _OFFICER, *_list_others(evidence))),
         Section(
@@ -84,7 +84,7 @@ def _write_for_processor(evidence: Evidence) -> tuple[Section, ...]:
     )
 
 
-def _list_others(evidence: Evidence) -> tuple[Item, ...]:
+def _list_others(evidence: DossierEvidence) -> tuple[Item, ...]:
     """The other parties, who may be joint controllers or processors, and what has to be decided of them."""
     found: list[Item] = [*about_job.describe_parties(evidence)]
     found.append(ask("controllers"))
@@ -100,7 +100,7 @@ def _list_others(evidence: Evidence) -> tuple[Item, ...]:
     return tuple(found)
 
 
-def _list_received(evidence: Evidence) -> list[Item]:
+def _list_received(evidence: DossierEvidence) -> list[Item]:
     """What this organisation could learn of others' people: data that it processes, too."""
     rows = [
         Row((cell.about, cell.of, cell.standing, cell.says), (evidence.card_source,))
@@ -110,7 +110,7 @@ def _list_received(evidence: Evidence) -> list[Item]:
     return [Table(("received of", "what it tells of", "at worst", "by what"), tuple(rows))] if rows else []
 
 
-def _list_recipients(evidence: Evidence) -> tuple[Item, ...]:
+def _list_recipients(evidence: DossierEvidence) -> tuple[Item, ...]:
     """Who could read something of whom, by the card: a recipient of personal data is who can read it."""
     card, source = evidence.card, evidence.card_source
     rows = []
@@ -132,10 +132,10 @@ def _list_recipients(evidence: Evidence) -> tuple[Item, ...]:
     )
 
 
-def _list_security(evidence: Evidence) -> tuple[Item, ...]:
+def _list_security(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_privacy.describe_protection(evidence),
-        *about_privacy.describe_policies(evidence),
+        *about_privacy.list_policies(evidence),
         *about_privacy.describe_ledgers(evidence),
         ask("access"),
     )

@@ -12,7 +12,7 @@ import msgspec
 from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.dossier.annex_iv import write_annex_iv
-from securevfl.dossier.evidence import Evidence
+from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.impact_assessment import write_impact_assessment
 from securevfl.dossier.materials import make_sbom
 from securevfl.dossier.model_documents import write_model_card, write_model_risk
@@ -64,7 +64,7 @@ class Dossier:
         return f"Dossier({str(self.folder)!r}, {len(self.documents)} documents, {count_places(self.places)})"
 
 
-def write_documents(evidence: Evidence, answers: Mapping[str, str] | None = None) -> tuple[Document, ...]:
+def write_documents(evidence: DossierEvidence, answers: Mapping[str, str] | None = None) -> tuple[Document, ...]:
     """All documents of some evidence, with a person's answers where there are any."""
     drafts = (
         write_impact_assessment(evidence),
@@ -76,7 +76,7 @@ def write_documents(evidence: Evidence, answers: Mapping[str, str] | None = None
     return tuple(apply_answers(draft, answers or {}, ANSWERS) for draft in drafts)
 
 
-def write_dossier(evidence: Evidence, folder: str | Path, *, docx: bool | None = None) -> Dossier:
+def write_dossier(evidence: DossierEvidence, folder: str | Path, *, docx: bool | None = None) -> Dossier:
     """Write a dossier into a folder; answers that are there already are kept and used.
 
     Args:

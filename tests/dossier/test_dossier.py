@@ -18,7 +18,7 @@ import pytest
 import securevfl as sv
 from securevfl import cli
 from securevfl.attacks import AttackScore
-from securevfl.dossier import Evidence, gather_evidence, write_documents, write_dossier
+from securevfl.dossier import DossierEvidence, gather_evidence, write_documents, write_dossier
 from securevfl.dossier.evidence import _look_up
 from securevfl.dossier.sentences import FillIn, Sentence, Source, Table
 from securevfl.dossier.word import render_word
@@ -53,7 +53,7 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="module")
-def all_evidence(simulated: Path, company: Any) -> dict[str, Evidence]:
+def all_evidence(simulated: Path, company: Any) -> dict[str, DossierEvidence]:
     return {
         "simulation": gather_evidence(simulated),
         "bank": gather_evidence(company.agreement_file, me="bank"),
@@ -62,7 +62,7 @@ def all_evidence(simulated: Path, company: Any) -> dict[str, Evidence]:
     }
 
 
-def _texts(evidence: Evidence) -> str:
+def _texts(evidence: DossierEvidence) -> str:
     """All sentences and cells of all documents."""
     found = []
     for document in write_documents(evidence):
@@ -74,7 +74,7 @@ def _texts(evidence: Evidence) -> str:
     return "\n".join(found)
 
 
-def _sources(evidence: Evidence) -> set[Source]:
+def _sources(evidence: DossierEvidence) -> set[Source]:
     found: set[Source] = set()
     for document in write_documents(evidence):
         for item in document.items:
@@ -84,7 +84,7 @@ def _sources(evidence: Evidence) -> set[Source]:
 
 
 @pytest.mark.parametrize("which", ["simulation", "bank", "shop", "agreement"])
-def test_each_path_that_is_cited_is_there(all_evidence: dict[str, Evidence], which: str) -> None:
+def test_each_path_that_is_cited_is_there(all_evidence: dict[str, DossierEvidence], which: str) -> None:
     """A source is a path in a file: the report's, the agreement's or the job's settings."""
     evidence, checked = all_evidence[which], 0
     for source in _sources(evidence):
@@ -98,7 +98,7 @@ def test_each_path_that_is_cited_is_there(all_evidence: dict[str, Evidence], whi
 
 @pytest.mark.parametrize("which", ["simulation", "bank", "shop", "agreement"])
 def test_pages_show_every_place_as_a_box_and_count_them(
-    all_evidence: dict[str, Evidence], which: str, tmp_path: Path
+    all_evidence: dict[str, DossierEvidence], which: str, tmp_path: Path
 ) -> None:
     written = write_dossier(all_evidence[which], tmp_path / "out", docx=False)
     assert [document.name for document in written.documents] == list(NAMES)
@@ -114,7 +114,7 @@ def test_pages_show_every_place_as_a_box_and_count_them(
     assert "not legal advice" in index
 
 
-def test_a_simulation_says_so_first_and_a_real_job_does_not(all_evidence: dict[str, Evidence]) -> None:
+def test_a_simulation_says_so_first_and_a_real_job_does_not(all_evidence: dict[str, DossierEvidence]) -> None:
     for which, words in (("simulation", "Simulation: not a record of processing"), ("agreement", "No finished run")):
         for document in write_documents(all_evidence[which]):
             assert document.warning is not None
@@ -122,7 +122,9 @@ def test_a_simulation_says_so_first_and_a_real_job_does_not(all_evidence: dict[s
     assert all(document.warning is None for document in write_documents(all_evidence["bank"]))
 
 
-def test_two_companies_cite_the_agreement_and_their_own_verified_ledger(all_evidence: dict[str, Evidence]) -> None:
+def test_two_companies_cite_the_agreement_and_their_own_verified_ledger(
+    all_evidence: dict[str, DossierEvidence],
+) -> None:
     bank = all_evidence["bank"]
     assert bank.audit is not None
     assert bank.audit.pinned == ("bank",)
@@ -150,7 +152,7 @@ def test_approvals_that_only_the_ledger_has_are_verified_and_used(company: Any, 
 
 
 def test_without_attacks_it_says_so_and_with_them_it_cites_them(
-    all_evidence: dict[str, Evidence], tmp_path: Path
+    all_evidence: dict[str, DossierEvidence], tmp_path: Path
 ) -> None:
     none = all_evidence["simulation"]
     assert "No attack has been run on this job." in _texts(none)
@@ -179,7 +181,7 @@ def test_without_attacks_it_says_so_and_with_them_it_cites_them(
         gather_evidence(none.place, attacks=tmp_path / "missing")
 
 
-def test_figures_of_other_jobs_are_not_cited_as_attacks_on_this_one(all_evidence: dict[str, Evidence]) -> None:
+def test_figures_of_other_jobs_are_not_cited_as_attacks_on_this_one(all_evidence: dict[str, DossierEvidence]) -> None:
     for evidence in all_evidence.values():
         for source in _sources(evidence):
             assert not (source.kind == "attacks" and "recorded runs" in source.place)
@@ -187,7 +189,7 @@ def test_figures_of_other_jobs_are_not_cited_as_attacks_on_this_one(all_evidence
     assert "measured" in kinds
 
 
-def test_a_coordinator_gets_the_record_of_a_processor(all_evidence: dict[str, Evidence]) -> None:
+def test_a_coordinator_gets_the_record_of_a_processor(all_evidence: dict[str, DossierEvidence]) -> None:
     evidence = replace(all_evidence["simulation"], me="notary")
     record = evidence.record
     assert record is not None
@@ -200,7 +202,7 @@ def test_a_coordinator_gets_the_record_of_a_processor(all_evidence: dict[str, Ev
     assert any(place.key == "helper" for place in other.places)
 
 
-def test_annex_iv_has_all_nine_items_and_article_35_all_four(all_evidence: dict[str, Evidence]) -> None:
+def test_annex_iv_has_all_nine_items_and_article_35_all_four(all_evidence: dict[str, DossierEvidence]) -> None:
     documents = write_documents(all_evidence["bank"])
     annex = " ".join(section.law for section in documents[2].sections)
     assert all(f"Annex IV({number})" in annex for number in range(1, 10))
@@ -256,7 +258,7 @@ def test_what_does_not_belong_together_is_refused(company: Any, simulated: Path,
 
 
 def test_answers_are_kept_and_edited_documents_are_not_overwritten(
-    all_evidence: dict[str, Evidence], tmp_path: Path
+    all_evidence: dict[str, DossierEvidence], tmp_path: Path
 ) -> None:
     evidence, out = all_evidence["bank"], tmp_path / "out"
     first = write_dossier(evidence, out, docx=False)
@@ -281,7 +283,7 @@ def test_answers_are_kept_and_edited_documents_are_not_overwritten(
         write_dossier(evidence, tmp_path / "other", docx=False)
 
 
-def test_docx_has_every_sentence_source_and_place(all_evidence: dict[str, Evidence]) -> None:
+def test_docx_has_every_sentence_source_and_place(all_evidence: dict[str, DossierEvidence]) -> None:
     docx = pytest.importorskip("docx")
     document = write_documents(all_evidence["bank"])[1]
     file = docx.Document(BytesIO(render_word(document)))
@@ -299,7 +301,7 @@ def test_docx_has_every_sentence_source_and_place(all_evidence: dict[str, Eviden
 
 
 def test_docx_that_is_not_asked_for_again_goes_and_without_its_library_it_says_so(
-    all_evidence: dict[str, Evidence], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    all_evidence: dict[str, DossierEvidence], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("securevfl.dossier.writing.render_word", lambda document: document.name.encode())
     write_dossier(all_evidence["agreement"], tmp_path, docx=True)
@@ -311,7 +313,7 @@ def test_docx_that_is_not_asked_for_again_goes_and_without_its_library_it_says_s
         render_word(write_documents(all_evidence["agreement"])[0])
 
 
-def test_the_same_evidence_gives_the_same_pages(all_evidence: dict[str, Evidence], tmp_path: Path) -> None:
+def test_the_same_evidence_gives_the_same_pages(all_evidence: dict[str, DossierEvidence], tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_dossier(all_evidence["bank"], tmp_path / name, docx=False)
     for file in (tmp_path / "a").iterdir():
