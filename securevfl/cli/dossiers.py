@@ -37,7 +37,7 @@ def dossier_command(
     model document, a model card, and a bill of materials.
 
     Each sentence has its source: agreement, verified ledger, report, attack. What a person must fill in is marked, and
-    answered in fill-in.toml. No legal advice. Exit code 5 if a ledger does not verify.
+    answered in fill-in.toml. No legal advice. Exit code 8 if a ledger does not verify.
     """
     from securevfl.dossier import gather_evidence, write_dossier
     from securevfl.dossier.pages import count_places

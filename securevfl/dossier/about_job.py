@@ -26,7 +26,6 @@ __all__ = [
     "describe_limits",
     "describe_method",
     "describe_parties",
-    "describe_preparation",
     "describe_purpose",
     "describe_rows",
     "describe_settings",
@@ -237,16 +236,21 @@ def _source_of_section(evidence: DossierEvidence, section: str, options: Sequenc
     return Source(options[0][1].source.kind, section or ("the job's own" if evidence.record is not None else "job"))
 
 
+def _count_hours(seconds: Fact) -> Fact:
+    """Seconds, as people write hours."""
+    return seconds.as_text(f"{float(str(seconds.value)) / 3600:,.4g}")
+
+
 def describe_limits(evidence: DossierEvidence) -> list[Item]:
     """How long and how often the agreement may be used, and what happens if a party leaves."""
     if evidence.agreement is None:
         return []
     found: list[Item] = [
         write_sentence(
-            "The agreement ends on {expires}; up to {attempts} attempts and {seconds} seconds in attempts are allowed.",
+            "The agreement ends on {expires}; up to {attempts} attempts, of {hours} hours together, are allowed.",
             expires=evidence.agreed("limits.expires"),
             attempts=evidence.agreed("limits.attempts"),
-            seconds=evidence.agreed("limits.seconds"),
+            hours=_count_hours(evidence.agreed("limits.seconds")),
         )
     ]
     leaving = evidence.agreed("limits.leaving")
@@ -279,19 +283,3 @@ def describe_use(evidence: DossierEvidence) -> list[Item]:
         if getattr(evidence.agreement.proposal.serving, name) is not None:
             found.append(write_sentence(text, value=evidence.agreed(f"serving.{name}")))
     return [*found, ask("use")]
-
-
-def describe_preparation(evidence: DossierEvidence) -> list[Item]:
-    """How columns were prepared, as far as the report knows, and how many values were missing."""
-    run = evidence.run
-    rows = []
-    for party, columns in (run.prepared if run is not None else {}).items():
-        for i, column in enumerate(columns):
-            source = Source("report", f"runs.{evidence.run_key}.prepared.{party}.{i}")
-            missing = f"{column.missing:.1%}"
-            rows.append(Row((party, column.column, column.holds, missing, column.how), (source,)))
-    if not rows:
-        key = evidence.run_key
-        source = Source("report", f"runs.{key}.prepared (empty)") if run is not None else Source("file", "no report")
-        return [write_sentence("This report does not record how columns were prepared.", source)]
-    return [Table(("party", "column", "values", "missing", "prepared"), tuple(rows))]

@@ -21,6 +21,7 @@ __all__ = [
     "describe_limitations",
     "describe_metrics",
     "describe_monitoring",
+    "describe_preparation",
     "describe_training",
     "describe_versions",
     "list_figures",
@@ -41,6 +42,22 @@ _MOST = 12
 
 def _name_metric(name: str) -> str:
     return _METRICS.get(name, name.replace("_", " "))
+
+
+def describe_preparation(evidence: DossierEvidence) -> list[Item]:
+    """How columns were prepared, as far as the report knows, and how many values were missing."""
+    run = evidence.run
+    rows = []
+    for party, columns in (run.prepared if run is not None else {}).items():
+        for i, column in enumerate(columns):
+            source = Source("report", f"runs.{evidence.run_key}.prepared.{party}.{i}")
+            missing = f"{column.missing:.1%}"
+            rows.append(Row((party, column.column, column.holds, missing, column.how), (source,)))
+    if not rows:
+        key = evidence.run_key
+        source = Source("report", f"runs.{key}.prepared (empty)") if run is not None else Source("file", "no report")
+        return [write_sentence("This report does not record how columns were prepared.", source)]
+    return [Table(("party", "column", "values", "missing", "prepared"), tuple(rows))]
 
 
 def describe_training(evidence: DossierEvidence) -> list[Item]:

@@ -1,14 +1,13 @@
-"""What documents tell of who could learn what: the card, the messages, noise, attacks, policies and ledgers."""
+"""What documents tell of who could learn what: the card, the protection, noise and attacks."""
 
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
 
-from securevfl.auditing import AuditLine
+from securevfl.dossier.about_ledgers import cite_ledger
 from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
-from securevfl.dossier.sentences import Item, Row, Sentence, Source, Table, write_row, write_sentence
+from securevfl.dossier.sentences import Item, Row, Source, Table, write_row, write_sentence
 from securevfl.report.attack_record import AttackLine, attack_lines
 from securevfl.report.card import LEGEND
 from securevfl.report.own_share import describe_own_share
@@ -17,12 +16,15 @@ __all__ = [
     "describe_attacks",
     "describe_card",
     "describe_epsilon",
-    "describe_ledgers",
-    "describe_messages",
     "describe_protection",
     "describe_table_share",
-    "list_policies",
 ]
+
+
+_SEVERITIES = (
+    "The last column is the worst that the job itself declares of these two parties, whatever bounds it: “leak” is "
+    "data that can be read or computed, “note” a known and limited leak, “ok” what is by design."
+)
 
 
 def describe_card(evidence: DossierEvidence) -> list[Item]:
@@ -64,63 +66,6 @@ def _source_of_figure(text: str) -> Source:
     return Source("measured" if text.startswith("attacks on recorded runs") else "card", text)
 
 
-def describe_messages(evidence: DossierEvidence) -> list[Item]:
-    """What crossed between organisations, added up from the verified ledgers of this run and its alignment."""
-    lines = _merge_lines(evidence)
-    if not lines:
-        return [
-            write_sentence(
-                "Nothing has crossed between organisations yet: no ledger is there.",
-                Source("file", f"no ledger for {evidence.origin}"),
-            )
-        ]
-    rows = [
-        Row(
-            (f"{sender} → {', '.join(receivers)}", line.words, f"{count:,}", line.protection, line.reveals),
-            (_short_source(evidence, line.party),),
-        )
-        for sender, receivers, line, count in lines
-    ]
-    return [Table(("from → to", "what", "messages", "protected by", "what the receiver can compute"), tuple(rows))]
-
-
-def _merge_lines(evidence: DossierEvidence) -> list[tuple[str, list[str], AuditLine, int]]:
-    """Lines of a sender's ledger, or of the receiver's where the sender's is not here; equal ones are added up.
-
-    Returns:
-        Sender, receivers, a line of theirs, number of messages.
-    """
-    if evidence.audit is None:
-        return []
-    runs = {(chain.run, chain.party) for chain in evidence.chains()}
-    here = {party for _, party in runs}
-    found: dict[tuple[str, ...], tuple[str, list[str], AuditLine, int]] = {}
-    for line in evidence.audit.lines:
-        sender, receiver = (line.party, line.peer) if line.way == "sent" else (line.peer, line.party)
-        if (line.run, line.party) not in runs or (line.way == "received" and sender in here):
-            continue
-        key = sender, line.words, line.protection, line.reveals
-        _, receivers, first, count = found.get(key, (sender, [], line, 0))
-        if receiver not in receivers:
-            receivers.append(receiver)
-        found[key] = sender, receivers, first, count + line.messages
-    return list(found.values())
-
-
-def _describe_times(evidence: DossierEvidence, proof: Source) -> Sentence:
-    chains = evidence.chains(all_runs=True)
-    first = min(chain.opening.time for chain in chains)
-    last = max(chain.last_time for chain in chains)
-    begin, end = (datetime.fromtimestamp(time / 1e6, UTC) for time in (first, last))
-    return write_sentence(f"The ledgers cover {begin:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S} UTC.", proof)
-
-
-def _short_source(evidence: DossierEvidence, party: str) -> Source:
-    """A ledger by its name and head alone, for tables; `describe_ledgers` has the rest."""
-    head = evidence.chains(party=party, all_runs=True)[-1].head
-    return Source("ledger", f"{party}.jsonl, head {head[:8]}…")
-
-
 def describe_protection(evidence: DossierEvidence) -> list[Item]:
     """Which protection the messages had, and what of it is a setting."""
     if evidence.run is None:
@@ -128,6 +73,10 @@ def describe_protection(evidence: DossierEvidence) -> list[Item]:
     found: list[Item] = [
         write_sentence("Messages of training are protected by: {what}.", what=evidence.of_run("protection"))
     ]
+    if evidence.agreement is not None:
+        sources = [Source("agreement", f"party.{name}") for name in evidence.roles]
+        text = "The agreement names the certificates that identify each party, and the key that signs its ledger."
+        found.append(write_sentence(text, *sources))
     bare = sorted({line.what for line in evidence.run.receipt if not line.protected})
     if bare:
         found.append(
@@ -159,7 +108,7 @@ def describe_epsilon(evidence: DossierEvidence) -> list[Item]:
         party, what, epsilon, delta = one
         text = "no bound: without noise" if math.isinf(epsilon) else f"{epsilon:.4g}"
         rows.append(
-            Row((party, what, text, f"{delta:g}", "computed again by the audit"), (_short_source(evidence, party),))
+            Row((party, what, text, f"{delta:g}", "computed again by the audit"), (cite_ledger(evidence, party),))
         )
     if not rows:
         return [
@@ -202,6 +151,8 @@ def describe_attacks(evidence: DossierEvidence) -> list[Item]:
     items: list[Item] = []
     if rows:
         items.append(Table(("attacker → victim", "attack", "got", "without the messages", "rows", "job states"), rows))
+    if any(line.severity for line in attack_lines(found)):
+        items.append(write_sentence(_SEVERITIES, made))
     items.append(
         write_sentence(
             "The attacks ran on the tables of their own job file; an attack that gets nothing proves nothing.", made
@@ -235,58 +186,4 @@ def describe_table_share(evidence: DossierEvidence) -> list[Item]:
     if found:
         keep = "This is a statistic of this party's own table: no other organisation should get it."
         found.append(write_sentence(keep, Source("report", "own_shares")))
-    return found
-
-
-def list_policies(evidence: DossierEvidence) -> list[Item]:
-    """Each party's own policy, as its ledger opened with it: what its links refuse whatever the job asks."""
-    rows = []
-    for party in sorted({chain.party for chain in evidence.chains()}):
-        texts = dict.fromkeys(chain.opening.policy for chain in evidence.chains(party=party))
-        texts.pop("none", None)
-        for text in texts:
-            rows.append(Row((party, text), (_short_source(evidence, party),)))
-    if not rows:
-        return [ask("policy")]
-    return [Table(("whose policy", "what its links refuse otherwise"), tuple(rows))]
-
-
-def describe_ledgers(evidence: DossierEvidence) -> list[Item]:
-    """The ledgers: their size, their heads and keys, what of them was compared, and what is missing."""
-    if evidence.audit is None:
-        return [
-            write_sentence(
-                "No ledger is there yet; each party's process writes one, a signed line for each message.",
-                Source("file", f"no ledger for {evidence.origin}"),
-            )
-        ]
-    audit, rows = evidence.audit, []
-    for party, key in sorted(audit.keys.items()):
-        source = evidence.ledger_source(party)
-        runs = ", ".join(dict.fromkeys(chain.run for chain in evidence.chains(party=party, all_runs=True)))
-        pinned = "fixed by the agreement" if party in audit.pinned else "not pinned"
-        rows.append(Row((f"{party}.jsonl", runs, key, pinned), (source,)))
-    found: list[Item] = [Table(("ledger", "runs", "signed with", "key"), tuple(rows))]
-    proof = Source("audit", f"of {evidence.origin}: {audit.messages:,} entries, every chain verified")
-    found.append(_describe_times(evidence, proof))
-    found.append(write_sentence("All hashes, signatures and result files verified when this was written.", proof))
-    if audit.compared:
-        found.append(write_sentence(f"Both ends of {audit.compared} links were compared and agree.", proof))
-    if audit.alone:
-        peers = ", ".join(sorted({run for run, _ in audit.alone}))
-        found.append(
-            write_sentence(
-                f"The peers' own ledgers are not here, so that run {peers} was not compared with them.", proof
-            )
-        )
-    record = evidence.record
-    for one in () if record is None else record.ledgers:
-        if one.cross_signed_by:
-            fact = evidence.reported(f"ledgers.{one.party}.cross_signed_by")
-            found.append(write_sentence(f"The signed head of {one.party}'s ledger is held by {{who}}.", who=fact))
-    for text in audit.incomplete:
-        found.append(write_sentence(f"Incomplete: {text}.", Source("audit", f"of {evidence.origin}")))
-    for name, epoch in audit.left.items():
-        source = Source("audit", f"of {evidence.origin}")
-        found.append(write_sentence(f"{name} left for good after epoch {epoch}; all others signed it.", source))
     return found

@@ -5,7 +5,7 @@ The items and their letters are those of Regulation (EU) 2024/1689, Annex IV, wh
 
 from __future__ import annotations
 
-from securevfl.dossier import about_job, about_model, about_privacy
+from securevfl.dossier import about_job, about_ledgers, about_model, about_privacy
 from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Document, Item, Section, Source, write_sentence
@@ -86,7 +86,7 @@ def _describe_development(evidence: DossierEvidence) -> tuple[Section, ...]:
         Section(
             "Architecture and computing resources",
             "AI Act Annex IV(2)(c)",
-            (*about_job.describe_parties(evidence), *about_privacy.describe_messages(evidence)),
+            (*about_job.describe_parties(evidence), *about_ledgers.describe_messages(evidence)),
         ),
         Section(
             "Data",
@@ -94,7 +94,7 @@ def _describe_development(evidence: DossierEvidence) -> tuple[Section, ...]:
             (
                 *about_job.describe_columns(evidence),
                 *about_job.describe_rows(evidence),
-                *about_job.describe_preparation(evidence),
+                *about_model.describe_preparation(evidence),
                 ask("provenance"),
                 ask("labelling"),
             ),
@@ -112,7 +112,7 @@ def _describe_development(evidence: DossierEvidence) -> tuple[Section, ...]:
             (
                 *about_privacy.describe_protection(evidence),
                 *about_privacy.describe_attacks(evidence),
-                *about_privacy.describe_ledgers(evidence),
+                *about_ledgers.describe_ledgers(evidence),
                 ask("access"),
             ),
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from securevfl.dossier import about_job, about_model, about_privacy
+from securevfl.dossier import about_job, about_ledgers, about_model, about_privacy
 from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Document, Item, Section, write_sentence
@@ -25,7 +25,7 @@ def write_impact_assessment(evidence: DossierEvidence) -> Document:
         sections=(
             _write_threshold(evidence),
             Section("Processing and purposes", "GDPR Art. 35(7)(a)", _describe_processing(evidence)),
-            Section("Data flows", "GDPR Art. 35(7)(a)", tuple(about_privacy.describe_messages(evidence))),
+            Section("Data flows", "GDPR Art. 35(7)(a)", tuple(about_ledgers.describe_messages(evidence))),
             Section("Necessity and proportionality", "GDPR Art. 35(7)(b)", _assess_need(evidence)),
             Section("Risks to rights and freedoms", "GDPR Art. 35(7)(c)", _assess_risks(evidence)),
             Section("Measures", "GDPR Art. 35(7)(d)", _list_measures(evidence)),
@@ -75,7 +75,7 @@ def _assess_need(evidence: DossierEvidence) -> tuple[Item, ...]:
         *about_model.describe_benefit(evidence),
         *about_privacy.describe_protection(evidence),
         ask("minimisation"),
-        *about_job.describe_preparation(evidence),
+        *about_model.describe_preparation(evidence),
         ask("alternatives"),
         *about_job.describe_limits(evidence),
         ask("accuracy"),
@@ -101,8 +101,8 @@ def _assess_risks(evidence: DossierEvidence) -> tuple[Item, ...]:
 def _list_measures(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_privacy.describe_protection(evidence),
-        *about_privacy.list_policies(evidence),
-        *about_privacy.describe_ledgers(evidence),
+        *about_ledgers.list_policies(evidence),
+        *about_ledgers.describe_ledgers(evidence),
         ask("access"),
         ask("organisation"),
     )

@@ -6,7 +6,7 @@ SR 11-7 and OCC Bulletin 2011-12. The card has the sections of Mitchell et al., 
 
 from __future__ import annotations
 
-from securevfl.dossier import about_job, about_model, about_privacy
+from securevfl.dossier import about_job, about_ledgers, about_model, about_privacy
 from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Document, Item, Section, Source, write_sentence
@@ -70,7 +70,7 @@ def _describe_data(evidence: DossierEvidence) -> tuple[Item, ...]:
         *about_job.describe_parties(evidence),
         *about_job.describe_columns(evidence),
         *about_job.describe_rows(evidence),
-        *about_job.describe_preparation(evidence),
+        *about_model.describe_preparation(evidence),
         ask("provenance"),
         ask("labelling"),
     )
@@ -97,7 +97,7 @@ def _describe_limits(evidence: DossierEvidence) -> tuple[Item, ...]:
 
 def _describe_controls(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
-        *about_privacy.describe_ledgers(evidence),
+        *about_ledgers.describe_ledgers(evidence),
         *about_job.describe_limits(evidence),
         ask("owner"),
         ask("inventory"),
@@ -143,7 +143,7 @@ def write_model_card(evidence: DossierEvidence) -> Document:
             "Training data",
             (
                 *about_job.describe_columns(evidence),
-                *about_job.describe_preparation(evidence),
+                *about_model.describe_preparation(evidence),
                 ask("labelling"),
             ),
         ),

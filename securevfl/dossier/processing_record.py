@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from securevfl.dossier import about_job, about_privacy
+from securevfl.dossier import about_job, about_ledgers, about_privacy
 from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Document, FillIn, Item, Row, Section, Source, Table, write_sentence
@@ -13,6 +13,18 @@ __all__ = ["write_processing_record"]
 _CONTACT = ask("controller")
 _OFFICER = ask("dpo")
 _TRANSFERS = ask("transfers")
+
+
+_KEPT = {
+    "alignment.safetensors": "which of its rows the parties have in common",
+    "checkpoints": "weights of this party at the end of epochs",
+    "model": "this party's part of the trained model",
+    "report": "this party's report",
+    "ledgers": "a line for each message, without its content",
+    "log.jsonl": "what the process did, and when",
+    "secret.json": "the party's secret, from which it draws its first weights",
+}
+"""Name in a state folder → content; see `securevfl.process.state_folder`."""
 
 
 def write_processing_record(evidence: DossierEvidence) -> Document:
@@ -54,6 +66,7 @@ def _write_for_controller(evidence: DossierEvidence) -> tuple[Section, ...]:
             "GDPR Art. 30(1)(f)",
             (
                 *about_job.describe_limits(evidence),
+                *_list_kept(evidence),
                 ask("retention"),
             ),
         ),
@@ -75,7 +88,7 @@ def _write_for_processor(evidence: DossierEvidence) -> tuple[Section, ...]:
                     else Source("report", f"runs.{evidence.run_key}.links"),
                 ),
                 *about_job.describe_method(evidence),
-                *about_privacy.describe_messages(evidence),
+                *about_ledgers.describe_messages(evidence),
                 ask("processor_contract"),
             ),
         ),
@@ -110,6 +123,19 @@ def _list_received(evidence: DossierEvidence) -> list[Item]:
     return [Table(("received of", "what it tells of", "at worst", "by what"), tuple(rows))] if rows else []
 
 
+def _list_kept(evidence: DossierEvidence) -> list[Item]:
+    """What is there of the job in this organisation's state folder, each with what it contains."""
+    state = evidence.state
+    if state is None:
+        return []
+    rows = [
+        Row((f"{state.name}/{name}", what), (Source("file", f"{state.name}/{name}"),))
+        for name, what in _KEPT.items()
+        if (state / name).exists()
+    ]
+    return [Table(("kept by this organisation", "contains"), tuple(rows))] if rows else []
+
+
 def _list_recipients(evidence: DossierEvidence) -> tuple[Item, ...]:
     """Who could read something of whom, by the card: a recipient of personal data is who can read it."""
     card, source = evidence.card, evidence.card_source
@@ -135,7 +161,7 @@ def _list_recipients(evidence: DossierEvidence) -> tuple[Item, ...]:
 def _list_security(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_privacy.describe_protection(evidence),
-        *about_privacy.list_policies(evidence),
-        *about_privacy.describe_ledgers(evidence),
+        *about_ledgers.list_policies(evidence),
+        *about_ledgers.describe_ledgers(evidence),
         ask("access"),
     )

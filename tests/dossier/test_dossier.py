@@ -24,7 +24,7 @@ from securevfl.dossier.sentences import FillIn, Sentence, Source, Table
 from securevfl.dossier.word import render_word
 from securevfl.dossier.writing import ANSWERS
 from securevfl.errors import AuditError, InputError, UnknownNameError
-from securevfl.report.attack_record import AttackRecord
+from securevfl.report.attack_record import AttackRecord, Claimed
 from securevfl.testing.company import create_company
 from securevfl.testing.parties import make_parties
 
@@ -134,6 +134,8 @@ def test_two_companies_cite_the_agreement_and_their_own_verified_ledger(
     assert "[ledger shop1" not in sources
     assert "secret shares of two" in text
     assert "was not compared with them" in text
+    assert "of 168 hours together" in text
+    assert "bank.state/model | this party's part of the trained model" in text
     shop = _texts(all_evidence["shop"])
     assert "0 rows trained" not in shop
     assert "is known to the party with the labels alone" in shop
@@ -162,16 +164,18 @@ def test_without_attacks_it_says_so_and_with_them_it_cites_them(
         attacker="shop1", victim="bank", attack="labels: norm", target="labels", metric="AUC", known=0, value=0.52,
         baseline=0.5, rows=90, seed=0,
     )  # fmt: skip
+    claim = Claimed(party="shop1", about="bank", severity="note", learns="the mean")
     record = AttackRecord(
         name="x", title=none.title, created="2026-11-29T00:00:00+00:00", command="", versions={}, machine={}, job={},
-        seeds=[0], test={}, seconds=1.0, claims=[], measured=[score], contradictions=[], unstated=["bank: sizes"],
+        seeds=[0], test={}, seconds=1.0, claims=[claim], measured=[score], contradictions=[], unstated=["bank: sizes"],
     )  # fmt: skip
     (tmp_path / "attacks.json").write_bytes(record.to_json())
     attacked = gather_evidence(none.place, attacks=tmp_path)
     text = _texts(attacked)
     assert "No attack has been run" not in text
-    assert "shop1 → bank | labels: norm (labels) | AUC 0.52 ± 0.00 | 0.50 | 90 | nothing" in text
+    assert "shop1 → bank | labels: norm (labels) | AUC 0.52 ± 0.00 | 0.50 | 90 | note" in text
     assert "The job states nothing of this: bank: sizes." in text
+    assert "“note” a known and limited leak" in text
     (tmp_path / "attacks.json").write_bytes(msgspec.structs.replace(record, title="another").to_json())
     other = gather_evidence(none.place, attacks=tmp_path / "attacks.json")
     assert "No attack has been run on this job." in _texts(other)
