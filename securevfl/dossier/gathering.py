@@ -109,7 +109,8 @@ def _check_party(me: str, record: Record | None, agreement: Agreement | None) ->
     if owner and me not in ("", owner):
         raise InputError(f"the report is {owner!r}'s own, and the dossier was asked for as {me!r}: leave --as out")
     if me and record is not None and agreement is None:
-        known = [party.name for party in record.parties]
+        ends = [name for run in record.runs for link in run.links for name in (link.sender, link.receiver)]
+        known = list(dict.fromkeys([*(party.name for party in record.parties), *ends]))  # a helper has no table
         if me not in known:
             raise UnknownNameError("party of the run", me, known)
     return owner or me
