@@ -271,7 +271,7 @@ def describe_use(evidence: DossierEvidence) -> list[Item]:
         return [write_sentence(text, Source("agreement", "serving: not there"))]
     found: list[Item] = [
         write_sentence(
-            "{asks} may ask the model for scores, of at least {least} row(s) at once.",
+            "{asks} may ask the model for scores, at least {least} of them at once.",
             asks=evidence.agreed("serving.asks"),
             least=evidence.agreed("serving.min_batch"),
         )

@@ -34,7 +34,7 @@ SourceKind = Literal[
 """What a statement can rest on; `KINDS` has what each is."""
 
 KINDS: Mapping[SourceKind, str] = {
-    "agreement": "the agreement's file, a term by its path; its digest is below",
+    "agreement": "the agreement's file, a term by its path",
     "setting": "an option of the job, as the report recorded it",
     "ledger": "a ledger whose every line was verified when this was written",
     "audit": "the verification of all ledgers here",
