@@ -63,10 +63,6 @@ def _describe_times(evidence: DossierEvidence, proof: Source) -> Sentence:
     return write_sentence(f"The ledgers cover {begin:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S} UTC.", proof)
 
 
-def _name_results(evidence: DossierEvidence) -> str:
-    return " and the report" if evidence.record is not None else ""
-
-
 def cite_ledger(evidence: DossierEvidence, party: str) -> Source:
     """A ledger by its name and head alone, for tables; `describe_ledgers` has the rest."""
     head = evidence.chains(party=party, all_runs=True)[-1].head
@@ -104,9 +100,8 @@ def describe_ledgers(evidence: DossierEvidence) -> list[Item]:
     found: list[Item] = [Table(("ledger", "runs", "signed with", "key"), tuple(rows))]
     proof = Source("audit", f"of {evidence.origin}: {audit.messages:,} entries, every chain verified")
     found.append(_describe_times(evidence, proof))
-    found.append(
-        write_sentence(f"All hashes, signatures{_name_results(evidence)} verified when this was written.", proof)
-    )
+    report = " and the report" if evidence.record is not None else ""
+    found.append(write_sentence(f"All hashes, signatures{report} verified when this was written.", proof))
     if not evidence.is_pinned:
         text = (
             "No agreement fixes these keys: they show that nobody edited a ledger since it was signed, not who signed."

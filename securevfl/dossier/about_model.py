@@ -141,8 +141,8 @@ def describe_benefit(evidence: DossierEvidence) -> list[Item]:
     return [
         write_sentence(
             f"On {{rows}} test rows the joint model has {gained.gain:+.3f} {_name_metric(gained.metric)} over the best "
-            f"model of the label owner's columns alone{interval}. The better one was chosen on the same test rows; the interval is "
-            "of chance in these rows, not of another split or another period.",
+            f"model of the label owner's columns alone{interval}. The better one was chosen on the same test rows; "
+            "the interval is of chance in these rows, not of another split or another period.",
             evidence.of_run("gained").source,
             rows=evidence.of_run("gained.rows"),
         )

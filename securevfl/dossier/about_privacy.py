@@ -61,6 +61,12 @@ def describe_card(evidence: DossierEvidence) -> list[Item]:
     used = [standing for standing in LEGEND if any(cell.standing == standing for cell in card)]
     meanings = "; ".join(f"{standing}: {LEGEND[standing]}" for standing in used)
     found.append(write_sentence(f"Meaning of the third column: {meanings}.", source))
+    if any(cell.figure for cell in card):
+        text = (
+            "In a figure, “without” is what the reader gets from its own data, without the messages; the difference is "
+            "the leak. “Elsewhere” is from attacks on recorded runs of other tables."
+        )
+        found.append(write_sentence(text, source))
     found += describe_bounds(evidence)
     if card.assumes:
         found.append(write_sentence(f"All rows of this table hold only if {card.assumes}.", source))
@@ -72,8 +78,11 @@ def describe_card(evidence: DossierEvidence) -> list[Item]:
         text = f"In {len(card.read_cells)} of {sum(1 for _ in card)} cells the reader “reads it”."
         found.append(write_sentence(text, source))
         if accepted is not None:
-            refused = "Between organisations this job is refused as it is: accept_leak = {accepted}."
-            text = "The job accepts this: accept_leak = {accepted}." if accepted.value is True else refused
+            text = "The job did not accept this when it was agreed: accept_leak = {accepted}."
+            if accepted.value is True:
+                text = "The job accepts this: accept_leak = {accepted}."
+            elif evidence.kind == "simulation":
+                text = "Between organisations this job is refused as it is: accept_leak = {accepted}."
             found.append(write_sentence(text, accepted=accepted))
         found.append(ask("leak"))
     return found
@@ -91,9 +100,9 @@ def describe_membership(evidence: DossierEvidence) -> list[Item]:
         return []
     readers = ", ".join(dict.fromkeys(cell.reader for cell in cells))
     text = (
-        f"Whatever protects the columns, {readers} learn who is in the tables of all parties, by identifier: that somebody "
-        "is a customer, debtor or patient of another organisation can be sensitive in itself. A party learns this of every "
-        "identifier in its table, also of one that it guessed or bought, and nothing un-learns it."
+        f"Whatever protects the columns, {readers} learn who is in the tables of all parties, by identifier: that "
+        "somebody is a customer, debtor or patient of another organisation can be sensitive in itself. A party learns "
+        "this of every identifier in its table, also of one that it guessed or bought, and cannot be made to forget it."
     )
     found: list[Item] = [write_sentence(text, evidence.card_source)]
     if evidence.record is not None and evidence.record.alignment.common:
@@ -105,12 +114,12 @@ def describe_membership(evidence: DossierEvidence) -> list[Item]:
 def describe_bounds(evidence: DossierEvidence) -> list[Item]:
     """In one party's dossier: that a bound on another's rows is the other's to set, and the one here may not be it."""
     cells = evidence.card or ()
-    if not any(cell.standing == "bounded" and cell.about != evidence.me for cell in cells) or not evidence.me:
+    if not any("numbers of each row" in cell.says and cell.about != evidence.me for cell in cells) or not evidence.me:
         return []
     text = (
         "How many numbers of a row another party is given is bounded by the policy of the party whose rows they are. "
-        "Of others' rows, the table has the default, which their own policies may have changed: their own dossiers have "
-        "the bound that holds."
+        "Of others' rows, the table has the default, which their own policies may have changed: their own dossiers "
+        "have the bound that holds."
     )
     return [write_sentence(text, evidence.card_source)]
 
@@ -211,9 +220,9 @@ def describe_attacks(evidence: DossierEvidence) -> list[Item]:
         items.append(write_sentence(_SEVERITIES, made))
     items.append(
         write_sentence(
-            f"The attacks ran on another run, of the job file “{found.name}”, on the tables that it names, with the same "
-            "algorithm and protection. No ledger covers this file, so that nothing shows whether somebody edited it. An "
-            "attack that gets nothing proves nothing.",
+            f"The attacks ran on another run, of the job file “{found.name}”, on the tables that it names, with the "
+            "same algorithm and protection. No ledger covers this file: nothing shows whether somebody edited it. An "
+            "attack that gets nothing proves nothing. “Known” counts rows of the victim that the attacker had in full.",
             made,
         )
     )

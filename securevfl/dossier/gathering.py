@@ -199,7 +199,9 @@ def _add_attacks(evidence: DossierEvidence, found: AttackRecord | None) -> Dossi
     """The evidence with attacks on a job with this algorithm, protection and parties; of another's, the title alone."""
     if found is None:
         return evidence
-    strangers = {name for claim in found.claims for name in (claim.party, claim.about)} - set(evidence.roles)
+    named = [name for claim in found.claims for name in (claim.party, claim.about)]
+    named += [name for one in found.measured for name in (one.attacker, *one.victim.split(", ")) if " " not in name]
+    strangers = set(named) - set(evidence.roles)
     if found.title != evidence.title or strangers:
         other = f"{found.title}, of {', '.join(sorted(strangers))}" if strangers else found.title
         return replace(evidence, other_attacks=other)

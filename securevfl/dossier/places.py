@@ -21,7 +21,7 @@ _PLACES = (
     FillIn(
         "fingerprints",
         "who compared the keys that the agreement names with the other organisations, how and when",
-        "not over the channel that the file came by; securevfl show prints them",
+        "not over the channel that the file came by; securevfl agreement show prints them",
     ),
     FillIn("processor_contract", "contract with each controller (Art. 28(3))"),
     FillIn("provider", "name and address of the provider of the AI system, and of the deployer if it is another"),
@@ -118,7 +118,7 @@ _PLACES = (
     # risks
     FillIn(
         "risk_read",
-        "likelihood and severity: another organisation reads columns or labels (the table “who could read”)",
+        "likelihood and severity: another organisation reads columns or labels (“who could read”)",
     ),
     FillIn("risk_membership", "likelihood and severity: another organisation learns who is in both tables"),
     FillIn("risk_scores", "likelihood and severity: a wrong score harms a person"),

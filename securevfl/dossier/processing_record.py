@@ -143,7 +143,7 @@ def _list_kept(evidence: DossierEvidence) -> list[Item]:
         rows.append(Row((", ".join(others), text), (Source("file", state.name),)))
     if not rows:
         return []
-    text = "No date in the agreement erases these files: each stays until somebody deletes it."
+    text = "No date in the agreement erases these files: somebody has to delete them in time."
     return [
         Table(("kept by this organisation", "contains"), tuple(rows)),
         write_sentence(text, Source("file", state.name)),

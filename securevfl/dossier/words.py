@@ -16,16 +16,16 @@ from securevfl.dossier.sentences import Document, FillIn, Item, Row, Sentence, S
 __all__ = ["WORDS", "explain_words", "make_printable"]
 
 WORDS: Mapping[str, str] = {
-    "share": "a random-looking part of a number. All parts together give the number, fewer give nothing",
+    "secret shares": "random-looking parts of a number; what one party holds of them tells nothing",
     "masked": "hidden by adding a random number that the receiver does not have",
     "blinded": "an identifier turned into a point on a curve by a secret; only who has the secret can test a guess",
     "opened": "put together from its shares, so that a party reads it",
-    "PSI": "private set intersection: finding the rows that all parties have without showing the other rows",
+    "PSI": "private set intersection: a way to find the rows that all parties have, made to show none of the others",
     "label book": "a list of identifiers with labels, of which the label owner proves that it did not change it",
     "intersection": "the rows that all parties have",
     "logits": "scores of the model before they are turned into probabilities",
     "epoch": "one pass over the training rows",
-    "rounds": "times that the parties wait for each other's messages",
+    "rounds a step": "times in one training step that the parties wait for each other's messages",
     "active party": "the party with the labels; the others are passive and have columns alone",
     "receiver can compute": "in the worst case, from the content of the message. “Settings of the run” is the group of "
     "messages about the run itself; the column before it says which",
@@ -35,9 +35,6 @@ WORDS: Mapping[str, str] = {
     "digest": "a fingerprint of a file, SHA-256: another file has another one",
     "card": "the table “who could read”: for each reader the worst that it could learn, from what messages declare",
     "attack": "a program that tries to compute another party's columns or labels from what a party receives",
-    "without": "what an attacker gets from its own data alone, without the messages: the difference is the leak",
-    "known": "how many rows of the victim the attacker already has in full",
-    "elsewhere": "in attacks on recorded runs of other tables, not on this job",
     "numbers of a row": "values that depend on one row and that another party gets in the clear, such as its score",
     "R²": "1 if numbers are predicted exactly, 0 if no better than their mean",
     "AUC": "how often a row of the class gets a higher score than one outside it: 1 always, 0.5 by chance",
@@ -51,10 +48,12 @@ WORDS: Mapping[str, str] = {
     "macro": "mean over classes, each class counted once",
     "precision": "share of the rows given this class that have it",
     "recall": "share of the rows of this class that were given it",
-    "ε": "bound of differential privacy: a result is at most e^ε times likelier with a person's row than without",
+    "ε": "bound of differential privacy: a result is at most e^ε times likelier with a person's row than without it, "
+    "but for a chance of δ",
     "learning with errors": "a mathematical problem on which encryption and oblivious transfer rest here; no efficient "
     "way to solve it is known",
-    "Curve25519": "a standard curve of key exchange. A large quantum computer would break it, also for recorded messages",
+    "Curve25519": "a standard curve of key exchange. A large quantum computer would break it, and with it recorded "
+    "messages",
     "collude": "pool what they received",
     "follow the protocol": "run the unchanged program; a party that does not may learn more",
 }
