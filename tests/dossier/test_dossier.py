@@ -19,6 +19,7 @@ import securevfl as sv
 from securevfl import cli
 from securevfl.attacks import AttackScore
 from securevfl.dossier import DossierEvidence, gather_evidence, write_documents, write_dossier
+from securevfl.dossier.about_model import describe_metrics
 from securevfl.dossier.evidence import _look_up
 from securevfl.dossier.sentences import FillIn, Sentence, Source, Table
 from securevfl.dossier.word import render_word
@@ -267,6 +268,39 @@ def test_a_report_that_no_ledger_records_is_refused(company: Any, tmp_path: Path
     figures.write_text(figures.read_text().replace('"created": "2', '"created": "1'))
     with pytest.raises(AuditError, match=r"no ledger records .*metrics\.json"):
         gather_evidence(state)
+
+
+def test_a_peers_ledger_beside_its_own_hides_no_edit_of_the_report(company: Any, tmp_path: Path) -> None:
+    """The audit compares a party's own report only where no other party's ledger is in the folder."""
+    state = _copy(company.state_folder("bank"), tmp_path / "state")
+    shutil.copy(company.state_folder("shop1") / "ledgers/shop1.jsonl", state / "ledgers")
+    shutil.rmtree(state / "model")
+    gather_evidence(state)
+    figures = state / "report/metrics.json"
+    figures.write_text(figures.read_text().replace('"created": "2', '"created": "1'))
+    with pytest.raises(AuditError, match=r"no ledger records .*metrics\.json"):
+        gather_evidence(state)
+
+
+def test_a_simulation_beside_an_agreement_is_no_run_under_it(simulated: Path, company: Any, tmp_path: Path) -> None:
+    state = _copy(simulated, tmp_path / "state")
+    (state / "report").mkdir()
+    shutil.copy(state / "metrics.json", state / "report")
+    assert gather_evidence(state).kind == "simulation"
+    shutil.copy(company.agreement_file, tmp_path / "agreement.toml")
+    for file in company.folder.glob("*.approval"):
+        shutil.copy(file, tmp_path)
+    with pytest.raises(AuditError, match="record no agreement"):
+        gather_evidence(state)
+
+
+def test_figures_of_baselines_are_cited(all_evidence: dict[str, DossierEvidence]) -> None:
+    record = all_evidence["simulation"].record
+    assert record is not None
+    alone = msgspec.structs.replace(record.runs[0], key="alone", title="alone", baseline=True)
+    compared = replace(all_evidence["simulation"], record=msgspec.structs.replace(record, runs=[*record.runs, alone]))
+    table = next(item for item in describe_metrics(compared) if isinstance(item, Table))
+    assert Source("report", "runs.alone.test.accuracy") in table.rows[0].sources
 
 
 def test_an_attempt_that_broke_off_and_a_folder_without_its_agreement_say_so(company: Any, tmp_path: Path) -> None:
