@@ -13,6 +13,8 @@ _DECIMALS = 6
 _SIGNIFICANT = 7
 """Digits of a predicted number: what float32, in which models compute, has."""
 
+_LONGEST = 15
+
 
 def print_score(value: float, *, number: bool = False) -> str:
     """Return a score as text.
@@ -21,4 +23,7 @@ def print_score(value: float, *, number: bool = False) -> str:
         value: a probability, or a predicted number in the target's units.
         number: whether it is a predicted number.
     """
-    return format(value, f".{_SIGNIFICANT}g" if number else f".{_DECIMALS}f")
+    if not number:
+        return f"{value:.{_DECIMALS}f}"
+    rounded = float(f"{value:.{_SIGNIFICANT}g}")
+    return f"{rounded:.{_LONGEST}g}"  # an amount of 12,345,680 in digits, and not as a power of ten
