@@ -12,7 +12,7 @@ from securevfl_net.durable import make_folder, write_atomic
 import securevfl as sv
 from securevfl.cli import terminal
 from securevfl.cli.application import app
-from securevfl.cli.scores import describe_answers, describe_skipped, scores_as_csv
+from securevfl.cli.scores import describe_answers, describe_skipped, format_figures, scores_as_csv
 from securevfl.cli.serving import predict_as
 
 if TYPE_CHECKING:
@@ -290,8 +290,8 @@ def predict_command(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="A party's new table, PARTY=FILE, in place of the job file's; once for each party. Labels are optional. "
-            "With --as: FILE."
+            help="A party's new table, PARTY=FILE, in place of the job file's; once for each party. "
+            "It may lack the labels. With --as: FILE."
         ),
     ] = None,
     active: Annotated[str, typer.Option(help="The active party, if the job file names no label.")] = "",
@@ -332,7 +332,17 @@ def predict_command(
                 "--as takes the agreement and --file PARTY.toml; the model is in the party's state folder"
             )
         own = own or job.with_name(f"{party}.toml")
-        predict_as(job, party, own, table, file, everyone=everyone, skip_spent=skip_spent, ask_again=ask_again)
+        predict_as(
+            job,
+            party,
+            own,
+            table,
+            file,
+            everyone=everyone,
+            skip_spent=skip_spent,
+            ask_again=ask_again,
+            labels=not no_labels,
+        )
         return
     if own is not None:
         raise sv.InputError("--file is a party's own file: name the party with --as, or leave --file out")
@@ -406,8 +416,8 @@ def _show_prediction(found: sv.Prediction, file: Path) -> None:
         line = f"{len(step.rows):,} rows by {' and '.join(step.parties)}{cost}{why}"
         terminal.out.print(line, soft_wrap=True, highlight=False, markup=False)
     if found.metrics:
-        figures = ", ".join(f"{name} {value:.4f}" for name, value in found.metrics.items())
-        terminal.out.print(f"By the labels of these rows: {figures}", soft_wrap=True, highlight=False, markup=False)
+        figures = f"By the labels of these rows: {format_figures(found.metrics)}"
+        terminal.out.print(figures, soft_wrap=True, highlight=False, markup=False)
     if found.unmeasured:
         terminal.print_line(found.unmeasured)
     terminal.out.print(f"{len(found.ids):,} rows: {file}", soft_wrap=True, highlight=False)
