@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -205,13 +205,20 @@ def run_command(
         int | None, typer.Option(help="Cross-validate with this many folds, 2 or more; default: the job file's.")
     ] = None,
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
+    log_to: Annotated[list[str] | None, typer.Option("--log-to", help=terminal.LOG_TO)] = None,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
+    from securevfl.process.observers import SeveralObservers
+    from securevfl.report.loggers import open_logger
     from securevfl.run.interrupts import handle_interrupts
 
     file, written = sv.read_job(job, policies=policy or (), accept_leak=accept_leak), job.read_bytes()
     again = terminal.typed_command() if checkpoints else ""
     if folds is not None or file.folds is not None:
+        if log_to:
+            raise sv.InputError(
+                "--log-to follows one run, and folds are several: leave --log-to out, or run the job once"
+            )
         _run_folds(file, folds or file.folds or 0, folder, overwrite, checkpoints, draws, keys, pool)
         return
     with (
@@ -219,8 +226,10 @@ def run_command(
             again, terminal.print_line, "a run with --checkpoints FOLDER resumes after its last completed epoch"
         ),
         run_folder(folder, file.name, overwrite=overwrite) as place,
+        ExitStack() as logging,
         terminal.progress_bars() as bars,
     ):
+        loggers = [logging.enter_context(open_logger(one)) for one in log_to or ()]
         result = sv.simulate(
             file.job.replace(pool=pool) if pool else file.job,
             file.parties,
@@ -228,12 +237,14 @@ def run_command(
             name=file.name,
             title=file.title,
             command=terminal.typed_command(),
-            observer=bars,
+            observer=SeveralObservers([bars, *loggers]) if loggers else bars,
             checkpoints=checkpoints,
             draws=draws,
             keys=keys,
             ledgers=place.ledgers,
         )
+        for one in loggers:
+            one.log_record(result.record)
         page = place.write_result(result, parties=file.parties, job_file=written)
     show_result(result, place.path, page)
     terminal.out.print(f"Predict with: {_predict_line(file, place)}", soft_wrap=True, highlight=False, markup=False)
