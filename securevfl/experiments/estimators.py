@@ -138,7 +138,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
                 raise InputError("X is a frame or an array, so y is needed: the label of each row")
             target = "number" if self._task == "regression" else "classes"
             rows = rows_of_matrix(X, self.columns, self.active, y=np.asarray(y), weight=weight, target=target)
-            self.n_features_in_ = int(X.shape[1])  # type: ignore[union-attr]
+            self.n_features_in_ = int(X.shape[1])
             names = column_names_of(X)
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
