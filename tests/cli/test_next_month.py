@@ -128,26 +128,25 @@ def _accuracy(table: sv.PartyTable, found: sv.Prediction) -> float:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("party", "change", "words"),
     [
-        (
-            {"spent": "paid"},
-            "shop: .*lacks 1 of the 2 columns that the model was trained on: 'spent'.*it has client, paid",
-        ),
-        ({"client": "customer"}, "shop: unknown id column .*'client'"),
-        ({"-0.": "about ", "0.": "some "}, "shop: .*column 'spent'.*"),
+        ("shop", {"spent": "paid"}, "shop: .*lacks 1 of the 2 columns .* trained on: 'spent'.*it has client, paid"),
+        ("shop", {"client": "customer"}, "shop: unknown id column .*'client'"),
+        ("shop", {"-0.": "about "}, "shop: .*column 'spent'"),
+        ("bank", {"-0.": "about "}, "bank: .*column 'income' contained numbers when the model was trained, but now"),
     ],
 )
 def test_columns_that_changed_are_refused_before_anything_is_sent(
-    change: dict[str, str], words: str, folder: Path, tmp_path: Path
+    party: str, change: dict[str, str], words: str, folder: Path, tmp_path: Path
 ) -> None:
-    shop = tmp_path / "shop.csv"
-    text = (folder / "shop.csv").read_text()
+    changed = tmp_path / f"{party}.csv"
+    text = (folder / f"{party}.csv").read_text()
     for old, new in change.items():
         text = text.replace(old, new)
-    shop.write_text(text)
+    changed.write_text(text)
+    given = {"bank": folder / "bank.csv", "shop": folder / "shop.csv", party: changed}
     with pytest.raises(sv.InputError, match=words):
-        predict(tmp_path, folder / "run", "--data", f"bank={folder / 'bank.csv'}", "--data", f"shop={shop}")
+        predict(tmp_path, folder / "run", *(f"--data={name}={file}" for name, file in given.items()))
     assert not (tmp_path / "failed").exists()
 
 
