@@ -11,7 +11,7 @@ import numpy as np
 from securevfl.data import Parties
 from securevfl.errors import InputError, NoCommonRows
 
-__all__ = ["AlignedRows", "same_labels", "weigh_rows"]
+__all__ = ["AlignedRows", "same_labels", "set_row_weights"]
 
 
 class AlignedRows:
@@ -125,7 +125,7 @@ class AlignedRows:
         return f"AlignedRows({len(self):,} rows of {names}; {self.shape[1]} columns)"
 
 
-def weigh_rows(rows: AlignedRows, weight: np.ndarray | None) -> AlignedRows:
+def set_row_weights(rows: AlignedRows, weight: np.ndarray | None) -> AlignedRows:
     """The same rows, of a table with these weights."""
     if weight is None:
         return rows

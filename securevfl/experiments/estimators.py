@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from securevfl.cut import Protection
 from securevfl.data import Parties
 from securevfl.errors import InputError
-from securevfl.experiments.aligned_rows import AlignedRows, same_labels, weigh_rows
+from securevfl.experiments.aligned_rows import AlignedRows, same_labels, set_row_weights
 from securevfl.experiments.comparison import simulate
 from securevfl.experiments.model_handle import ModelHandle, save_under
 from securevfl.experiments.party_columns import Columns, column_names_of, is_matrix, rows_of_matrix
@@ -143,7 +143,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
         else:
-            rows = weigh_rows(_check_rows(X), weight)
+            rows = set_row_weights(_check_rows(X), weight)
             if y is not None and not same_labels(np.asarray(y), rows.y):
                 raise InputError(
                     "y is not the labels of these rows: the active party's table has them, so leave y out, or give "
@@ -199,7 +199,15 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
 
     def _rows_to_score(self, X: Rows) -> AlignedRows:
         check_is_fitted(self, "model_")
-        return rows_of_matrix(X, self.columns, self.active_) if is_matrix(X) else _check_rows(X)
+        if is_matrix(X):
+            return rows_of_matrix(X, self.columns, self.active_)
+        rows = _check_rows(X)
+        if rows.parties.active.name != self.active_:
+            raise InputError(
+                f"{self.active_!r} had the labels when the model was trained; of these rows "
+                f"{rows.parties.active.name!r} has them"
+            )
+        return rows
 
     def _score_rows(self, X: Rows) -> np.ndarray:
         """The model's scores of these rows, in their order, (n, classes) or (n, 1)."""
@@ -239,7 +247,7 @@ class VerticalClassifier(ClassifierMixin, _Vertical):  # type: ignore[misc]
         options: further fields of `Job`.
         columns: where X is one frame or array: party → its columns, names or positions. Unless given, columns are
             called ``PARTY.COLUMN``.
-        active: where X is one frame or array: the party that has the labels; that of the first column unless given.
+        active: where X is one frame or array: the party that has the labels.
         folder: where a fitted estimator saves its model when it is dumped or sent to another process; a temporary
             folder unless given, which nobody removes but the system.
 

@@ -45,20 +45,24 @@ def rows_of_matrix(
             (n, columns) that `columns` shares out by position. What a ``ColumnTransformer`` puts before a name, up to
             ``__``, is no part of the party's.
         columns: party → its columns.
-        active: the party that has the labels; that of the first column unless given.
+        active: the party that has the labels.
         y: labels (n,), to train.
         weight: of the rows, (n,).
         target: ``"number"`` if the labels are numbers.
 
     Raises:
-        InputError: a column that is nobody's, no column, or labels of another length.
+        InputError: a column that is nobody's, no column, no active party, or labels of another length.
         UnknownNameError: an active party without columns.
     """
     frame = _to_frame(matrix)
     shares = _share_by_name(frame) if columns is None else _share_as_told(frame, columns, named=hasattr(matrix, "iloc"))
-    owner = active if active is not None else next(iter(shares))
-    if owner not in shares:
-        raise UnknownNameError("active party", owner, shares)
+    if active is None:  # not the first column's: a transformer may put another party's there
+        raise InputError(
+            f"X has columns of {', '.join(shares)}: name the party that has the labels, active={next(iter(shares))!r}"
+        )
+    if active not in shares:
+        raise UnknownNameError("active party", active, shares)
+    owner = active
     count = len(frame)
     tables = {name: frame[list(places)].rename(columns=places) for name, places in shares.items()}
     id_column = name_free_column("row", tables)

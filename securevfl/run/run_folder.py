@@ -12,15 +12,16 @@ from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
+import numpy as np
 from securevfl_net.durable import InUse, lock_folder, make_folder, write_atomic
 
-from securevfl.data import Parties
+from securevfl.data import FeatureEncoder, Parties
 from securevfl.errors import InputError, SecureVFLError
-from securevfl.run.reported_answers import keep_reported_answers
+from securevfl.run.partial_scoring import Asking
 from securevfl.run.result import Result
 from securevfl.run.run_files import LEDGERS, write_ledgers
 
-__all__ = ["JOB_FILE", "RunFolder", "keep_ledgers"]
+__all__ = ["JOB_FILE", "RunFolder", "keep_ledgers", "keep_reported_answers"]
 
 LEAST_FREE = 64 << 20
 """Bytes that must be free on the disk before a run begins."""
@@ -214,3 +215,35 @@ def _remove_empty(folders: Sequence[Path]) -> None:
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()
+
+
+def keep_reported_answers(result: Result, parties: Parties, folder: str | Path) -> int:
+    """Keep the scores of a result's test rows as answers of its last model, beside which `predict` finds them.
+
+    To score these rows again would cost their partners' budget of results a second time (`Policy.max_results`), and give
+    other digits where an answer is rounded or noised at random: on secret shares, and under differential privacy.
+
+    Args:
+        result: of a finished run.
+        parties: the tables that it was trained on.
+        folder: of the model's answers.
+
+    Returns:
+        How many were kept; none where a model is not that of one label owner.
+    """
+    key = next(reversed(result.models), "")
+    scores = result.scores.get(key)
+    if scores is None or not len(scores) or len(parties.label_owners) != 1:
+        return 0
+    model, active = result.models[key], parties.active
+    if active.name not in model.parts or any(name not in parties for name in model.owners):
+        return 0
+    who = (active.name, *sorted(name for name in model.owners if name != active.name))
+    kept = Asking(answers=Path(folder), model=model.digest).open_answers(who, parties)
+    if kept is None:
+        return 0
+    at = {name: row for row, name in enumerate(active.ids)}
+    rows = np.array([at[name] for name in result.test_ids], dtype=np.int64)
+    own = FeatureEncoder.from_state(model.parts[active.name]["encoder"]).transform(active, rows)
+    kept.put(kept.row_keys(result.test_ids, own), scores)
+    return len(scores)

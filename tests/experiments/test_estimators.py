@@ -180,7 +180,10 @@ def test_rows_are_cut_like_an_array() -> None:
         rows[[len(rows)]]
 
 
-def test_the_page_says_what_its_code_does(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_page_says_what_its_code_does(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs/howto/scikit-learn.md").read_text(encoding="utf-8")
     script = tmp_path / "page.py"
     script.write_text("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), encoding="utf-8")

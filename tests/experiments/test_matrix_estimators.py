@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import estimator_checks
 
 import securevfl as sv
-from securevfl.experiments.aligned_rows import weigh_rows
+from securevfl.experiments.aligned_rows import set_row_weights
 from securevfl.experiments.party_columns import rows_of_matrix
 from securevfl.run.model_parts import PART
 
@@ -49,7 +49,9 @@ def matrix() -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def network(**changes: object) -> sv.VerticalClassifier:
-    return sv.VerticalClassifier(sv.SplitNN(hidden=8, lr=0.05), **({"epochs": 10, "batch_size": 16} | changes))
+    return sv.VerticalClassifier(
+        sv.SplitNN(hidden=8, lr=0.05), **({"epochs": 10, "batch_size": 16, "active": "bank"} | changes)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +91,9 @@ def test_parties_become_a_frame_whose_columns_can_be_permuted(fitted: sv.Vertica
     frame = rows.to_pandas()
     assert sorted(frame) == sorted(x)
     assert np.allclose(frame["shop.spent"], x["shop.spent"])
+    swapped = sv.AlignedRows(sv.Parties.from_pandas({"bank": bank, "shop": shop.assign(good=y)}, id="id", label="good"))
+    with pytest.raises(sv.InputError, match="'bank' had the labels when the model was trained"):
+        fitted.predict(swapped)
     found = permutation_importance(fitted, frame, rows.y, n_repeats=1, random_state=0).importances_mean
     assert frame.columns[found.argmax()] == "shop.spent"
 
@@ -115,6 +120,7 @@ def test_columns_of_transformers_keep_their_party_and_an_array_is_shared_out(fit
         ({"columns": {"bank": ["bank.income"]}}, {}, "'bank.city' is nobody's"),
         ({"columns": {"bank": ["bank.incomes"]}}, {}, "did you mean 'bank.income'"),
         ({"active": "shops"}, {}, "did you mean 'shop'"),
+        ({"active": None}, {}, "name the party that has the labels, active='bank'"),
     ],
 )
 def test_a_column_that_is_nobodys_is_refused(changes: dict[str, object], columns: dict[str, str], words: str) -> None:
@@ -140,19 +146,19 @@ def test_weights_of_rows_move_what_is_learned_and_shares_refuse_them(
     assert weighed.predict_proba(x)[:, 1].mean() > fitted.predict_proba(x)[:, 1].mean() + 0.03
     assert weighed.result_.record.runs[-1].evaluation.weighted
     with pytest.raises(sv.InputError, match="on shares all rows count alike"):
-        sv.VerticalClassifier("logistic_regression", protection=sv.Shares(computing=2)).fit(
+        sv.VerticalClassifier("logistic_regression", protection=sv.Shares(computing=2), active="bank").fit(
             x, y, sample_weight=np.ones(ROWS)
         )
 
 
 def test_weights_belong_to_the_rows_that_are_given() -> None:
     x, y = matrix()
-    rows = rows_of_matrix(x, None, None, y=y)[5:]
-    some = weigh_rows(rows, np.arange(5.0, ROWS)).tables().active
+    rows = rows_of_matrix(x, None, "bank", y=y)[5:]
+    some = set_row_weights(rows, np.arange(5.0, ROWS)).tables().active
     assert some.weight is not None
     assert some.weight.tolist() == list(range(5, ROWS))
     with pytest.raises(sv.InputError, match="give one for each"):
-        weigh_rows(rows, np.ones(ROWS))
+        set_row_weights(rows, np.ones(ROWS))
 
 
 def test_a_dump_is_a_path_and_a_digest_that_loading_verifies(

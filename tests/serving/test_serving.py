@@ -18,7 +18,7 @@ from securevfl.cut import Protection
 from securevfl.data import PartyTable
 from securevfl.errors import InputError, PeerEnded
 from securevfl.run.model_parts import PART, ModelPart
-from securevfl.run.reported_answers import keep_reported_answers
+from securevfl.run.run_folder import keep_reported_answers
 from securevfl.serving import (
     Batching,
     ModelMismatch,
