@@ -220,7 +220,7 @@ def _remove_empty(folders: Sequence[Path]) -> None:
 def keep_reported_answers(result: Result, parties: Parties, folder: str | Path) -> int:
     """Keep the scores of a result's test rows as answers of its last model, beside which `predict` finds them.
 
-    To score these rows again would cost their partners' budget of results a second time (`Policy.max_results`), and give
+    To score these rows again would cost numbers of the partners' rows a second time (`Policy.max_results`), and give
     other digits where an answer is rounded or noised at random: on secret shares, and under differential privacy.
 
     Args:
