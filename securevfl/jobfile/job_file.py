@@ -138,8 +138,10 @@ class TableSection(Config):
         Args:
             columns: that the party's part of the model takes.
         """
-        rules = self.prepare
-        if rules is not None:
+        rules, kinds = self.prepare, tuple(name for name in self.categorical if name in columns)
+        if self.aggregate:  # the model's columns are made of the file's
+            columns, kinds = self.features, self.categorical  # type: ignore[assignment]
+        elif rules is not None:
             kept = {name: rule for name, rule in rules.columns.items() if name in columns}
             rules = rules.replace(columns=kept)
         return self.replace(
@@ -151,8 +153,8 @@ class TableSection(Config):
             time=None,
             fold=None,
             book=None,
-            features=tuple(columns),
-            categorical=tuple(name for name in self.categorical if name in columns),
+            features=None if columns is None else tuple(columns),
+            categorical=kinds,
             prepare=rules,
         )
 

@@ -181,7 +181,7 @@ def _read_rows(
     header = list(source_of(place_of(path, None), "", section.csv_form).column_names(TableLimits()))
     for mistake in doubled_names(header, str(path)):
         raise mistake
-    absent = [name for name in encoder.columns if name not in header]
+    absent = [name for name in encoder.columns if name not in header and not section.aggregate]
     if absent:
         shown = ", ".join(map(repr, absent[:5])) + (", …" if len(absent) > 5 else "")
         raise InputError(
@@ -208,4 +208,4 @@ def _read_rows(
 
 def _trained_columns(section: PartySection, extra: Sequence[str], file: Path | None) -> set[str]:
     """Columns that were there in training, too, and that nobody has to hear of again."""
-    return set(extra) if file is None or section.features is not None else set()
+    return set(extra) if file is None or section.features is not None or section.aggregate else set()
