@@ -33,6 +33,7 @@ from securevfl.run.roster import Roster
 from securevfl.run.run_files import sha256
 from securevfl.run.runner import PartyRunner
 from securevfl.run.timeouts import Timeouts
+from securevfl.training.report_options import ReportOptions
 from securevfl.transport import Mesh
 
 __all__ = ["JobProcess"]
@@ -62,6 +63,7 @@ class JobProcess:
         filters: see `PartyContext.filters`.
         hearers: of what happens, observers and `RunEvents`.
         command: what makes the report again.
+        report: what the party's own report decides with.
 
     Attributes:
         record: its own report, once there is one.
@@ -88,6 +90,7 @@ class JobProcess:
         filters: Path | None = None,
         hearers: Iterable[RunEvents | Observer] = (),
         command: str = "",
+        report: ReportOptions | None = None,
     ) -> None:
         proposal = agreement.proposal
         self.name = name
@@ -95,7 +98,7 @@ class JobProcess:
         self.table = table
         self.proposal = proposal
         own = {name: _bound_policy(policy or Policy(), proposal, name, budget)}
-        self.job = proposal.job_of(device=device, pool=pool, policies=own)
+        self.job = proposal.job_of(device=device, pool=pool, policies=own, report=report)
         self.roster = Roster(
             owners=proposal.owner_names, passive=proposal.passive_names, coordinator=proposal.coordinator_name
         )
