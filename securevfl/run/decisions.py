@@ -22,6 +22,8 @@ PER_ROWS = 1_000
 
 _SHARES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of the rows that the table's cut-offs flag, about."""
+_APART = 0.005
+"""Cut-offs of the table flag shares of the rows that differ by at least this."""
 _FOLDS = 5
 _ABOVE = 1.000001
 """A cut-off that no probability reaches."""
@@ -65,12 +67,12 @@ def cutoff_rows(
     """
     near = {_round_cutoff(float(value)) for value in np.quantile(scores, [1 - share for share in _SHARES])}
     wanted = sorted({0.5, *near, *more}, reverse=True)
-    rows: list[CutoffRow] = []
+    rows = [count_at(hits, scores, cutoff, costs) for cutoff in (0.5, *more)]
     for cutoff in wanted:
         row = count_at(hits, scores, cutoff, costs)
-        if not rows or row.flagged != rows[-1].flagged or cutoff in (0.5, *more):
+        if all(abs(row.share - other.share) >= _APART for other in rows):
             rows.append(row)
-    return rows
+    return sorted({row.cutoff: row for row in rows}.values(), key=lambda row: -row.cutoff)
 
 
 def _round_cutoff(value: float) -> float:

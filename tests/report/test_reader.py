@@ -19,7 +19,8 @@ from securevfl.cli import main
 from securevfl.report import Record, render_report, render_text
 from securevfl.report.chart import Chart, ChartCurve, chart_svg
 from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
-from securevfl.report.quality import choosing_metric, make_pictures, make_price_picture
+from securevfl.report.price_picture import make_price_picture
+from securevfl.report.quality import choosing_metric, make_pictures
 from securevfl.report.runs_page import group_alike_runs, render_runs, write_runs
 from securevfl.report.runs_table import runs_table
 from securevfl.report.svg_shapes import estimate_width
