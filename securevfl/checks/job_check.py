@@ -12,6 +12,7 @@ from securevfl_net.fields import suggest_nearest
 from securevfl.align.linkage import unknown_values
 from securevfl.align.result import RULES
 from securevfl.checks.party_check import CertificateEnd, check_party_file
+from securevfl.checks.report_check import group_mistakes
 from securevfl.data import TableLimits
 from securevfl.data.link_columns import read_texts, table_columns
 from securevfl.data.overview import TableOverview, table_overview
@@ -130,6 +131,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     mistakes += found
     if roster is not None:
         mistakes += _about_parties(sections, broken, roster)
+        mistakes += group_mistakes(sections, file.parent, roster.owners[0]) if roster.owners else []
     hints: list[str] = []
     if sections.link is None and roster is not None and len(roster.owners) == 1 and not mistakes:
         found, hints = _about_identifiers(sections.party, file.parent)

@@ -88,7 +88,9 @@ def run_baseline(
     began = time.perf_counter()
     if boosting:
         ran = RunOutcome(trained={active.name: train_boosted(job, table, rows, split)}, ledgers={}, split=split)
-        record = run_record(key, job, ran, [table.name], (), time.perf_counter() - began, title=title, grouping=grouping)
+        record = run_record(
+            key, job, ran, [table.name], (), time.perf_counter() - began, title=title, grouping=grouping
+        )
         return msgspec.structs.replace(record, notes=[note, _SETTINGS]), ran
     ran = run_parties(job, Parties.of(table), own, run=key, split=split, observer=observer)
     seconds = time.perf_counter() - began

@@ -159,7 +159,7 @@ class TableSection(Config):
         if self.fold is not None:
             table = _with_fold(table, self.fold, path)
         if beside and beside not in table.columns:
-            table = replace(table, beside=read_texts(path, {beside: beside}, limits, what="report.group"))
+            table = replace(table, beside=read_texts(path, {beside: beside}, limits, what="column for report.group"))
         if self.book is not None:
             if not isinstance(self.label, str):
                 raise InputError(f"{path}: book is for one label of classes: leave it out, or name one label")

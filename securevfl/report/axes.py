@@ -65,10 +65,7 @@ class Plots:
         """
         return draw_chart(
             calibration_chart(
-                [
-                    calibration_curve(found, one.title)
-                    for one, found in self._select_evaluated("reliability", run)
-                ]
+                [calibration_curve(found, one.title) for one, found in self._select_evaluated("reliability", run)]
             ),
             ax,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from securevfl.report.evaluation import CutoffRow, Estimate, Evaluation, GroupFigures
+from securevfl.report.evaluation import CutoffRow, Decision, Estimate, Evaluation, GroupFigures
 from securevfl.report.record import Record, RunRecord
 from securevfl.report.svg_shapes import shorten_text
 
@@ -46,7 +46,7 @@ def describe_decision(found: Evaluation | None) -> str:
         if one.cutoff > 1
         else f"Flag rows with a score of {format_cutoff(one.cutoff)} or more (the score is the probability of {name})"
     )
-    chosen = f"The cut-off was chosen on {one.chosen_rows:,} {one.chosen_on}"
+    chosen = f"The cut-off was chosen on {_chosen_on(one)}"
     if one.chosen_on == "test rows":
         chosen += ", as too few scores of validation rows are known; each fifth of them pays for what the others chose"
     return (
@@ -55,6 +55,10 @@ def describe_decision(found: Evaluation | None) -> str:
         f"To flag no row costs {_money(one.flag_none)}, all rows {_money(one.flag_all)}; a cut-off of 0.5 costs "
         f"{_money(one.at_half)}. {chosen}; the cost is of the {found.rows:,} test rows, with its 95 % interval."
     )
+
+
+def _chosen_on(one: Decision) -> str:
+    return f"{one.chosen_rows:,} {one.chosen_on}" if one.chosen_rows else one.chosen_on
 
 
 def _money(value: float) -> str:
@@ -105,7 +109,7 @@ def evaluation_lines(found: Evaluation) -> list[str]:
     if found.decision is not None:
         one = found.decision
         lines.append(
-            f"cheapest cut-off {format_cutoff(one.cutoff)} (chosen on {one.chosen_rows:,} {one.chosen_on}): "
+            f"cheapest cut-off {format_cutoff(one.cutoff)} (chosen on {_chosen_on(one)}): "
             f"{_money(one.cost)} per 1,000 rows ({_money(one.low)} to {_money(one.high)}); no row flagged "
             f"{_money(one.flag_none)}, all {_money(one.flag_all)}"
         )
@@ -122,7 +126,9 @@ def evaluation_lines(found: Evaluation) -> list[str]:
 def _ranking_line(found: Evaluation) -> str:
     known, parts = found.metrics, []
     if found.errors:
-        parts = [f"{100 * one.share:.0f} % of the predictions are within {one.error:,.4g}" for one in found.errors[:4:2]]
+        parts = [
+            f"{100 * one.share:.0f} % of the predictions are within {one.error:,.4g}" for one in found.errors[:4:2]
+        ]
     if "average_precision" in known:
         base = f" (base rate {found.per_class[-1].rows / found.rows:.3f})" if found.binary else ", mean of classes"
         parts.append(f"PR-AUC {known['average_precision']:.3f}{base}")

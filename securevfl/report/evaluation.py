@@ -138,8 +138,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     cutoff: float
     """rows with this score or more are flagged; above 1 none is"""
     chosen_on: str
-    """"validation rows", or "test rows": then `cost` is of rows that cut-offs were not chosen on, in five parts"""
+    """"validation rows"; "test rows": then `cost` is of rows that cut-offs were not chosen on, in five parts; or "rows of
+    an earlier run" """
     chosen_rows: int
+    """0 where this is unknown"""
     cost: float
     low: float
     """of its 95 % interval"""

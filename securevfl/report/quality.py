@@ -179,7 +179,9 @@ def _draw_roc(record: Record, run: RunRecord, found: Evaluation) -> Picture | No
 def _draw_recall(found: Evaluation) -> Picture | None:
     if not found.recall:
         return None
-    says = f"share of the flagged rows that are {_phrase_with(found)}, against the share of all these rows that is flagged"
+    says = (
+        f"share of the flagged rows that are {_phrase_with(found)}, against the share of all these rows that is flagged"
+    )
     average, base = found.metrics.get("average_precision"), None
     if found.binary:
         base = found.per_class[-1].rows / found.rows

@@ -112,7 +112,11 @@ def choose_cutoff(hits: np.ndarray, scores: np.ndarray, costs: Costs) -> float:
 
 
 def make_decision(
-    hits: np.ndarray, scores: np.ndarray, costs: Costs, chosen_on: tuple[np.ndarray, np.ndarray] | None = None
+    hits: np.ndarray,
+    scores: np.ndarray,
+    costs: Costs,
+    chosen_on: tuple[np.ndarray, np.ndarray] | None = None,
+    cutoff: float | None = None,
 ) -> Decision:
     """Choose the cheapest cut-off and pay for it on the test rows.
 
@@ -120,8 +124,11 @@ def make_decision(
         hits, scores, costs: of the test rows, as for `count_at`.
         chosen_on: the same two of the validation rows; None where their scores are unknown. Fewer than 50 choose
             nothing.
+        cutoff: one that was chosen before, if any: nothing is chosen then.
     """
-    if chosen_on is not None and len(chosen_on[0]) >= _FEWEST:
+    if cutoff is not None:
+        where, rows, flagged = "rows of an earlier run", 0, scores >= cutoff
+    elif chosen_on is not None and len(chosen_on[0]) >= _FEWEST:
         cutoff, where, rows = choose_cutoff(*chosen_on, costs), "validation rows", len(chosen_on[0])
         flagged = scores >= cutoff
     else:

@@ -107,7 +107,9 @@ def _list_missing(trained: Trained, found: Evaluation, options: ReportOptions) -
         )
     if options.costs is not None and not found.binary:
         kind = "a number" if found.task == "regression" else f"{len(found.classes)} {_KINDS[found.task]}"
-        said.append(f"The costs of the report are for a target of two classes, and this one is {kind}: they are unused.")
+        said.append(
+            f"The costs of the report are for a target of two classes, and this one is {kind}: they are unused."
+        )
     if options.group is not None and found.task == "multilabel":
         said.append("Rows with several labels are not compared by group.")
     return said
@@ -141,7 +143,7 @@ def evaluate_classes(
         weight: of the rows in the metrics, (n,); equal unless given. Cut-offs and groups count rows.
         target: the label's column.
         costs: of wrong decisions about two classes.
-        cutoff: one that was chosen before, to use in the place of the cheapest one.
+        cutoff: with costs, one that was chosen before, to use in the place of the cheapest one.
         grouping: the group of each row.
         only_classes: whether `scores` give each row one class for certain, because nothing else is known.
     """
@@ -191,7 +193,7 @@ def evaluate_classes(
         groups=None
         if grouping is None
         else measure_groups(
-            grouping, scores, labels, cutoff=None if only_classes else cutoff or at, classes=count, weight=weight
+            grouping, scores, labels, cutoff=None if only_classes else at, classes=count, weight=weight
         ),
         **decided,
         **({} if only_classes else measure_stability(one_score(scores), _first_scores(expected))),
@@ -215,12 +217,12 @@ def _decide(
 ) -> dict[str, Any]:
     """Cut-offs of two classes, and the cheapest; see `evaluate_classes`."""
     hits, score = labels == 1, scores[:, 1].astype(np.float64)
-    decision, more = None, [] if cutoff is None else [cutoff]
-    if costs is not None and cutoff is None:
+    decision, more = None, list[float]()
+    if costs is not None:
         before = None
         if expected is not None and expected_labels is not None and 0 < len(expected) == len(expected_labels):
             before = (expected_labels == 1, expected[:, 1].astype(np.float64))
-        decision = make_decision(hits, score, costs, before)
+        decision = make_decision(hits, score, costs, before, cutoff)
         more = [decision.cutoff]
     return {"cutoffs": cutoff_rows(hits, score, costs, more), "decision": decision}
 
