@@ -102,12 +102,12 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.experiments.search import search
     from securevfl.experiments.sweep import sweep
     from securevfl.jobfile import read_job
-    from securevfl.party import Job
+    from securevfl.party import Costs, Job, ReportOptions
     from securevfl.party_context import Observer
     from securevfl.privacy import DP, Gaussian, JointNoise, Policy, RandomisedResponse
     from securevfl.run import Model, Prediction, Result, align_parties, predict
     from securevfl.shares import Shares
-    from securevfl.training import Algorithm, Costs, Frozen, ReportOptions
+    from securevfl.training import Algorithm, Frozen
 
 __version__ = "0.2.0"
 
@@ -137,9 +137,9 @@ _NAMES: Mapping[str, str] = {
     "securevfl.experiments.sweep": "sweep",
     "securevfl.shares": "Shares",
     "securevfl.party_context": "Observer",
-    "securevfl.party": "Job",
+    "securevfl.party": "Costs Job ReportOptions",
     "securevfl.privacy": "DP Gaussian JointNoise Policy RandomisedResponse",
-    "securevfl.training": "Algorithm Costs Frozen ReportOptions",
+    "securevfl.training": "Algorithm Frozen",
 }
 """Module → the public names that it gives to `sv`. A module without one is still loaded by its own name."""
 

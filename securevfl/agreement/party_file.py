@@ -38,8 +38,8 @@ from securevfl.jobfile.job_file import TableSection
 from securevfl.jobfile.policy_file import read_policy
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.ledger import read_private_key
+from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Policy, PrivateKey
-from securevfl.training.report_options import ReportOptions
 
 __all__ = ["Address", "KeySection", "PartyBudget", "PartyDataSection", "PartyFile", "PeerSection", "read_party_file"]
 

@@ -27,9 +27,9 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.party import Job, JobTerms, Leaving, too_few_epochs, wrong_parties
 from securevfl.party.leaving import LEAVES_FEWEST
+from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Policy
 from securevfl.training import Algorithm
-from securevfl.training.report_options import ReportOptions
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE
 
 __all__ = ["TOLERANCE", "AgreedLimits", "Proposal", "ServingTerms"]

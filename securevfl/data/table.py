@@ -148,14 +148,14 @@ class PartyTable:
             check_fold(self.fold, len(self.ids), where)
         if self.book is not None:
             self._check_book(where)
-        for field_name, record in self.link.items():
-            if len(record) != len(self.ids):
-                raise InputError(
-                    f"{where}: linkage field {field_name!r} has {len(record)} values for {len(self.ids)} rows"
-                )
-        for column, values in self.beside.items():
-            if len(values) != len(self.ids):
-                raise InputError(f"{where}: column {column!r} beside it has {len(values)} values for {self.rows} rows")
+        self._check_extra(where)
+
+    def _check_extra(self, where: str) -> None:
+        """Check the columns that are not features."""
+        for what, columns in (("linkage field", self.link), ("column", self.beside)):
+            for name, values in columns.items():
+                if len(values) != self.rows:
+                    raise InputError(f"{where}: {what} {name!r} has {len(values)} values for {self.rows} rows")
 
     def _check_roles(self, where: str) -> None:
         for role in ("weight", "group", "time"):

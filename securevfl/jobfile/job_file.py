@@ -28,9 +28,9 @@ from securevfl.errors import InputError
 from securevfl.jobfile.policy_file import with_policies
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.party import Job, JobOptions
+from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Policy
 from securevfl.training import Algorithm, find_algorithm
-from securevfl.training.report_options import ReportOptions
 
 __all__ = [
     "JobFile",

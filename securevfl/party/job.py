@@ -18,10 +18,10 @@ from securevfl.align import Align, Linkage
 from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
 from securevfl.data import Scale
+from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Finding, Policy
 from securevfl.training import Algorithm, Keep, Plan, find_algorithm
 from securevfl.training.objectives import LossOfNumber
-from securevfl.training.report_options import ReportOptions
 from securevfl.transport import Sight
 
 __all__ = ["Job", "JobOptions", "JobTerms", "Leaving"]

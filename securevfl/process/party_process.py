@@ -16,6 +16,7 @@ from securevfl.data import PartyTable
 from securevfl.errors import DiskFull, MachineFault, Parked, SecureVFLError
 from securevfl.ledger import Closing
 from securevfl.party.leaving import Departures
+from securevfl.party.report_options import ReportOptions
 from securevfl.party_context import SILENCE, Observer
 from securevfl.privacy import HeldNumbers, Policy, PrivateKey, ResultBook
 from securevfl.process.attempt import AttemptOutcome, PartyAttempts
@@ -33,7 +34,6 @@ from securevfl.run.roster import Roster
 from securevfl.run.run_files import sha256
 from securevfl.run.runner import PartyRunner
 from securevfl.run.timeouts import Timeouts
-from securevfl.training.report_options import ReportOptions
 from securevfl.transport import Mesh
 
 __all__ = ["JobProcess"]

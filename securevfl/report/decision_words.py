@@ -76,8 +76,8 @@ def describe_groups(found: Evaluation | None, owner: str) -> str:
     if groups.small:
         many = f"{groups.small} group" + "s" * (groups.small != 1)
         said.append(
-            f"{many} with {groups.small_rows:,} rows together are not shown: fewer than 50 rows, or not among the twenty "
-            "largest"
+            f"{many} with {groups.small_rows:,} rows together are not shown: fewer than 50 rows, or not among the "
+            "twenty largest"
         )
     if groups.simulated:
         said.append(

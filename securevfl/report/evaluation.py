@@ -138,8 +138,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     cutoff: float
     """rows with this score or more are flagged; above 1 none is"""
     chosen_on: str
-    """"validation rows"; "test rows": then `cost` is of rows that cut-offs were not chosen on, in five parts; or "rows of
-    an earlier run" """
+    """"validation rows"; "test rows": then `cost` is of rows that cut-offs were not chosen on, in five parts; or "rows
+    of an earlier run" """
     chosen_rows: int
     """0 where this is unknown"""
     cost: float
@@ -222,10 +222,10 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, float] = {}
     """classification: accuracy, balanced_accuracy, macro_precision, macro_recall, macro_f1, log_loss, brier, ece and,
     where the rows define them, auc (one class against the rest, averaged over classes), average_precision (likewise),
-    gini = 2 auc - 1, and of two classes ks; regression: rmse, mae, r2, and the loss's own deviance, bias = mean of prediction - target; several
-    labels: accuracy (answers that are right), hamming_loss, subset_accuracy (rows with all answers right), macro
-    and micro precision, recall and f1 at a probability of one half, log_loss and brier (of an answer) and, where the
-    rows define them, auc (macro) and micro_auc"""
+    gini = 2 auc - 1, and of two classes ks; regression: rmse, mae, r2, and the loss's own deviance, bias = mean of
+    prediction - target; several labels: accuracy (answers that are right), hamming_loss, subset_accuracy (rows with
+    all answers right), macro and micro precision, recall and f1 at a probability of one half, log_loss and brier (of
+    an answer) and, where the rows define them, auc (macro) and micro_auc"""
     per_class: list[ClassFigures] = []
     confusion: list[list[int]] = []
     """test rows by class (outer list) and by the class that they were given (inner lists)"""

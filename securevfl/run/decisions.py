@@ -1,8 +1,8 @@
 """Which score is high enough: cut-offs of two classes, what they cost, and the cheapest one.
 
 The cheapest cut-off is chosen on the validation rows and paid for on the test rows. Where no scores of validation rows
-were opened, it is chosen on the test rows: each fifth of them is then decided by the cut-off that the other four choose,
-so that no row pays for a cut-off that it helped to choose.
+were opened, it is chosen on the test rows: each fifth of them is then decided by the cut-off that the other four
+choose, so that no row pays for a cut-off that it helped to choose.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from securevfl.party.report_options import Costs
 from securevfl.report.evaluation import CutoffRow, Decision
 from securevfl.training.metrics import SURE
-from securevfl.training.report_options import Costs
 
 __all__ = ["PER_ROWS", "choose_cutoff", "count_at", "cutoff_rows", "make_decision", "mean_cost"]
 
@@ -58,8 +58,8 @@ def count_at(hits: np.ndarray, scores: np.ndarray, cutoff: float, costs: Costs |
 def cutoff_rows(
     hits: np.ndarray, scores: np.ndarray, costs: Costs | None = None, more: Sequence[float] = ()
 ) -> list[CutoffRow]:
-    """The table of cut-offs, highest first: rounded to two digits, at scores that flag from 1 % to 90 % of the rows, and
-    one half.
+    """The table of cut-offs, highest first: rounded to two digits, at scores that flag from 1 % to 90 % of the rows,
+    and one half.
 
     Args:
         hits, scores, costs: as for `count_at`.

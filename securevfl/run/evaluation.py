@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from securevfl.party.report_options import Costs, ReportOptions
 from securevfl.report.evaluation import ClassFigures, ErrorQuantile, Evaluation, ResidualBin
 from securevfl.run.decisions import cutoff_rows, make_decision
 from securevfl.run.grouping import Grouping, measure_groups
@@ -36,7 +37,6 @@ from securevfl.training.metrics import (
     roc_curve,
 )
 from securevfl.training.multilabel import HALF, Labels
-from securevfl.training.report_options import Costs, ReportOptions
 
 __all__ = ["evaluate", "evaluate_classes", "evaluate_labels", "evaluate_numbers"]
 

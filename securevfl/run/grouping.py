@@ -6,18 +6,20 @@ is there in simulations alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
 from securevfl.data import PartyTable
 from securevfl.data.categories import Categories
 from securevfl.errors import InputError, UnknownNameError
+from securevfl.party.report_options import ReportOptions
 from securevfl.report.evaluation import Estimate, GroupFigures, Groups
 from securevfl.run.gains import row_influences
 from securevfl.training.metrics import SURE, roc_curve, wilson_interval
-from securevfl.training.report_options import ReportOptions
 
 __all__ = ["FEWEST_ROWS", "Grouping", "check_grouping", "find_grouping", "measure_groups", "name_groups"]
 
@@ -125,14 +127,14 @@ def name_groups(values: np.ndarray, *, as_they_are: bool = False) -> np.ndarray:
         return texts
     edges = np.unique(np.quantile(numbers[~missing], [0.25, 0.5, 0.75]))
     bounds = [f"{edge:.4g}" for edge in edges]
-    ranges = [f"up to {bounds[0]}", *(f"{a} to {b}" for a, b in zip(bounds, bounds[1:], strict=False))]
+    ranges = [f"up to {bounds[0]}", *(f"{a} to {b}" for a, b in pairwise(bounds))]
     ranges.append(f"above {bounds[-1]}")
     place = np.searchsorted(edges, np.nan_to_num(numbers))
     return np.where(missing, _MISSING, np.array(ranges, dtype=object)[place])
 
 
 def _text_of(value: object) -> str:
-    if value is None or value != value or value in ("", "NaT"):  # NaN, NaT
+    if value is None or value in ("", "NaT") or (isinstance(value, float) and math.isnan(value)):
         return _MISSING
     if isinstance(value, float) and value.is_integer():
         return str(int(value))

@@ -9,12 +9,12 @@ import numpy as np
 
 from securevfl.data import Parties, PartyTable
 from securevfl.errors import InputError
+from securevfl.party.report_options import ReportOptions
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.record import Record
 from securevfl.run.evaluation import evaluate_classes, evaluate_labels, evaluate_numbers
 from securevfl.run.grouping import Grouping, find_grouping
 from securevfl.run.model import Prediction
-from securevfl.training.report_options import ReportOptions
 
 __all__ = ["judge_prediction", "read_cutoff"]
 
@@ -50,11 +50,13 @@ def judge_prediction(
             f"the model predicts {'a number' if numeric else 'classes'}, and the label {table.label_name!r} of "
             f"{table.name!r} is {'none' if numeric else 'a number'}: correct target, or leave the label out"
         )
-    same = {"weight": weight, "target": table.label_name}
+    target = table.label_name
     if numeric:
-        judged = evaluate_numbers(found.probabilities[:, 0], table.label[rows], grouping=grouping, **same)
+        judged = evaluate_numbers(
+            found.probabilities[:, 0], table.label[rows], weight=weight, target=target, grouping=grouping
+        )
     elif table.target == "labels":
-        judged = evaluate_labels(found.probabilities, table.label[rows], found.classes, **same)
+        judged = evaluate_labels(found.probabilities, table.label[rows], found.classes, weight=weight, target=target)
     else:
         known, labels = _known_classes(found, table, rows)
         judged = evaluate_classes(
@@ -62,7 +64,7 @@ def judge_prediction(
             labels[known],
             found.classes,
             weight=None if weight is None else weight[known],
-            target=table.label_name,
+            target=target,
             costs=options.costs if len(found.classes) == 2 else None,
             cutoff=cutoff,
             grouping=None
@@ -80,8 +82,8 @@ def _known_classes(found: Prediction, table: PartyTable, rows: np.ndarray) -> tu
     labels = codes[np.asarray(table.label)[rows]]
     if not (labels >= 0).any():
         raise InputError(
-            f"the label {table.label_name!r} of {table.name!r} has the classes {list(map(str, table.classes))[:5]}; the "
-            f"model has {list(found.classes)[:5]}: correct the table, or leave the label out"
+            f"the label {table.label_name!r} of {table.name!r} has the classes {list(map(str, table.classes))[:5]}; "
+            f"the model has {list(found.classes)[:5]}: correct the table, or leave the label out"
         )
     return labels >= 0, labels
 

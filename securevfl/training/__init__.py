@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.training.passive_role import PassiveRole
     from securevfl.training.plan import FEWEST_TO_CHOOSE, Keep, Plan
     from securevfl.training.program import HelperProgram, Program
-    from securevfl.training.report_options import Costs, ReportOptions
     from securevfl.training.rows import Epoch, NumberedRows, Trained
     from securevfl.training.setting import Setting
     from securevfl.training.split import Split
@@ -43,7 +42,6 @@ _NAMES = {
     "securevfl.training.passive_role": "PassiveRole",
     "securevfl.training.program": "HelperProgram Program",
     "securevfl.training.plan": "FEWEST_TO_CHOOSE Keep Plan",
-    "securevfl.training.report_options": "Costs ReportOptions",
     "securevfl.training.rows": "Epoch NumberedRows Trained",
     "securevfl.training.setting": "Setting",
     "securevfl.training.split": "Split",
@@ -57,7 +55,6 @@ __all__ = [
     "ActiveRole",
     "Algorithm",
     "Bookkeeping",
-    "Costs",
     "Epoch",
     "Fits",
     "Frozen",
@@ -69,7 +66,6 @@ __all__ = [
     "Plan",
     "Program",
     "ReleaseCounts",
-    "ReportOptions",
     "Setting",
     "Split",
     "Subsets",

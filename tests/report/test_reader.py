@@ -60,7 +60,7 @@ def test_words_are_of_the_target_and_its_classes_whatever_the_data(binary: Recor
 
 
 def test_each_task_has_its_pictures(binary: Record, number: Record) -> None:
-    assert _titles(binary)[:3] == ["ROC of yes", "Lift of yes", "Calibration"]
+    assert _titles(binary)[:4] == ["ROC of yes", "Precision and recall of yes", "Lift of yes", "Calibration"]
     assert _titles(number)[:3] == ["Predicted against true", "Residuals", "Error by tenth"]
     assert choosing_metric(binary.runs[-1]) == "auc"
     assert choosing_metric(number.runs[-1]) == "rmse"

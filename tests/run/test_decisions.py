@@ -1,4 +1,4 @@
-"""Cut-offs, their costs and groups: every figure is scikit-learn's or scipy's where one has it, or a few obvious lines."""
+"""Cut-offs, their costs and groups: figures are those of scikit-learn or scipy, or of a few obvious lines."""
 
 from __future__ import annotations
 
@@ -181,16 +181,17 @@ def test_quantiles_of_errors_and_their_tenths() -> None:
     found = evaluate_numbers(predicted, y)
     for one in found.errors:
         assert (np.abs(predicted - y) <= one.error).mean() == pytest.approx(one.share, abs=0.003)
-    for one in found.residuals:
-        assert one.low_error is not None
-        assert one.high_error is not None
-        assert one.low_error < one.predicted - one.observed < one.high_error
+    for part in found.residuals:
+        assert part.low_error is not None
+        assert part.high_error is not None
+        assert part.low_error < part.predicted - part.observed < part.high_error
 
 
 def test_of_classes_alone_nothing_is_said_that_needs_probabilities() -> None:
     hits, scores = _drawn()
     found = _evaluated(hits, (scores > 0.5).astype(float), only_classes=True, costs=COSTS)
-    assert not (found.roc or found.recall or found.lift or found.reliability or found.cutoffs or found.decision)
+    for left_out in (found.roc, found.recall, found.lift, found.reliability, found.cutoffs, found.decision):
+        assert not left_out
     assert {"auc", "average_precision", "log_loss", "ece", "ks"}.isdisjoint(found.metrics)
     assert found.metrics["accuracy"] == metrics.accuracy_score(hits, scores > 0.5)
 
