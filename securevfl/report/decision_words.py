@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from securevfl.report.evaluation import CutoffRow, Decision, Estimate, Evaluation, GroupFigures
+from securevfl.report.evaluation import CutoffRow, Decision, Evaluation, GroupFigures, RangedFigure
 from securevfl.report.record import Record, RunRecord
 from securevfl.report.svg_shapes import shorten_text
 
@@ -28,7 +28,7 @@ def format_cutoff(value: float) -> str:
     return f"{value:.3f}" if near >= 0.01 or near == 0 else f"{value:.6f}".rstrip("0")
 
 
-def format_estimate(one: Estimate | None, digits: int = 3) -> str:
+def format_estimate(one: RangedFigure | None, digits: int = 3) -> str:
     """A figure with its interval; a dash where there is none."""
     if one is None:
         return "–"

@@ -10,11 +10,11 @@ __all__ = [
     "CutoffRow",
     "Decision",
     "ErrorQuantile",
-    "Estimate",
     "Evaluation",
     "GroupFigures",
     "Groups",
     "LiftRow",
+    "RangedFigure",
     "ReliabilityBin",
     "ResidualBin",
     "StabilityBin",
@@ -153,7 +153,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """at a cut-off of 0.5"""
 
 
-class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+class RangedFigure(msgspec.Struct, frozen=True, kw_only=True):
     """A figure of some rows with its 95 % interval."""
 
     value: float
@@ -166,19 +166,19 @@ class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     rows: int
-    observed: Estimate | None = None
+    observed: RangedFigure | None = None
     """share of the second of two classes; of several, share that was given its class; of a number None"""
     score: float | None = None
     """mean score of the second class, or of the likeliest; of a number None"""
-    auc: Estimate | None = None
+    auc: RangedFigure | None = None
     """None where the group does not define it"""
-    flagged: Estimate | None = None
+    flagged: RangedFigure | None = None
     """of two classes: share at or above the cut-off"""
-    false_positive_rate: Estimate | None = None
+    false_positive_rate: RangedFigure | None = None
     """share that is flagged, of the rows of the first class"""
-    false_negative_rate: Estimate | None = None
+    false_negative_rate: RangedFigure | None = None
     """share that is not, of the rows of the second class"""
-    bias: Estimate | None = None
+    bias: RangedFigure | None = None
     """of a number: mean of prediction − target"""
     rmse: float | None = None
 

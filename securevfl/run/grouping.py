@@ -17,7 +17,7 @@ from securevfl.data import PartyTable
 from securevfl.data.categories import Categories
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.party.report_options import ReportOptions
-from securevfl.report.evaluation import Estimate, GroupFigures, Groups
+from securevfl.report.evaluation import GroupFigures, Groups, RangedFigure
 from securevfl.run.gains import row_influences
 from securevfl.training.metrics import SURE, roc_curve, wilson_interval
 
@@ -206,19 +206,19 @@ def _measure_numbers(name: str, predicted: np.ndarray, y: np.ndarray) -> GroupFi
     return GroupFigures(
         name=name,
         rows=len(y),
-        bias=Estimate(value=mean, low=mean - half, high=mean + half),
+        bias=RangedFigure(value=mean, low=mean - half, high=mean + half),
         rmse=float(np.sqrt((error**2).mean())),
     )
 
 
-def _share(which: np.ndarray) -> Estimate | None:
+def _share(which: np.ndarray) -> RangedFigure | None:
     if not len(which):
         return None
     low, high = wilson_interval(int(which.sum()), len(which))
-    return Estimate(value=float(which.mean()), low=low, high=high)
+    return RangedFigure(value=float(which.mean()), low=low, high=high)
 
 
-def _auc(scores: np.ndarray, labels: np.ndarray, weight: np.ndarray | None) -> Estimate | None:
+def _auc(scores: np.ndarray, labels: np.ndarray, weight: np.ndarray | None) -> RangedFigure | None:
     """With DeLong's interval; None where a class has fewer than two rows."""
     influences = row_influences("auc", scores, labels, weight)
     which = [1] if scores.shape[1] == 2 else range(scores.shape[1])
@@ -227,4 +227,4 @@ def _auc(scores: np.ndarray, labels: np.ndarray, weight: np.ndarray | None) -> E
         return None
     value = float(np.mean([curve.auc for curve in curves if curve is not None]))
     half = SURE * float(np.sqrt((influences**2).sum()))
-    return Estimate(value=value, low=max(0.0, value - half), high=min(1.0, value + half))
+    return RangedFigure(value=value, low=max(0.0, value - half), high=min(1.0, value + half))
