@@ -119,7 +119,7 @@ def evaluation_lines(found: Evaluation) -> list[str]:
         lines.append(f"by {found.groups.party}.{found.groups.column}, with 95 % intervals:")
         lines += [f"  {_group_line(one)}" for one in found.groups.groups]
         if found.groups.small:
-            lines.append(f"  {found.groups.small} small groups are not shown ({found.groups.small_rows:,} rows)")
+            lines.append(f"  small groups are not shown: {found.groups.small}, {found.groups.small_rows:,} rows")
     return [line for line in [*lines, *found.missing] if line]
 
 
@@ -129,6 +129,8 @@ def _ranking_line(found: Evaluation) -> str:
         parts = [
             f"{100 * one.share:.0f} % of the predictions are within {one.error:,.4g}" for one in found.errors[:4:2]
         ]
+    if found.task == "classification" and "average_precision" not in known and "accuracy" in known:
+        parts.append(f"accuracy {known['accuracy']:.3f}, balanced {known['balanced_accuracy']:.3f}")
     if "average_precision" in known:
         base = f" (base rate {found.per_class[-1].rows / found.rows:.3f})" if found.binary else ", mean of classes"
         parts.append(f"PR-AUC {known['average_precision']:.3f}{base}")

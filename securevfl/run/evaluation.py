@@ -193,7 +193,7 @@ def evaluate_classes(
         groups=None
         if grouping is None
         else measure_groups(
-            grouping, scores, labels, cutoff=None if only_classes else at, classes=count, weight=weight
+            grouping, scores, labels, cutoff=at, classes=count, weight=weight, only_classes=only_classes
         ),
         **decided,
         **({} if only_classes else measure_stability(one_score(scores), _first_scores(expected))),

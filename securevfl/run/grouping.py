@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 
 from securevfl.data import PartyTable
@@ -149,6 +150,7 @@ def measure_groups(
     cutoff: float | None = None,
     classes: int = 2,
     weight: np.ndarray | None = None,
+    only_classes: bool = False,
 ) -> Groups:
     """The figures of each group.
 
@@ -159,6 +161,7 @@ def measure_groups(
         cutoff: of two classes, at which rows are flagged.
         classes: how many; 0 for a number.
         weight: of the rows in the AUC, (n,); equal unless given.
+        only_classes: whether `scores` are no probabilities, but give each row one class.
     """
     names, counts = np.unique(grouping.names.astype(str), return_counts=True)
     order = np.argsort(-counts, kind="stable")
@@ -168,7 +171,8 @@ def measure_groups(
         rows = np.flatnonzero(grouping.names == names[k])
         each = None if weight is None else weight[rows]
         if classes:
-            found.append(_measure_classes(str(names[k]), scores[rows], labels[rows], cutoff, each))
+            one = _measure_classes(str(names[k]), scores[rows], labels[rows], cutoff, each)
+            found.append(msgspec.structs.replace(one, score=None, auc=None) if only_classes else one)
         else:
             found.append(_measure_numbers(str(names[k]), scores[rows, 0], labels[rows]))
     return Groups(

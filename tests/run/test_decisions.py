@@ -189,11 +189,21 @@ def test_quantiles_of_errors_and_their_tenths() -> None:
 
 def test_of_classes_alone_nothing_is_said_that_needs_probabilities() -> None:
     hits, scores = _drawn()
-    found = _evaluated(hits, (scores > 0.5).astype(float), only_classes=True, costs=COSTS)
+    found = _evaluated(
+        hits,
+        (scores > 0.5).astype(float),
+        only_classes=True,
+        costs=COSTS,
+        grouping=Grouping("b", "c", np.repeat("a", 400)),
+    )
     for left_out in (found.roc, found.recall, found.lift, found.reliability, found.cutoffs, found.decision):
         assert not left_out
     assert {"auc", "average_precision", "log_loss", "ece", "ks"}.isdisjoint(found.metrics)
     assert found.metrics["accuracy"] == metrics.accuracy_score(hits, scores > 0.5)
+    assert found.groups is not None
+    (one,) = found.groups.groups
+    assert one.observed is not None
+    assert (one.score, one.auc) == (None, None)
 
 
 def test_costs_that_decide_nothing_are_refused() -> None:
