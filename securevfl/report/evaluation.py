@@ -192,7 +192,7 @@ class Groups(msgspec.Struct, frozen=True, kw_only=True):
     cutoff: float | None
     """at which rates are counted; None unless the target has two classes"""
     groups: list[GroupFigures]
-    """largest first"""
+    """largest first; numbers and ranges of them in their order"""
     small: int
     """groups that are left out: fewer than 50 rows, or beyond the twenty largest"""
     small_rows: int

@@ -166,6 +166,9 @@ def measure_groups(
     names, counts = np.unique(grouping.names.astype(str), return_counts=True)
     order = np.argsort(-counts, kind="stable")
     shown = [k for k in order if counts[k] >= FEWEST_ROWS][:_MOST]
+    starts = [start for k in shown if (start := _range_start(str(names[k]))) is not None]
+    if len(starts) == len(shown):  # ranges of numbers come in their order
+        shown = [k for _, k in sorted(zip(starts, shown, strict=True))]
     found = []
     for k in shown:
         rows = np.flatnonzero(grouping.names == names[k])
@@ -184,6 +187,15 @@ def measure_groups(
         small_rows=int(counts.sum() - counts[shown].sum()) if shown else int(counts.sum()),
         simulated=grouping.simulated,
     )
+
+
+def _range_start(name: str) -> float | None:
+    """Where a range of numbers begins, from its name; None for other names."""
+    first = {"up": "-inf", "above": "inf", _MISSING: "inf"}.get(name.partition(" ")[0], name.partition(" ")[0])
+    try:
+        return float(first)
+    except ValueError:
+        return None
 
 
 def _measure_classes(

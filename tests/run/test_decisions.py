@@ -155,6 +155,9 @@ def test_groups_have_the_figures_of_their_rows_and_small_ones_are_left_out() -> 
     numbers = measure_groups(Grouping("bank", "sex", names), scores[:, None], hits.astype(float), classes=0)
     assert numbers.groups[0].bias is not None
     assert numbers.groups[0].bias.value == pytest.approx((scores - hits)[:200].mean())
+    ranges = Grouping("b", "age", name_groups(np.arange(400) % 80 * 1.0))
+    aged = measure_groups(ranges, scores[:, None], hits.astype(float), classes=0)
+    assert [one.name.partition(" ")[0] for one in aged.groups] == ["up", "19.75", "39.5", "above"]
     alike = measure_groups(Grouping("b", "c", np.repeat("a", 400)), np.stack([1 - scores, scores], 1), hits * 0)
     assert alike.groups[0].auc is None
     assert alike.groups[0].false_negative_rate is None
