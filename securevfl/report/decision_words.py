@@ -11,10 +11,10 @@ from securevfl.report.svg_shapes import shorten_text
 __all__ = [
     "decision_lines",
     "describe_decision",
-    "describe_groups",
     "evaluation_lines",
     "format_cutoff",
     "format_estimate",
+    "group_sentences",
 ]
 
 _NAME = 28  # characters of a name in a line
@@ -65,7 +65,7 @@ def _money(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
 
 
-def describe_groups(found: Evaluation | None, owner: str) -> str:
+def group_sentences(found: Evaluation | None, owner: str) -> str:
     """What the table of groups shows and leaves out, in words; empty without groups."""
     groups = None if found is None else found.groups
     if groups is None:

@@ -11,7 +11,7 @@ from securevfl.errors import InputError
 from securevfl.report import plots
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import LEGEND
-from securevfl.report.decision_words import describe_decision, describe_groups, format_cutoff, format_estimate
+from securevfl.report.decision_words import describe_decision, format_cutoff, format_estimate, group_sentences
 from securevfl.report.derived import (
     active_name,
     bytes_each_way,
@@ -144,7 +144,7 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
         quality={run.key: make_pictures(record, run) for run in record.runs},
         price=make_price_picture(record),
         decided={run.key: describe_decision(run.evaluation) for run in record.runs},
-        grouped={run.key: describe_groups(run.evaluation, active_name(record)) for run in record.runs},
+        grouped={run.key: group_sentences(run.evaluation, active_name(record)) for run in record.runs},
         holdings=list_holdings(record),
         overlap=draw_overlap(record),
         flows=[(run, drawn) for run in record.runs if (drawn := draw_flow(record, run)) is not None],
