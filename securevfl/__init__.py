@@ -102,7 +102,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.experiments.search import search
     from securevfl.experiments.sweep import sweep
     from securevfl.jobfile import read_job
-    from securevfl.party import Job
+    from securevfl.party import Costs, Job, ReportOptions
     from securevfl.party_context import Observer
     from securevfl.privacy import DP, Gaussian, JointNoise, Policy, RandomisedResponse
     from securevfl.report import loggers
@@ -139,7 +139,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.experiments.sweep": "sweep",
     "securevfl.shares": "Shares",
     "securevfl.party_context": "Observer",
-    "securevfl.party": "Job",
+    "securevfl.party": "Costs Job ReportOptions",
     "securevfl.privacy": "DP Gaussian JointNoise Policy RandomisedResponse",
     "securevfl.training": "Algorithm Frozen",
 }
@@ -180,6 +180,7 @@ __all__ = [
     "BoostedResidual",
     "Boosting",
     "ColumnPreparation",
+    "Costs",
     "DiskFull",
     "Distilled",
     "EntityAugmentation",
@@ -224,6 +225,7 @@ __all__ = [
     "RandomMatch",
     "RandomisedResponse",
     "RangeError",
+    "ReportOptions",
     "ResidualAtTheCut",
     "Result",
     "RowsSpent",

@@ -37,6 +37,7 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     from securevfl.report import (
         cards_text,
         comparison_table,
+        decision_text,
         learned_table,
         ledgers_text,
         receipt_table,
@@ -49,6 +50,8 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     terminal.out.print(worst_text(result.record), soft_wrap=True)
     terminal.out.print(comparison_table(result.record))
     _show_gain(result)
+    if (decided := decision_text(result.record)) is not None:
+        terminal.out.print(decided, soft_wrap=True)
     federated = [run for run in result.record.runs if not run.baseline]
     if federated:
         terminal.out.print(learned_table(result.record))
@@ -432,10 +435,21 @@ def _show_prediction(found: sv.Prediction, file: Path) -> None:
     if found.unmeasured:
         terminal.print_line(found.unmeasured)
     terminal.out.print(f"{len(found.ids):,} rows: {file}", soft_wrap=True, highlight=False)
+    _show_quality(found, content, model)
     if found.kept:
         terminal.print_line(describe_answers(found.kept, 0, found.asked, found.numbers))
     if found.skipped:
         terminal.print_line(describe_skipped(found.refused, len(found.skipped), file))
+
+
+def _show_quality(found: sv.Prediction, content: JobFile, model: Path) -> None:
+    """Print how good the predictions are, where the tables have labels; at the cut-off that the model's run chose."""
+    from securevfl.report.decision_words import evaluation_lines
+    from securevfl.run.judging import judge_prediction, read_cutoff
+
+    judged = judge_prediction(found, content.parties, content.job.report, cutoff=read_cutoff(model.parent))
+    for line in [] if judged is None else evaluation_lines(judged):
+        terminal.print_line(line)
 
 
 @app.command("report")
@@ -446,6 +460,7 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
         attacks_beside,
         cards_text,
         comparison_table,
+        decision_text,
         ledgers_text,
         self_training_text,
         warnings_text,
@@ -459,6 +474,8 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
     terminal.out.print(cards_text(record, attacked))
     terminal.out.print(worst_text(record), soft_wrap=True)
     terminal.out.print(comparison_table(record))
+    if (decided := decision_text(record)) is not None:
+        terminal.out.print(decided, soft_wrap=True)
     if (labelled := self_training_text(record)) is not None:
         terminal.out.print(labelled, soft_wrap=True)
     if (warnings := warnings_text(record)) is not None:

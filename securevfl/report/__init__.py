@@ -29,6 +29,7 @@ from securevfl.report.tables import Shown, table_html
 from securevfl.report.terminal import (
     cards_text,
     comparison_table,
+    decision_text,
     joined_text,
     learned_table,
     ledgers_text,
@@ -60,6 +61,7 @@ __all__ = [
     "cards_text",
     "comparison_table",
     "count_table",
+    "decision_text",
     "describe_own_share",
     "failures_text",
     "joined_text",
