@@ -36,6 +36,7 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     """Print a run's results and the path of its report."""
     from securevfl.report import (
         cards_text,
+        choice_text,
         comparison_table,
         learned_table,
         ledgers_text,
@@ -50,6 +51,9 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     terminal.out.print(comparison_table(result.record))
     _show_gain(result)
     federated = [run for run in result.record.runs if not run.baseline]
+    if (chosen := choice_text(result.record)) is not None:
+        terminal.out.print(chosen, soft_wrap=True)
+        federated = federated[:1]  # receipts of the others are in the report
     if federated:
         terminal.out.print(learned_table(result.record))
     for run in federated:
@@ -357,6 +361,7 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
         Record,
         attacks_beside,
         cards_text,
+        choice_text,
         comparison_table,
         ledgers_text,
         self_training_text,
@@ -371,6 +376,8 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
     terminal.out.print(cards_text(record, attacked))
     terminal.out.print(worst_text(record), soft_wrap=True)
     terminal.out.print(comparison_table(record))
+    if (chosen := choice_text(record)) is not None:
+        terminal.out.print(chosen, soft_wrap=True)
     if (labelled := self_training_text(record)) is not None:
         terminal.out.print(labelled, soft_wrap=True)
     if (warnings := warnings_text(record)) is not None:

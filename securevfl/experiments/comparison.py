@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,9 +14,11 @@ import numpy as np
 
 from securevfl.cut import Plain
 from securevfl.data import Parties
-from securevfl.errors import InputError, PolicyError, SecureVFLError, UnknownNameError
+from securevfl.errors import InputError, PolicyError, RangeError, SecureVFLError, UnknownNameError
 from securevfl.experiments.baselines import BASELINES, run_baseline, usual_baselines, wrong_baselines
-from securevfl.party import Job, choose_protection, with_default_protection
+from securevfl.experiments.choosing import find_candidates, record_choice
+from securevfl.party import Job, choose_protection, undecided_choice, with_default_protection
+from securevfl.party.candidates import CandidateJobs
 from securevfl.party.numbering import split_own_rows
 from securevfl.party_context import Observer, PartySecret
 from securevfl.privacy import Ledger, Ledgers, ResultBook
@@ -76,9 +79,12 @@ def simulate(
         SecureVFLError: whatever ended the run; its `exit_code` gives the kind.
     """
     owners, passive = _split_names(parties)
-    return compare(
-        {_job_key(with_default_protection(job, owners, passive)): job},
+    ready = with_default_protection(job, owners, passive)
+    found = find_candidates(ready, parties) if job.algorithm.chooses else None
+    return _compare_jobs(
+        {_job_key(ready): job} if found is None else found.jobs,
         parties,
+        found,
         baselines=baselines,
         name=name,
         title=title,
@@ -143,6 +149,45 @@ def compare(
     Raises:
         SecureVFLError: whatever ended a run; `ledgers` of the error has its ledgers and those of the runs before it.
     """
+    return _compare_jobs(
+        jobs,
+        parties,
+        baselines=baselines,
+        name=name,
+        title=title,
+        command=command,
+        aligned=aligned,
+        observer=observer,
+        observers=observers,
+        checkpoints=checkpoints,
+        draws=draws,
+        secrets=secrets,
+        keys=keys,
+        ledgers=ledgers,
+        results=results,
+    )
+
+
+def _compare_jobs(
+    jobs: Mapping[str, Job],
+    parties: Parties,
+    choice: CandidateJobs | None = None,
+    *,
+    baselines: Sequence[str] | None,
+    name: str,
+    title: str,
+    command: str,
+    aligned: Aligned | None,
+    observer: Observer | None,
+    observers: Mapping[str, Observer] | None,
+    checkpoints: str | Path | None,
+    draws: int,
+    secrets: Mapping[str, PartySecret] | None,
+    keys: Keys,
+    ledgers: str | Path | None,
+    results: str | Path | None,
+) -> Result:
+    """See `compare`. With a choice, the jobs are its candidates, and one of them is kept."""
     first, jobs, why = _check_jobs(jobs, parties, baselines or (), draws)
     books = None if results is None else result_books(results, parties)
     observer = observer or progress_line()
@@ -182,8 +227,18 @@ def compare(
             if baselines is not None:
                 raise
             left_out.append(f"the baseline {key!r} is left out: {error}")
+    failed: dict[str, str] = {}
     for key in jobs:
-        figures, *more = [course.run_cell(cell, [*why[key], *left_out]) for cell in cells if cell.key == key]
+        try:
+            figures, *more = [course.run_cell(cell, [*why[key], *left_out]) for cell in cells if cell.key == key]
+        except (InputError, PolicyError, RangeError) as error:
+            if choice is None:
+                raise
+            failed[key] = str(error)
+            course.keep_failed(key, error)
+            if len(failed) == len(jobs):
+                raise
+            continue
         runs.append(over_draws(figures, [again.test for again in more]))
     split = course.split or Split.without_rows()
     record = Record(
@@ -201,6 +256,9 @@ def compare(
         runs=add_gains(runs, course.chief),
         ledgers=ledger_records(course.ledgers),
     )
+    if choice is not None:
+        record = record_choice(record, choice, failed, course.chief, parties, aligned)
+        course.keep_only(record)
     observer.end()
     return Result(
         record=record,
@@ -308,6 +366,24 @@ class _Course:
         seconds = time.perf_counter() - began
         return run_record(key, job, ran, owners, passive, seconds, notes=[*notes, *kept_notes])
 
+    def keep_failed(self, key: str, error: SecureVFLError) -> None:
+        """Keep the ledgers of a run that failed, which its error carries."""
+        before = [ledger for parties in self.ledgers.values() for ledger in parties.values()]
+        broken = [one for one in error.ledgers if not any(one is other for other in before)]
+        self.ledgers[key] = {ledger.party: ledger for ledger in broken}
+
+    def keep_only(self, record: Record) -> None:
+        """Forget the models and scores of candidates that were not chosen, and their checkpoints."""
+        if record.choice is None:
+            return
+        for one in record.choice.candidates:
+            if one.chosen:
+                continue
+            self.models.pop(one.key, None)
+            self.scores.pop(one.key, None)
+            if self.checkpoints is not None and one.valid is not None:
+                shutil.rmtree(Path(self.checkpoints) / one.key, ignore_errors=True)
+
     def _collect_run(self, key: str, job: Job, ran: RunOutcome) -> None:
         # all jobs start from the secrets that the first one drew, so that they begin with the same weights
         self.secrets = {name: ran.secrets[name] for name in self.parties}
@@ -351,7 +427,8 @@ def _check_jobs(
     for reserved in {ALIGNMENT, RESULTS, *BASELINES} & set(jobs):
         raise InputError(f"{reserved!r} cannot be the key of a job: a comparison uses this name itself")
     first = next(iter(jobs.values()))
-    for mistake in wrong_baselines(first.algorithm, baselines):
+    undecided = [mistake for job in jobs.values() for mistake in undecided_choice(job.algorithm, "a comparison is of")]
+    for mistake in (*undecided, *wrong_baselines(first.algorithm, baselines)):
         raise InputError(mistake)
     for key, job in jobs.items():
         for name in job.policies:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from securevfl.cut import Auto, Plain, Protection, Unnamed, find_protection
 from securevfl.errors import InputError, PolicyError
+from securevfl.party.candidates import possible_candidates
 from securevfl.party.job import Job
 from securevfl.privacy import DP, Finding
 
@@ -65,9 +66,14 @@ def choose_protection(
 
 
 def possible_defaults(job: Job) -> Iterator[Job]:
-    """All results that `settled` can give for a job, whatever the parties: to find out which of them a saved model
-    belongs to.
+    """All results that `with_default_protection`, and then a choice among algorithms, can give for a job, whatever the
+    parties: to find out which of them a saved model belongs to.
     """
+    for one in _possible_protections(job):
+        yield from possible_candidates(one) if one.algorithm.chooses else (one,)
+
+
+def _possible_protections(job: Job) -> Iterator[Job]:
     if isinstance(job.protection, Auto):
         for on_shares in (True, False):
             yield job.replace(protection=job.protection.choose(job.batch_size, on_shares=on_shares)[0])

@@ -27,6 +27,7 @@ from securevfl.report.sweep_verdicts import Verdict, list_verdicts
 from securevfl.report.tables import Shown, table_html
 from securevfl.report.terminal import (
     cards_text,
+    choice_text,
     comparison_table,
     joined_text,
     learned_table,
@@ -57,6 +58,7 @@ __all__ = [
     "attacks_beside",
     "card_table",
     "cards_text",
+    "choice_text",
     "comparison_table",
     "count_table",
     "describe_own_share",

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import card_table
+from securevfl.report.choice import choice_sentence, choice_table
 from securevfl.report.derived import (
     bytes_each_way,
     constant_of,
@@ -32,6 +33,7 @@ from securevfl.report.tables import make_table, number_column, text_column
 
 __all__ = [
     "cards_text",
+    "choice_text",
     "comparison_table",
     "joined_text",
     "learned_table",
@@ -106,6 +108,15 @@ def joined_text(record: Record) -> RenderableType | None:
     """What joining was worth, the figure in bold; None where nothing was compared."""
     told, _, detail = joined_sentence(record).partition(" (")
     return Text.assemble((told, "bold"), f" ({detail}") if told else None
+
+
+def choice_text(record: Record) -> RenderableType | None:
+    """What was tried, and which is kept and why; None where nothing was chosen."""
+    table = choice_table(record)
+    if table is None:
+        return None
+    told, _, why = choice_sentence(record).partition(" (")
+    return Group(table, Text.assemble((told, "bold"), f" ({why}"))
 
 
 def self_training_text(record: Record) -> RenderableType | None:
