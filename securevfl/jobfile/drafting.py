@@ -34,7 +34,10 @@ from securevfl.training import Algorithm, find_algorithm
 __all__ = ["Draft", "draft_job"]
 
 _USUAL = "splitnn"
-_TREES = "   # `securevfl init --algorithm boosting` drafts trees; `docs/algorithms` has them all"
+_OTHERS = {
+    "splitnn": "   # `securevfl init --algorithm boosting` drafts trees, `--algorithm auto` tries several",
+    "auto": "   # tries several, and keeps the best on the validation rows; an agreement names one",
+}
 _SEALED = "       # everything at the cut is encrypted; the report lists what the result reveals"
 _TRAINS = 0.7
 """Share of a table's rows that trains, with the usual split of rows that all parties have."""
@@ -326,7 +329,7 @@ def _format_job(tables: list[_Table], folder: Path, algorithm: str) -> str:
         f"task = {quote_text(task)}" + ("   # the label has many different numbers" if task == "regression" else ""),
         "",
         "[algorithm]",
-        f"name = {quote_text(algorithm)}" + _TREES * (algorithm == _USUAL),
+        f"name = {quote_text(algorithm)}" + _OTHERS.get(algorithm, ""),
         "",
     ]
     if len(tables) == 2:

@@ -36,16 +36,15 @@ def expand_candidates(job: Job) -> CandidateJobs:
     for group in getattr(job.algorithm, "groups", ()):
         for algorithm in group:
             try:
-                one = job.replace(algorithm=algorithm, **_own_budget(job, algorithm))
+                algorithm.check_protection(job.protection)
+                if algorithm.opens_only_answers(job.protection):
+                    raise InputError(
+                        f"{algorithm.title} under {job.protection.title} scores no validation rows in training, so "
+                        "nothing compares it with others"
+                    )
+                found.jobs[algorithm.name] = job.replace(algorithm=algorithm, **_own_budget(job, algorithm))
             except (InputError, PolicyError) as error:
                 found.left_out[algorithm.name] = str(error)
-                continue
-            if one.plan.validates:
-                found.jobs[algorithm.name] = one
-            else:
-                found.left_out[algorithm.name] = (
-                    f"under {job.protection.title} it scores no validation rows in training, so nothing compares it"
-                )
         if found.jobs:
             break
     return found

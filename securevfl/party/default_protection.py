@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from securevfl.cut import Auto, Plain, Protection, Unnamed, find_protection
 from securevfl.errors import InputError, PolicyError
-from securevfl.party.candidates import possible_candidates
+from securevfl.party.candidates import expand_candidates, possible_candidates
 from securevfl.party.job import Job
 from securevfl.privacy import DP, Finding
 
@@ -125,11 +125,27 @@ def _on_shares(
         shares.computing_parties(owners[0], sorted(passive), coordinator)
     except InputError as error:
         return None, str(error)
-    found = job.replace(protection=shares)
-    training = [f for f in _leaking_findings(found, passive, owners[0]) if not all(sight.result for sight in f.sights)]
-    if training:  # beside what any model answers
+    found = _without_leaking_candidates(job.replace(protection=shares), passive, owners[0])
+    training = _leaks_of_training(found, passive, owners[0])
+    if training:
         return None, f"on shares {training[0].party!r} would still read, in training, {training[0].learns}"
     return found, ""
+
+
+def _leaks_of_training(job: Job, passive: Sequence[str], owner: str) -> list[Finding]:
+    """Leaks beside what any model answers."""
+    return [f for f in _leaking_findings(job, passive, owner) if not all(sight.result for sight in f.sights)]
+
+
+def _without_leaking_candidates(job: Job, passive: Sequence[str], owner: str) -> Job:
+    """A choice among algorithms without those that leak in training, where others are left: no default leaks."""
+    if not job.algorithm.chooses:
+        return job
+    tried = expand_candidates(job).jobs
+    names = tuple(name for name, one in tried.items() if not _leaks_of_training(one, passive, owner))
+    if not names or names == tuple(one.name for one in job.algorithm.candidates_under(job.protection)):
+        return job
+    return job.replace(algorithm=job.algorithm.replace(methods=names))
 
 
 def _compose_refusal(leaks: Sequence[Finding], why_not: str) -> str:

@@ -71,6 +71,6 @@ def choice_table(record: Record) -> Table | None:
             f"{one.epochs} ({one.best_epoch})" if trained else "–",
             human_seconds(one.seconds) if trained else "–",
             human_bytes(one.bytes) if trained else "–",
-            Text("chosen" if one.chosen else f"not tried: {one.why}" if one.why else ""),
+            Text("chosen" if one.chosen else f"not tried: {one.why.split(': ')[0].split('. ')[0]}" if one.why else ""),
         )
     return table
