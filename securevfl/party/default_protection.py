@@ -17,10 +17,14 @@ from collections.abc import Iterator, Sequence
 from securevfl.cut import Auto, Plain, Protection, Unnamed, find_protection
 from securevfl.errors import InputError, PolicyError
 from securevfl.party.candidates import expand_candidates, possible_candidates
+from securevfl.party.eligibility import wrong_parties
 from securevfl.party.job import Job
 from securevfl.privacy import DP, Finding
 
 __all__ = ["choose_protection", "possible_defaults", "refuse_unnamed", "with_default_protection"]
+
+_SEALED = ("bfv", "paillier")
+"""Protections that encrypt what crosses, in the order in which a refusal suggests one."""
 
 
 def with_default_protection(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str = "") -> Job:
@@ -49,7 +53,7 @@ def with_default_protection(job: Job, owners: Sequence[str], passive: Sequence[s
         return shares
     if job.accept_leak:
         return plain
-    raise PolicyError(_compose_refusal(leaks, why_not))
+    raise PolicyError(_compose_refusal(leaks, why_not, _list_choices(job, owners, passive)))
 
 
 def choose_protection(
@@ -148,7 +152,21 @@ def _without_leaking_candidates(job: Job, passive: Sequence[str], owner: str) ->
     return job.replace(algorithm=job.algorithm.replace(methods=names))
 
 
-def _compose_refusal(leaks: Sequence[Finding], why_not: str) -> str:
+def _list_choices(job: Job, owners: Sequence[str], passive: Sequence[str]) -> list[str]:
+    """Protections that this job can name, in words: none that would be refused for it."""
+    found = []
+    shares = _protection_by_shares()
+    if len(passive) == 1 and not _why_refused(job, shares):
+        found.append("'shares' with three computing parties, of which one may be a coordinator without data")
+    for name in _SEALED:
+        sealed = find_protection(name)()
+        if not _why_refused(job, sealed) and not wrong_parties(job.algorithm, owners, passive, sealed):
+            found.append(f"{name!r} (its report lists what it discloses)")
+            break
+    return found
+
+
+def _compose_refusal(leaks: Sequence[Finding], why_not: str, choices: Sequence[str]) -> str:
     """Compose the refusal: who would read what, and what to do about it."""
     told: dict[str, str] = {}
     for finding in leaks:
@@ -160,9 +178,9 @@ def _compose_refusal(leaks: Sequence[Finding], why_not: str) -> str:
         if not finding.sights:
             told.setdefault("data", f"{finding.party!r} learns of {finding.about!r} {finding.learns}")
     kinds = " and ".join(sorted(told)) or "data"
+    cure = f"Name a protection, for example {', or '.join(choices)}; or accept" if choices else "Accept"
     return (
         f"the job names no protection, and {kinds} leak: {'; '.join(told.values())}. By default a job trains "
-        f"on secret shares, but here it cannot: {why_not}. Name a protection, for example 'shares' with three "
-        "computing parties, or 'bfv' (its report lists what z discloses); or accept the leak: --accept-leak, "
-        "accept_leak=True, in a job file accept_leak = true under [job]"
+        f"on secret shares, but here it cannot: {why_not}. {cure} the leak: --accept-leak, accept_leak=True, in a job "
+        "file accept_leak = true under [job]"
     )
