@@ -262,6 +262,11 @@ def test_only_what_was_verified_is_called_so(record: Record, by: list[str], word
     assert describe_verification(replace(changed, parties=record.parties[:1])) == ""
 
 
+def test_two_parties_are_both(record: Record) -> None:
+    two = replace(record, parties=record.parties[:2])
+    assert describe_verification(two) == "verified by both parties"
+
+
 def test_alignment_of_all_parties_at_once_says_that_no_pairwise_overlap_is_learned(record: Record) -> None:
     pairs = render_report(record)
     assert "including those that other parties lack" in pairs
