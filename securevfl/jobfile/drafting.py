@@ -39,9 +39,9 @@ _OTHERS = {
     "auto": "   # tries several, and keeps the best on the validation rows; an agreement names one",
 }
 SHARES_RATE = 0.05
-"""η on shares of a drafted budget. The default of 0.2, with momentum 0.9, is for some hundred steps of 256 rows: with the
-thousands of steps of 32 rows that a budget has, the loss grows again after few epochs, and where there are many classes
-the weights leave the range within which products on shares do not wrap."""
+"""η on shares of a drafted budget. The default of 0.2, with momentum 0.9, is for some hundred steps of 256 rows. In the
+thousands of steps of 32 rows that a budget has, the loss grows again after few epochs, and with many classes the
+weights leave the range within which products on shares do not wrap."""
 _SEALED = "       # everything at the cut is encrypted; the report lists what the result reveals"
 _TRAINS = 0.7
 """Share of a table's rows that trains, with the usual split of rows that all parties have."""

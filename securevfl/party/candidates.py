@@ -1,4 +1,4 @@
-"""The jobs that ``algorithm="auto"`` stands for: one for each algorithm that is tried, with its share of the job's ε."""
+"""The jobs that ``algorithm="auto"`` stands for: one for each algorithm that is tried, with its share of ε."""
 
 from __future__ import annotations
 

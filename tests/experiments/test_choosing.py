@@ -53,9 +53,7 @@ def test_validation_rows_choose_and_only_that_model_is_kept(tmp_path: Path) -> N
     folder = result.model().save(tmp_path / "model")
     loaded = sv.Model.load(folder, JOB)
     assert loaded.job.algorithm.name == choice.chosen
-    assert np.array_equal(
-        sv.predict(loaded, PEOPLE).probabilities, sv.predict(result.model(), PEOPLE).probabilities
-    )
+    assert np.array_equal(sv.predict(loaded, PEOPLE).probabilities, sv.predict(result.model(), PEOPLE).probabilities)
 
 
 def test_a_candidate_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +102,9 @@ def test_candidates_share_the_budget_of_noise() -> None:
     with pytest.raises(sv.InputError, match="give epsilon"):
         divide_budget(fixed, 2)
     strict = noisy.replace(policies={PASSIVE: sv.Policy(max_epsilon=3.0)})
-    with pytest.raises(sv.InputError, match=r"nothing can be tried:\s+splitnn: .shop.* refuses it: .*the policy allows 3"):
+    with pytest.raises(
+        sv.InputError, match=r"nothing can be tried:\s+splitnn: .shop.* refuses it: .*the policy allows 3"
+    ):
         find_candidates(strict, PEOPLE)
 
 
