@@ -18,6 +18,7 @@ from securevfl.party.candidates import divide_budget, expand_candidates
 from securevfl.report import render_report, render_text
 from securevfl.report.choice import choice_sentence, choice_table, explain_choice
 from securevfl.report.record import ChoiceRecord
+from securevfl.testing.company import create_company
 from securevfl.training.auto_algorithm import AutoAlgorithm
 
 PEOPLE = make_parties(passive=1, rows=160)
@@ -126,7 +127,9 @@ def test_candidates_that_do_not_fit_into_a_bound_of_numbers_are_not_tried() -> N
     assert find(31)[0] == {"logistic_regression"}
 
 
-def test_a_choice_is_refused_where_one_algorithm_is_needed() -> None:
+def test_a_choice_is_refused_where_one_algorithm_is_needed(tmp_path: Path) -> None:
+    with pytest.raises(sv.InputError, match="an agreement names one algorithm"):
+        create_company(tmp_path, PEOPLE, JOB)
     (why,) = undecided_choice(AUTO, "an agreement names")
     assert "securevfl run" in why
     assert not undecided_choice(sv.SplitNN(), "an agreement names")
