@@ -28,6 +28,7 @@ from securevfl.report.sweep_verdicts import Verdict, list_verdicts
 from securevfl.report.tables import Shown, table_html
 from securevfl.report.terminal import (
     cards_text,
+    choice_text,
     comparison_table,
     decision_text,
     joined_text,
@@ -59,6 +60,7 @@ __all__ = [
     "attacks_beside",
     "card_table",
     "cards_text",
+    "choice_text",
     "comparison_table",
     "count_table",
     "decision_text",
