@@ -124,11 +124,16 @@ def init_command(
     file: Annotated[Path, typer.Option("--out", help="The job file to write.")] = Path("job.toml"),
     id: Annotated[
         list[str] | None,
-        typer.Option("--id", help="The column that joins the tables; guessed by default. Repeat for several."),
+        typer.Option(
+            "--id",
+            help="The column that joins the tables, or PARTY.COLUMN for each; guessed by default. Repeat for several.",
+        ),
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", help="The label column; guessed by default. Repeat for several labels."),
+        typer.Option(
+            "--label", help="The label, COLUMN or PARTY.COLUMN; guessed by default. Repeat for several labels."
+        ),
     ] = None,
     algorithm: Annotated[
         str, typer.Option(help="What is trained, such as boosting; how long follows from it and the rows.")
@@ -146,7 +151,8 @@ def init_command(
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
     for line in draft.missing:
         terminal.out.print(f"fill in: {line}", style="yellow", markup=False, highlight=False, soft_wrap=True)
-    terminal.out.print(f"Wrote {file}. Read it, then: securevfl check {file}", markup=False, highlight=False)
+    gaps = " It has FILL IN where nothing could be guessed." if draft.missing else ""
+    terminal.print_line(f"Wrote {file}.{gaps} Read it, then: securevfl check {file}")
 
 
 @app.command("check")

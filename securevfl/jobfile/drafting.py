@@ -15,20 +15,33 @@ from securevfl.cut import find_protection
 from securevfl.data.columns import ColumnUse, doubled_names
 from securevfl.data.csv_rows import CsvRows
 from securevfl.data.file_locations import place_of
+from securevfl.data.headers import describe_missing_header
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.sample import SAMPLE
 from securevfl.data.snapshots import describe_snapshots, find_ending
 from securevfl.errors import InputError, PolicyError, UnknownNameError
+from securevfl.jobfile.fill_in import FILL_IN
 from securevfl.jobfile.joining import (
     count_distinct,
     counts_rows,
     describe_obstacle,
     distinct_values,
+    doubt_single_ids,
     find_compound_ids,
     find_single_ids,
     whole_numbers,
 )
+from securevfl.jobfile.label_guess import (
+    AMOUNT_FROM,
+    ColumnTable,
+    has_label_name,
+    offered_labels,
+    rank_labels,
+    read_as_numbers,
+    sure_label,
+)
+from securevfl.jobfile.named_columns import assign_columns
 from securevfl.training import Algorithm, find_algorithm
 
 __all__ = ["Draft", "draft_job"]
@@ -40,15 +53,6 @@ _TRAINS = 0.7
 """Share of a table's rows that trains, with the usual split of rows that all parties have."""
 _ROWS = 100_000
 """Rows of each table that guesses are made from."""
-_LABELS = re.compile(
-    r"(^|_)(label|target|y|class|outcome|default|defaulted|churn|churned|fraud|late|bad|good|response|converted|claim|"
-    r"claims|died|readmitted)($|_)"
-)
-_NUMBER = re.compile(r"[-+]?[\d.,' €$£%]+|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T][\d:]+)?")
-"""Numbers and dates in texts: preparation reads them."""
-_NUMBER_FROM = 20
-"""A label of numbers with at least this many distinct values makes the job a regression."""
-_MOSTLY = 0.9
 _WHOLE = frozenset("0123456789+- ")
 """Characters of whole numbers."""
 _FREE_TEXT = 0.5
@@ -78,7 +82,10 @@ class _Table:
     table: Any = field(repr=False)
     ids: tuple[str, ...] = ()
     label: str = ""
+    reason: str = ""
     labels: tuple[str, ...] = ()
+    offered: str = ""
+    doubt: str = ""
 
     @property
     def columns(self) -> list[str]:
@@ -116,13 +123,15 @@ def draft_job(
     Args:
         paths: of the tables: CSV, Parquet or Arrow.
         folder: where the file will be; paths in it are relative to that.
-        id: the column that joins them, or several that do together, by the same names in all; guessed unless given.
-        label: the label's column, or several of zeros and ones in one table; guessed unless given.
+        id: the column that joins them, or several that do together: by the same names in all tables, or each with its
+            party, ``"bank.ref"``; guessed unless given.
+        label: the label's column, or several of zeros and ones in one table, perhaps with the party: ``"bank.late"``;
+            guessed unless given.
         algorithm: name of what is trained. How long it trains follows from it and from the number of rows.
 
     Raises:
-        InputError: a table that cannot be read, fewer than two, a label that several have, or several labels that no
-            table has together.
+        InputError: a table that cannot be read or has no header, fewer than two, a label that several have, or several
+            labels that no table has together.
         UnknownNameError: a column that was named and is not there, or no such algorithm.
     """
     if len(paths) < 2:
@@ -130,14 +139,12 @@ def draft_job(
     tables = [_read_table(Path(path), number) for number, path in enumerate(paths)]
     _name_apart(tables)
     several = (label,) * bool(label) if isinstance(label, str) else tuple(label)
-    why = _find_ids(tables, (id,) * bool(id) if isinstance(id, str) else tuple(id), several)
-    if len(several) > 1:
-        _find_labels(tables, several)
-    else:
-        _find_label(tables, *(several or ("",)))
+    named = (id,) * bool(id) if isinstance(id, str) else tuple(id)
+    why = _find_ids(tables, named, several)
+    _find_labels(tables, several) if several else _guess_label(tables)
     missing = [f"the identifier of {one.name!r}" for one in tables if not one.ids]
     missing[-1:] = [f"{one}; {why}" for one in missing[-1:]]
-    missing += [] if any(one.label for one in tables) else ["which party has the label, and in which column"]
+    missing += [one.offered for one in tables if one.offered]
     found = tuple(_describe_format(one) for one in tables)
     return Draft(_format_job(tables, folder, algorithm), found, tuple(missing))
 
@@ -171,9 +178,12 @@ def _read_top(source: RowSource, use: ColumnUse, columns: Sequence[str] | None) 
         batches.close()
     if not parts:
         return pa.table({})
+    table, written = pa.Table.from_batches(parts).slice(0, _ROWS), isinstance(source, CsvRows)
+    if written and (lacking := describe_missing_header(table, source.location, source.dialect.delimiter)):
+        raise InputError(lacking)
     for mistake in doubled_names(parts[0].schema.names, source.location):
         raise mistake
-    return pa.Table.from_batches(parts).slice(0, _ROWS)
+    return table
 
 
 def _name_apart(tables: list[_Table]) -> None:
@@ -188,18 +198,30 @@ def _find_ids(tables: list[_Table], given: tuple[str, ...], labels: tuple[str, .
     """Columns that join the tables: the given ones, or one of each, or two or three; otherwise the reason why there are
     none.
     """
-    doubled = [name for name in given if given.count(name) > 1 or name in labels]
-    if doubled:
-        raise InputError(f"column {doubled[0]!r} is named twice, among identifiers and labels; a column has one use")
-    for one in tables:
-        for name in given:
-            if name not in one.columns:
-                raise UnknownNameError(f"column of {one.path}:", name, one.columns)
-        one.ids = given
     if given:
+        owned = assign_columns(given, {one.name: one.columns for one in tables}, "--id", everywhere=True)
+        marked = assign_columns(labels, {one.name: one.columns for one in tables}, "--label", everywhere=False)
+        for one in tables:
+            one.ids = owned[one.name]
+            doubled = [name for name in one.ids if one.ids.count(name) > 1 or name in marked[one.name]]
+            if doubled:
+                raise InputError(
+                    f"column {doubled[0]!r} is named twice, among identifiers and labels; a column has one use"
+                )
         return ""
     contents = [one.with_text_numbers() for one in tables]
-    found: list[tuple[str, ...]] = [(column,) for column in find_single_ids(contents)]
+    single = find_single_ids(contents)
+    doubt = doubt_single_ids(contents, single) if single else ""
+    if doubt:  # perhaps another column joins them, such as an e-mail address beside each table's own counter
+        others = find_single_ids([one.drop_columns([name]) for one, name in zip(contents, single, strict=True)])
+        if others and not doubt_single_ids(contents, others):
+            single, doubt = others, ""
+    if doubt:
+        option = " ".join(f"--id {one.name}.{name}" for one, name in zip(tables, single, strict=True))
+        for one, name in zip(tables, single, strict=True):
+            one.doubt = f"perhaps {quote_text(name)}: {doubt}"
+        return f"perhaps {' and '.join(dict.fromkeys(map(repr, single)))}: {doubt}; if they are the same, add {option}"
+    found: list[tuple[str, ...]] = [(column,) for column in single]
     if not found:
         leave = [_no_part(one, labels) for one in tables]
         found = [tuple(columns) for columns in find_compound_ids(contents, leave)]
@@ -217,42 +239,43 @@ def _no_part(one: _Table, labels: tuple[str, ...]) -> set[str]:
     return {
         column
         for column in one.columns
-        if column in labels or _LABELS.search(column.lower()) or (typed and pa.types.is_date(one.table[column].type))
+        if column in labels or has_label_name(column) or (typed and pa.types.is_date(one.table[column].type))
     }
 
 
-def _find_label(tables: list[_Table], given: str) -> None:
-    owners = [one for one in tables if given in one.columns] if given else []
-    if given and not owners:
-        raise UnknownNameError("label column", given, sorted({name for one in tables for name in one.columns}))
-    if len(owners) > 1:
-        names = ", ".join(str(one.path) for one in owners)
-        raise InputError(f"{names} all have a column {given!r}: rename those that are not the label")
-    if owners:
-        owners[0].label = given
+def _guess_label(tables: list[_Table]) -> None:
+    """The label's column and party if enough speaks for them; otherwise what to ask the user for, at one table."""
+    ranked = rank_labels([ColumnTable(party=one.name, table=one.table, ids=one.ids) for one in tables])
+    by_name = {one.name: one for one in tables}
+    if (sure := sure_label(ranked)) is not None:
+        by_name[sure.party].label, by_name[sure.party].reason = sure.column, sure.why
         return
-    likely = [
-        (one, column)
-        for one in tables
-        for column in one.columns
-        if column not in one.ids and _LABELS.search(column.lower()) and len(one.distinct_values(column)) > 1
-    ]
-    if len(likely) == 1:
-        likely[0][0].label = likely[0][1]
+    offered = offered_labels(ranked)
+    owner = by_name[offered[0].party] if offered else tables[0]
+    shown = "; ".join(f"{one.column!r} of {one.party!r} ({one.why}): {one.option}" for one in offered)
+    owner.offered = "which party has the label, and in which column; " + (
+        f"perhaps {shown}" if shown else "name it with --label PARTY.COLUMN"
+    )
 
 
 def _find_labels(tables: list[_Table], given: tuple[str, ...]) -> None:
-    """The table that has all of several labels."""
-    for name in given:
-        if not any(name in one.columns for one in tables):
-            raise UnknownNameError("label column", name, sorted({name for one in tables for name in one.columns}))
-    owners = [one for one in tables if set(given) <= set(one.columns)]
+    """The table that has the given label, or all of several labels."""
+    owned = assign_columns(given, {one.name: one.columns for one in tables}, "--label", everywhere=False)
+    owners = [one for one in tables if len(owned[one.name]) == len(given)]
+    if len(given) == 1 and len(owners) > 1:
+        names = ", ".join(str(one.path) for one in owners)
+        option = f"--label {owners[0].name}.{given[0]}"
+        raise InputError(
+            f"{names} all have a column {given[0]!r}: name the party, {option}, and drop the others: they would be "
+            "features that give the label away"
+        )
     if len(owners) != 1:
         raise InputError(
             f"{len(owners)} tables have all of the labels {', '.join(given)}, which must belong to one party: "
             "rename or move the others"
         )
-    owners[0].label, owners[0].labels = given[0], given
+    names_of = owned[owners[0].name]
+    owners[0].label, owners[0].labels = names_of[0], names_of if len(given) > 1 else ()
 
 
 def _describe_format(one: _Table) -> str:
@@ -282,8 +305,7 @@ def _guess_task(tables: list[_Table]) -> str:
         if one.label:
             kind, found = one.table[one.label].type, one.distinct_values(one.label)
             numeric = pa.types.is_floating(kind) or pa.types.is_integer(kind)
-            read = sum(_NUMBER.fullmatch(text) is not None for text in found) if pa.types.is_string(kind) else 0
-            if len(found) > _NUMBER_FROM and (numeric or read >= _MOSTLY * len(found)):
+            if len(found) > AMOUNT_FROM and (numeric or (pa.types.is_string(kind) and read_as_numbers(found))):
                 return "regression"
     return "classification"
 
@@ -304,8 +326,7 @@ def _left_out(one: _Table) -> dict[str, str]:
         if count_distinct(one.table, column) <= _FREE_TEXT * one.table.num_rows:
             continue
         values = one.distinct_values(column)
-        read = sum(_NUMBER.fullmatch(text) is not None for text in values)
-        if read < _MOSTLY * len(values):
+        if not read_as_numbers(values):
             found[column] = f"{len(values):,} different texts in {one.table.num_rows:,} rows: a name, or free text"
     return found
 
@@ -362,7 +383,7 @@ def _protect_two(algorithm: Algorithm, task: str) -> list[str]:
     sealed = _find_sealed(algorithm)
     if sealed:
         return [f"name = {quote_text(sealed)}{_SEALED}"]
-    return ['name = "FILL IN"   # `securevfl check` says what this algorithm can have']
+    return [f'name = "{FILL_IN}"   # `securevfl check` says what this algorithm can have']
 
 
 def _find_sealed(algorithm: Algorithm) -> str:
@@ -384,6 +405,11 @@ def _read_ids(one: _Table) -> list[str]:
     return ["".join(map(str, row.values())) for row in one.table.select(list(one.ids)).slice(0, SAMPLE).to_pylist()]
 
 
+def _one_line(text: str) -> str:
+    """A text as a comment has it: names of columns may have line breaks."""
+    return " ".join(text.split())
+
+
 def _format_party(one: _Table, folder: Path) -> list[str]:
     try:
         file = one.path.resolve().relative_to(folder.resolve())
@@ -393,17 +419,23 @@ def _format_party(one: _Table, folder: Path) -> list[str]:
     if isinstance(one.source, CsvRows):
         lines[-1] += f"    # {one.source.dialect.description}: detected; override with delimiter, encoding and decimal"
     if len(one.ids) == 1:
-        lines.append(f"id = {quote_text(one.ids[0])}   # different in every row, and shared with the other tables")
+        counted = "; it counts the rows: right only if all tables list the same people in one order"
+        why = "different in every row, and shared with the other tables" + counted * counts_rows(one.table, one.ids[0])
+        lines.append(f"id = {quote_text(one.ids[0])}   # {why}")
     elif one.ids:
         several = ", ".join(map(quote_text, one.ids))
         lines.append(f"id = [{several}]   # no single column identifies the rows; these do together, in all tables")
     else:
-        lines.append('id = "FILL IN"   # no column, and no two or three together, identify each row in all tables')
+        nothing = "no column, and no two or three together, identify each row in all tables"
+        lines.append(f'id = "{FILL_IN}"   # {one.doubt or nothing}')
     if one.ids and (ending := find_ending(_read_ids(one))):
         lines.append(f"# {describe_snapshots(one.path.name, ending)}")
     if one.label:
         several = "[" + ", ".join(map(quote_text, one.labels)) + "]   # zeros and ones; a row can have more than one"
-        lines.append(f"label = {several if one.labels else quote_text(one.label)}")
+        why = f"   # {one.reason}" if one.reason else ""
+        lines.append(f"label = {several if one.labels else quote_text(one.label) + why}")
+    elif one.offered:
+        lines.append(f'label = "{FILL_IN}"   # {_one_line(one.offered)}')
     left = _left_out(one)
     features = [column for column in one.columns if column not in {*left, *one.ids, one.label, *one.labels}]
     lines += [f"# left out: {quote_text(column)}, {why}" for column, why in left.items()]

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from securevfl.config import Config, Mistaken, take_all
 from securevfl.errors import InputError
+from securevfl.jobfile.fill_in import refuse_unfilled
 
 __all__ = ["raise_all", "read_sections", "read_toml", "settings_text"]
 
@@ -27,10 +28,11 @@ def read_toml(file: Path, what: str, example: str) -> dict[str, Any]:
         example: where one can be found.
 
     Raises:
-        InputError: no such file, or not TOML.
+        InputError: no such file, not TOML, or a draft with places to fill in.
     """
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))  # editors of Windows put a mark before it
+        text = file.read_text(encoding="utf-8-sig")  # editors of Windows put a mark before it
+        content = tomllib.loads(text)
     except FileNotFoundError:
         raise InputError(f"{file} does not exist: name a {what} file, see {example}") from None
     except tomllib.TOMLDecodeError as error:
@@ -46,6 +48,7 @@ def read_toml(file: Path, what: str, example: str) -> dict[str, Any]:
         raise InputError(f"{file} is not a {what} file: {error}") from None
     if _too_wide(content):
         raise InputError(f"{file} is not TOML: it has a whole number of more than 64 bits")
+    refuse_unfilled(file, text)
     return content
 
 
