@@ -152,7 +152,8 @@ def init_command(
     for line in draft.missing:
         terminal.out.print(f"fill in: {line}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     gaps = " It has FILL IN where nothing could be guessed." if draft.missing else ""
-    terminal.print_line(f"Wrote {file}.{gaps} Read it, then: securevfl check {file}")
+    wrote = f"Wrote {file}.{gaps} Read it, then: securevfl check {file}"
+    terminal.out.print(wrote, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("check")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from securevfl.data.prepare.numbers import parse_numbers
@@ -53,13 +55,13 @@ def describe_missing_header(table: Any, where: str, delimiter: str) -> str:
 
 
 def _read_number(name: str) -> float | None:
-    """The number that a name is; of several columns alike, programs call the second one ``5.1``, which is one, too."""
+    """The number that a name is; None for other names."""
     value = float(parse_numbers([name], ".")[0])
-    return None if value != value else value  # NaN
+    return None if math.isnan(value) else value
 
 
 def _counts_up(numbers: Sequence[float]) -> bool:
-    return len(numbers) > 1 and all(after - before == 1 for before, after in zip(numbers, numbers[1:], strict=False))
+    return len(numbers) > 1 and all(after - before == 1 for before, after in pairwise(numbers))
 
 
 def _is_value(name: str, number: float | None, column: Any) -> bool:

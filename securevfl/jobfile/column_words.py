@@ -1,5 +1,5 @@
-"""Split a column's name into words, and tell names of identifiers, so that `customerID`, `Customer Id` and `customer_id`
-are one name to those who guess.
+"""Split a column's name into words, and tell names of identifiers: `customerID`, `Customer Id` and `customer_id` are one
+name to those who guess.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ __all__ = ["has_id_name", "has_part_name", "names_other_things", "split_name"]
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]|\d+")
 """Capitals in a row (``ID``), a word with or without a capital, a number."""
-_IDS = frozenset(
-    "id ids key ref reference uuid guid nr no number num client customer patient user account iban email mail phone "
-    "mobile telephone tel msisdn imsi ssn nino tin vat passport mrn nhs isin lei kundennummer kundennr pid uid".split()
+_IDS = re.compile(
+    r"ids?|key|ref|reference|uuid|guid|nr|no|num|number|client|customer|patient|user|account|iban|e?mail|phone|mobile|"
+    r"telephone|tel|msisdn|imsi|ssn|nino|tin|vat|passport|mrn|nhs|isin|lei|kundennummer|kundennr|pid|uid"
 )
 _JOINED = re.compile(
     r"(customer|client|user|patient|account|member|person|passenger|employee|subscriber|household|cust|acct|loan|"
@@ -21,12 +21,12 @@ _JOINED = re.compile(
 """Names of identifiers in one word: ``customerid``."""
 _PARTS = re.compile(r"first|last|family|given|sur|name|surname|born|birth|dob|zip|postcode|street|year|month|day")
 """Words that names of columns begin with which make an identifier together."""
-_PEOPLE = frozenset(
-    "client customer patient user member person passenger employee subscriber household cust student kunde".split()
+_PEOPLE = re.compile(
+    r"client|customer|cust|patient|user|member|person|passenger|employee|subscriber|household|student|kunde"
 )
-_THINGS = frozenset(
-    "order transaction trans tx invoice product item ticket branch store shop visit call session loan contract policy "
-    "claim device card application".split()
+_THINGS = re.compile(
+    r"order|transaction|trans|tx|invoice|product|item|ticket|branch|store|shop|visit|call|session|loan|contract|policy|"
+    r"claim|device|card|application"
 )
 
 
@@ -37,8 +37,7 @@ def split_name(column: str) -> tuple[str, ...]:
 
 def has_id_name(column: str) -> bool:
     """Whether a column is called as identifiers are."""
-    words = split_name(column)
-    return bool(_IDS & set(words)) or any(_JOINED.fullmatch(word) for word in words)
+    return any(_IDS.fullmatch(word) or _JOINED.fullmatch(word) for word in split_name(column))
 
 
 def has_part_name(column: str) -> bool:
@@ -48,11 +47,13 @@ def has_part_name(column: str) -> bool:
 
 def names_other_things(one: str, other: str) -> bool:
     """Whether two names of identifiers speak of different things: an order's number and a customer's."""
-    about, too = (_about(name) for name in (one, other))
-    return bool(about ^ too) and not about & too and bool((about | too) & _THINGS)
+    about, too = _subjects(one), _subjects(other)
+    return about.isdisjoint(too) and any(subject != "person" for subject in about | too)
 
 
-def _about(column: str) -> set[str]:
+def _subjects(column: str) -> set[str]:
+    """What a name speaks of: persons, orders, …"""
     words = set(split_name(column))
     words |= {found[1] for word in words if (found := _JOINED.fullmatch(word))}
-    return (words & _THINGS) | ({"person"} if words & _PEOPLE else set())
+    people = {"person" for word in words if _PEOPLE.fullmatch(word)}
+    return people | {word for word in words if _THINGS.fullmatch(word)}

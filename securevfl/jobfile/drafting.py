@@ -4,44 +4,29 @@ its reason in a comment, for a person to review before a run.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from securevfl.cut import find_protection
-from securevfl.data.columns import ColumnUse, doubled_names
 from securevfl.data.csv_rows import CsvRows
-from securevfl.data.file_locations import place_of
-from securevfl.data.headers import describe_missing_header
-from securevfl.data.lake import RowSource, source_of
-from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.sample import SAMPLE
 from securevfl.data.snapshots import describe_snapshots, find_ending
-from securevfl.errors import InputError, PolicyError, UnknownNameError
+from securevfl.errors import InputError, PolicyError
+from securevfl.jobfile.draft_tables import (
+    MOST_ROWS,
+    DraftTable,
+    find_ids,
+    find_labels,
+    guess_label,
+    name_apart,
+    read_draft_table,
+)
 from securevfl.jobfile.fill_in import FILL_IN
-from securevfl.jobfile.joining import (
-    count_distinct,
-    counts_rows,
-    describe_obstacle,
-    distinct_values,
-    doubt_single_ids,
-    find_compound_ids,
-    find_single_ids,
-    whole_numbers,
-)
-from securevfl.jobfile.label_guess import (
-    AMOUNT_FROM,
-    ColumnTable,
-    has_label_name,
-    offered_labels,
-    rank_labels,
-    read_as_numbers,
-    sure_label,
-)
-from securevfl.jobfile.named_columns import assign_columns
+from securevfl.jobfile.joining import count_distinct, counts_rows
+from securevfl.jobfile.label_guess import AMOUNT_FROM, read_as_numbers
+from securevfl.jobfile.toml_text import quote_text
 from securevfl.training import Algorithm, find_algorithm
 
 __all__ = ["Draft", "draft_job"]
@@ -51,10 +36,6 @@ _TREES = "   # `securevfl init --algorithm boosting` drafts trees; `docs/algorit
 _SEALED = "       # everything at the cut is encrypted; the report lists what the result reveals"
 _TRAINS = 0.7
 """Share of a table's rows that trains, with the usual split of rows that all parties have."""
-_ROWS = 100_000
-"""Rows of each table that guesses are made from."""
-_WHOLE = frozenset("0123456789+- ")
-"""Characters of whole numbers."""
 _FREE_TEXT = 0.5
 """A text column with at least this share of distinct values is not used as a feature."""
 
@@ -72,42 +53,6 @@ class Draft:
     text: str
     found: tuple[str, ...]
     missing: tuple[str, ...]
-
-
-@dataclass
-class _Table:
-    path: Path
-    name: str
-    source: RowSource
-    table: Any = field(repr=False)
-    ids: tuple[str, ...] = ()
-    label: str = ""
-    reason: str = ""
-    labels: tuple[str, ...] = ()
-    offered: str = ""
-    doubt: str = ""
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self.table.column_names)
-
-    def with_text_numbers(self) -> Any:
-        """The same rows, with whole numbers of a CSV file as the texts that they are: identifiers are read so."""
-        numbers = whole_numbers(self.table) if isinstance(self.source, CsvRows) else []
-        if not numbers:
-            return self.table
-        table, texts = (
-            self.table,
-            _read_top(self.source, _column_use(numbers), [one for one in self.columns if one in numbers]),
-        )
-        for column in numbers:
-            if _WHOLE.issuperset("".join(texts[column].unique().to_pylist())):  # 12.0 is a number, and names nobody
-                table = table.set_column(table.column_names.index(column), column, texts[column])
-        return table
-
-    def distinct_values(self, column: str) -> set[str]:
-        """See `joining.distinct_values`."""
-        return distinct_values(self.table, column)
 
 
 def draft_job(
@@ -136,12 +81,12 @@ def draft_job(
     """
     if len(paths) < 2:
         raise InputError(f"{len(paths)} table: a job has two or more, one of each party")
-    tables = [_read_table(Path(path), number) for number, path in enumerate(paths)]
-    _name_apart(tables)
+    tables = [read_draft_table(Path(path), number) for number, path in enumerate(paths)]
+    name_apart(tables)
     several = (label,) * bool(label) if isinstance(label, str) else tuple(label)
     named = (id,) * bool(id) if isinstance(id, str) else tuple(id)
-    why = _find_ids(tables, named, several)
-    _find_labels(tables, several) if several else _guess_label(tables)
+    why = find_ids(tables, named, several)
+    find_labels(tables, several) if several else guess_label(tables)
     missing = [f"the identifier of {one.name!r}" for one in tables if not one.ids]
     missing[-1:] = [f"{one}; {why}" for one in missing[-1:]]
     missing += [one.offered for one in tables if one.offered]
@@ -149,138 +94,9 @@ def draft_job(
     return Draft(_format_job(tables, folder, algorithm), found, tuple(missing))
 
 
-def _read_table(path: Path, number: int) -> _Table:
-    source = source_of(place_of(path))
-    table = _read_top(source, _column_use(), None)
-    if not table.num_rows:
-        raise InputError(f"{path} has no rows")
-    name = re.sub(r"[^a-z0-9]+", "_", path.name.split(".")[0].lower()).strip("_") or f"party_{number + 1}"
-    name = name if name[0].isalpha() else f"party_{name}"
-    return _Table(path, name[:32], source, table)
-
-
-def _column_use(texts: Sequence[str] = ()) -> ColumnUse:
-    return ColumnUse.from_arguments(id=texts, label=None, features=(), categorical=(), classes=None, prepare="auto")
-
-
-def _read_top(source: RowSource, use: ColumnUse, columns: Sequence[str] | None) -> Any:
-    """The first rows of a table, a `pyarrow.Table`."""
-    import pyarrow as pa
-
-    batches, parts, rows = source.iter_batches(columns, use, DEFAULT_LIMITS), [], 0
-    try:
-        for batch in batches:
-            parts.append(batch)
-            rows += len(batch)
-            if rows >= _ROWS:
-                break
-    finally:
-        batches.close()
-    if not parts:
-        return pa.table({})
-    table, written = pa.Table.from_batches(parts).slice(0, _ROWS), isinstance(source, CsvRows)
-    if written and (lacking := describe_missing_header(table, source.location, source.dialect.delimiter)):
-        raise InputError(lacking)
-    for mistake in doubled_names(parts[0].schema.names, source.location):
-        raise mistake
-    return table
-
-
-def _name_apart(tables: list[_Table]) -> None:
-    seen: dict[str, int] = {}
-    for one in tables:
-        seen[one.name] = seen.get(one.name, 0) + 1
-        if seen[one.name] > 1:
-            one.name = f"{one.name}_{seen[one.name]}"
-
-
-def _find_ids(tables: list[_Table], given: tuple[str, ...], labels: tuple[str, ...]) -> str:
-    """Columns that join the tables: the given ones, or one of each, or two or three; otherwise the reason why there are
-    none.
-    """
-    if given:
-        owned = assign_columns(given, {one.name: one.columns for one in tables}, "--id", everywhere=True)
-        marked = assign_columns(labels, {one.name: one.columns for one in tables}, "--label", everywhere=False)
-        for one in tables:
-            one.ids = owned[one.name]
-            doubled = [name for name in one.ids if one.ids.count(name) > 1 or name in marked[one.name]]
-            if doubled:
-                raise InputError(
-                    f"column {doubled[0]!r} is named twice, among identifiers and labels; a column has one use"
-                )
-        return ""
-    contents = [one.with_text_numbers() for one in tables]
-    single = find_single_ids(contents)
-    doubt = doubt_single_ids(contents, single) if single else ""
-    if doubt:  # perhaps another column joins them, such as an e-mail address beside each table's own counter
-        others = find_single_ids([one.drop_columns([name]) for one, name in zip(contents, single, strict=True)])
-        if others and not doubt_single_ids(contents, others):
-            single, doubt = others, ""
-    if doubt:
-        option = " ".join(f"--id {one.name}.{name}" for one, name in zip(tables, single, strict=True))
-        for one, name in zip(tables, single, strict=True):
-            one.doubt = f"perhaps {quote_text(name)}: {doubt}"
-        return f"perhaps {' and '.join(dict.fromkeys(map(repr, single)))}: {doubt}; if they are the same, add {option}"
-    found: list[tuple[str, ...]] = [(column,) for column in single]
-    if not found:
-        leave = [_no_part(one, labels) for one in tables]
-        found = [tuple(columns) for columns in find_compound_ids(contents, leave)]
-    for one, columns in zip(tables, found, strict=False):
-        one.ids = columns
-    return "" if found else describe_obstacle(contents, leave, [one.name for one in tables])
-
-
-def _no_part(one: _Table, labels: tuple[str, ...]) -> set[str]:
-    """Columns that cannot be part of an identifier: labels, and days in typed files, which have to be written as text
-    first."""
-    import pyarrow as pa
-
-    typed = not isinstance(one.source, CsvRows)
-    return {
-        column
-        for column in one.columns
-        if column in labels or has_label_name(column) or (typed and pa.types.is_date(one.table[column].type))
-    }
-
-
-def _guess_label(tables: list[_Table]) -> None:
-    """The label's column and party if enough speaks for them; otherwise what to ask the user for, at one table."""
-    ranked = rank_labels([ColumnTable(party=one.name, table=one.table, ids=one.ids) for one in tables])
-    by_name = {one.name: one for one in tables}
-    if (sure := sure_label(ranked)) is not None:
-        by_name[sure.party].label, by_name[sure.party].reason = sure.column, sure.why
-        return
-    offered = offered_labels(ranked)
-    owner = by_name[offered[0].party] if offered else tables[0]
-    shown = "; ".join(f"{one.column!r} of {one.party!r} ({one.why}): {one.option}" for one in offered)
-    owner.offered = "which party has the label, and in which column; " + (
-        f"perhaps {shown}" if shown else "name it with --label PARTY.COLUMN"
-    )
-
-
-def _find_labels(tables: list[_Table], given: tuple[str, ...]) -> None:
-    """The table that has the given label, or all of several labels."""
-    owned = assign_columns(given, {one.name: one.columns for one in tables}, "--label", everywhere=False)
-    owners = [one for one in tables if len(owned[one.name]) == len(given)]
-    if len(given) == 1 and len(owners) > 1:
-        names = ", ".join(str(one.path) for one in owners)
-        option = f"--label {owners[0].name}.{given[0]}"
-        raise InputError(
-            f"{names} all have a column {given[0]!r}: name the party, {option}, and drop the others: they would be "
-            "features that give the label away"
-        )
-    if len(owners) != 1:
-        raise InputError(
-            f"{len(owners)} tables have all of the labels {', '.join(given)}, which must belong to one party: "
-            "rename or move the others"
-        )
-    names_of = owned[owners[0].name]
-    owners[0].label, owners[0].labels = names_of[0], names_of if len(given) > 1 else ()
-
-
-def _describe_format(one: _Table) -> str:
+def _describe_format(one: DraftTable) -> str:
     written = f", {one.source.dialect.description}" if isinstance(one.source, CsvRows) else ""
-    more = " or more" if one.table.num_rows >= _ROWS else ""
+    more = " or more" if one.table.num_rows >= MOST_ROWS else ""
     label = f", label {one.label!r}" if one.label else ""
     rows, columns = one.table.num_rows, len(one.columns)
     size = f"{rows:,} {'row' if rows == 1 else 'rows'}{more}, {columns} {'column' if columns == 1 else 'columns'}"
@@ -291,12 +107,7 @@ def _format_names(ids: tuple[str, ...]) -> str:
     return " + ".join(map(repr, ids or ("?",)))
 
 
-def quote_text(text: str) -> str:
-    """A text as TOML has it."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _guess_task(tables: list[_Table]) -> str:
+def _guess_task(tables: list[DraftTable]) -> str:
     import pyarrow as pa
 
     for one in tables:
@@ -310,7 +121,7 @@ def _guess_task(tables: list[_Table]) -> str:
     return "classification"
 
 
-def _left_out(one: _Table) -> dict[str, str]:
+def _left_out(one: DraftTable) -> dict[str, str]:
     """Columns that are not used as features → the reason."""
     import pyarrow as pa
 
@@ -331,7 +142,7 @@ def _left_out(one: _Table) -> dict[str, str]:
     return found
 
 
-def _format_job(tables: list[_Table], folder: Path, algorithm: str) -> str:
+def _format_job(tables: list[DraftTable], folder: Path, algorithm: str) -> str:
     task, owner = _guess_task(tables), next((one for one in tables if one.label), None)
     chosen = find_algorithm(algorithm)()
     lines = [
@@ -397,11 +208,11 @@ def _find_sealed(algorithm: Algorithm) -> str:
     return ""
 
 
-def _choose_title(owner: _Table | None) -> str:
+def _choose_title(owner: DraftTable | None) -> str:
     return "job" if owner is None else re.sub(r"[^A-Za-z0-9_-]+", "-", owner.label).strip("-") or "job"
 
 
-def _read_ids(one: _Table) -> list[str]:
+def _read_ids(one: DraftTable) -> list[str]:
     return ["".join(map(str, row.values())) for row in one.table.select(list(one.ids)).slice(0, SAMPLE).to_pylist()]
 
 
@@ -410,7 +221,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _format_party(one: _Table, folder: Path) -> list[str]:
+def _format_party(one: DraftTable, folder: Path) -> list[str]:
     try:
         file = one.path.resolve().relative_to(folder.resolve())
     except ValueError:

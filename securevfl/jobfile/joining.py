@@ -21,8 +21,8 @@ __all__ = [
     "count_distinct",
     "counts_rows",
     "describe_obstacle",
-    "doubt_single_ids",
     "distinct_values",
+    "doubt_single_ids",
     "find_compound_ids",
     "find_single_ids",
     "identifies_rows",
@@ -136,13 +136,13 @@ def doubt_single_ids(tables: Sequence[pa.Table], ids: Sequence[str]) -> str:
     if all(counts) and len({one.num_rows for one in tables}) > 1:
         rows = " and ".join(f"{one.num_rows:,}" for one in tables)
         return (
-            f"{names} count the rows of each table, {rows} of them, so that number 7 of one need not be number 7 of the "
-            "other"
+            f"the numbers of {names} count each table's own rows ({rows} of them), so that number 7 of one need not "
+            "be number 7 of the other"
         )
     for one, column in zip(tables[1:], ids[1:], strict=True):
         values = distinct_values(one, column)
         if names_other_things(ids[0], column) and _are_numbers(values) and _are_dense(values):
-            return f"{names} are numbers without gaps under names of different things, and coincide by chance"
+            return f"{names} are whole numbers one after the other, of different things by their names, and coincide by chance"
     return ""
 
 

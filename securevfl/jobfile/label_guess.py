@@ -12,11 +12,21 @@ from typing import Any
 from securevfl.jobfile.column_words import split_name
 from securevfl.jobfile.joining import count_distinct, counts_rows, distinct_values
 
-__all__ = ["AMOUNT_FROM", "NUMBER_TEXT", "ColumnTable", "LabelGuess", "has_label_name", "offered_labels", "rank_labels", "read_as_numbers", "sure_label"]
+__all__ = [
+    "AMOUNT_FROM",
+    "_NUMBER_TEXT",
+    "ColumnTable",
+    "LabelGuess",
+    "has_label_name",
+    "offered_labels",
+    "rank_labels",
+    "read_as_numbers",
+    "sure_label",
+]
 
 AMOUNT_FROM = 20
 """A label of numbers with more distinct values than this makes the job a regression."""
-NUMBER_TEXT = re.compile(r"[-+]?[\d.,' €$£%]+|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T][\d:]+)?")
+_NUMBER_TEXT = re.compile(r"[-+]?[\d.,' €$£%]+|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T][\d:]+)?")
 """Numbers and dates in texts: preparation reads them."""
 _MOSTLY = 0.9
 _SURE = 3.0
@@ -27,9 +37,9 @@ _OFFERED = 1.5
 """Points from which a column is offered to the user."""
 _MOST_OFFERED = 3
 _ALWAYS, _OFTEN, _AT_TIMES = 3.0, 2.0, 1.0
-"""Points for a name: of nothing but labels; of an event that is foretold; of a label in one table, a feature in many."""
+"""Points for a name: of nothing but labels; of an event to predict; of a label in one table and a feature in many."""
 _PART_OF_NAME = -1.5
-"""Where a name only ends in the word: `customer_churn`. One that begins with it is of something else: `target_group`."""
+"""Where a name only ends in the word: `customer_churn`. One that begins with it means another thing: `target_group`."""
 _ALONE = frozenset({"y", "class", "klasse", "left", "type", "group", "good"})
 """Words that say nothing at the end of a name: `price_class`."""
 _POINTS = {"two": 0.5, "few": 0.25, "amount": 0.0}
@@ -177,7 +187,7 @@ def _describe_values(table: Any, column: str) -> tuple[str, str]:
     import pyarrow.compute as pc
 
     values = table[column]
-    kind, distinct = values.type, count_distinct_text(table, column)
+    kind, distinct = values.type, _count_distinct(table, column)
     if distinct < 2 or pa.types.is_temporal(kind):
         return "", ""
     if distinct == 2:
@@ -193,7 +203,7 @@ def _describe_values(table: Any, column: str) -> tuple[str, str]:
     return "", ""
 
 
-def count_distinct_text(table: Any, column: str) -> int:
+def _count_distinct(table: Any, column: str) -> int:
     """Number of distinct values, blank texts counted as missing; many need no exact count."""
     found = count_distinct(table, column)
     return found if found > AMOUNT_FROM + 1 else len(distinct_values(table, column))
@@ -201,4 +211,4 @@ def count_distinct_text(table: Any, column: str) -> int:
 
 def read_as_numbers(texts: set[str]) -> bool:
     """Whether texts are numbers or dates, all but a few of them."""
-    return sum(NUMBER_TEXT.fullmatch(text) is not None for text in texts) >= _MOSTLY * len(texts)
+    return sum(_NUMBER_TEXT.fullmatch(text) is not None for text in texts) >= _MOSTLY * len(texts)

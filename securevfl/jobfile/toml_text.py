@@ -12,7 +12,7 @@ from securevfl.config import Config, Mistaken, take_all
 from securevfl.errors import InputError
 from securevfl.jobfile.fill_in import refuse_unfilled
 
-__all__ = ["raise_all", "read_sections", "read_toml", "settings_text"]
+__all__ = ["quote_text", "raise_all", "read_sections", "read_toml", "settings_text"]
 
 Sections = TypeVar("Sections", bound=Config)
 
@@ -111,3 +111,8 @@ def raise_all(file: Path, mistakes: Sequence[str]) -> None:
         raise InputError(f"{file}: {mistakes[0]}")
     if mistakes:
         raise InputError(f"{file} has {len(mistakes)} mistakes:\n  " + "\n  ".join(mistakes))
+
+
+def quote_text(text: str) -> str:
+    """A text as TOML has it."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
