@@ -47,6 +47,7 @@ def read_table(
     group: str | None = None,
     time: str | None = None,
     person: str | None = None,
+    drop: Sequence[str] = (),
     limits: TableLimits = DEFAULT_LIMITS,
     storage: Storage = DEFAULT_STORAGE,
     filesystem: Any = None,
@@ -81,6 +82,7 @@ def read_table(
         person: the column that names the person of each row, if a person has several rows or a new identifier in each
             snapshot: what may be answered about the person is counted by it. Not a feature; may be part of the
             identifier.
+        drop: columns that are not used, instead of listing all others in `features`.
         limits: bounds on rows, columns and bytes.
         storage: size above which columns go to a memory-mapped file, and the folder of that file.
         filesystem: a `pyarrow.fs.FileSystem` that `path` is in, if an address does not name it.
@@ -105,6 +107,7 @@ def read_table(
         group=group,
         time=time,
         person=person,
+        drop=drop,
     )
     source = source_of(place_of(path, filesystem), kind, CsvForm(delimiter, encoding, decimal))
     columns = use.columns_to_read(source.column_names(limits), source.location)
@@ -166,6 +169,7 @@ def from_arrow(
     group: str | None = None,
     time: str | None = None,
     person: str | None = None,
+    drop: Sequence[str] = (),
     source: str = "",
     storage: Storage = DEFAULT_STORAGE,
 ) -> PartyTable:
@@ -182,6 +186,7 @@ def from_arrow(
         group=group,
         time=time,
         person=person,
+        drop=drop,
     )
     where = source or f"the table of {name!r}"
     columns = use.columns_to_read(column_names(table.schema, where), where)

@@ -1,5 +1,5 @@
-"""Split a column's name into words, and tell names of identifiers: `customerID`, `Customer Id` and `customer_id` are one
-name to those who guess.
+"""Split a column's name into words, and recognise names of identifiers: `customerID`, `Customer Id` and `customer_id`
+are one name to those who guess.
 """
 
 from __future__ import annotations

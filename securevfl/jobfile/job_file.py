@@ -64,6 +64,7 @@ class TableSection(Config):
         spill_folder: folder of that file.
         fold: a label owner's column that marks which rows train (0), validate (1) and test (2); not a feature.
         book: a label owner's file of rows of which it has only the label, with the same columns for id and label.
+        drop: columns that are not used, instead of listing all others in `features`.
         link: linkage field of the job → the table's column; these columns are not features.
         delimiter, encoding, decimal: the format of a CSV file; detected from its first lines unless given.
     """
@@ -80,6 +81,7 @@ class TableSection(Config):
     group: Word | None = None
     time: Word | None = None
     person: Word | None = None
+    drop: tuple[Word, ...] = ()
     fold: Word | None = None
     book: Word | None = None
     link: Mapping[str, Word] = msgspec.field(default_factory=dict)
@@ -99,11 +101,14 @@ class TableSection(Config):
         return ColumnUse.from_arguments(**self._column_fields)
 
     def problems(self) -> list[str]:
+        found = super().problems()
+        if self.drop and self.features is not None:
+            found.append(f"features and drop = {list(self.drop)} are both given; leave one of the two out")
         try:
             self.csv_form  # noqa: B018 - called for the errors it raises
         except InputError as error:
-            return [*super().problems(), str(error)]
-        return super().problems()
+            found.append(str(error))
+        return found
 
     @property
     def csv_form(self) -> CsvForm:
@@ -117,7 +122,7 @@ class TableSection(Config):
     @property
     def _column_fields(self) -> dict[str, Any]:
         names = ("id", "label", "features", "categorical", "classes", "prepare", "weight", "group", "time", "person")
-        return {name: getattr(self, name) for name in names} | {"target": self.target or "classes"}
+        return {name: getattr(self, name) for name in (*names, "drop")} | {"target": self.target or "classes"}
 
     def with_task(self, task: str) -> Self:
         """The same section with a number as label if a job's task is ``"regression"`` and no target is set."""
@@ -143,7 +148,8 @@ class TableSection(Config):
         linked = read_texts(path, self.link, limits) if self.link else {}
         if linked and self.features is None:
             names = table_columns(path, limits)
-            uses["features"] = [c for c in names if c not in (*self.column_use.reserved_columns, *self.link.values())]
+            columns = self.column_use.select_features(names)
+            uses |= {"features": [c for c in columns if c not in self.link.values()], "drop": ()}
         if self.fold is not None and self.features is not None:
             uses["features"] = (*self.features, self.fold)
         written = {name: getattr(self, name) for name in ("delimiter", "encoding", "decimal")}

@@ -142,7 +142,7 @@ def doubt_single_ids(tables: Sequence[pa.Table], ids: Sequence[str]) -> str:
     for one, column in zip(tables[1:], ids[1:], strict=True):
         values = distinct_values(one, column)
         if names_other_things(ids[0], column) and _are_numbers(values) and _are_dense(values):
-            return f"{names} are whole numbers one after the other, of different things by their names, and coincide by chance"
+            return f"{names} are whole numbers one after the other, of different things by their names: chance suffices"
     return ""
 
 
