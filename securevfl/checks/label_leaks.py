@@ -35,9 +35,9 @@ _LEAST = 0.995
 """From this AUC, this share of what could be predicted, or this correlation of ranks on, a column is nearly the label.
 The strongest single column of the tables that the tests read has an AUC of 0.976 (cells of breast tumours)."""
 _MEASURES = {
-    "auc": "it with AUC {:.3f}",
-    "rows": "{:.1%} of the rows that the most frequent class misses",
-    "ranks": "it with a correlation of ranks of {:.3f}",
+    "auc": "with AUC {:.3f}",
+    "rows": "{:.3f} of the rows that the most frequent class misses",
+    "ranks": "with a correlation of ranks of {:.3f}",
 }
 _FEWEST_ROWS = 30
 _FEWEST_OF_CLASS = 8
@@ -90,11 +90,11 @@ class LabelLeak:
     by_gaps: bool
 
     def __str__(self) -> str:
-        what = "its gaps alone tell" if self.by_gaps else "alone, it tells"
+        what = "its gaps alone predict" if self.by_gaps else "alone it predicts"
         return (
             f"column {self.column!r} of {self.party!r} is nearly the label {self.label!r} of {self.owner!r}: {what} "
-            f"{_MEASURES[self.measure].format(self.value)}, of {self.rows:,} rows compared (reported from {_LEAST}). If "
-            "it is a copy, or known only after the event, leave it out: "
+            f"{_MEASURES[self.measure].format(self.value)} ({self.rows:,} rows; reported from {_LEAST}). If it is a "
+            "copy, or known only after the event, leave it out: "
             f"drop = [{quote_text(self.column)}] in the section of {self.party!r}"
         )
 

@@ -15,19 +15,31 @@ from securevfl.data.headers import describe_missing_header
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.errors import InputError
+from securevfl.jobfile.column_words import has_id_name
 from securevfl.jobfile.joining import (
+    counts_rows,
     describe_obstacle,
     distinct_values,
     doubt_single_ids,
     find_compound_ids,
     find_single_ids,
+    identifies_rows,
     whole_numbers,
 )
 from securevfl.jobfile.label_guess import ColumnTable, has_label_name, offered_labels, rank_labels, sure_label
 from securevfl.jobfile.named_columns import assign_columns
 from securevfl.jobfile.toml_text import quote_text
 
-__all__ = ["MOST_ROWS", "DraftTable", "find_ids", "find_labels", "guess_label", "name_apart", "read_draft_table"]
+__all__ = [
+    "MOST_ROWS",
+    "DraftTable",
+    "find_ids",
+    "find_labels",
+    "guess_label",
+    "guess_own_ids",
+    "name_apart",
+    "read_draft_table",
+]
 
 MOST_ROWS = 100_000
 """Rows of each table that guesses are made from."""
@@ -45,10 +57,12 @@ class DraftTable:
         source: reads its rows.
         table: its first rows, a `pyarrow.Table`.
         ids: the columns that identify its rows in all tables; empty if nobody knows.
+        id_reason: why that one column identifies them.
         label: the label's column; empty if it has none.
         reason: why that is guessed to be the label; empty if a user said so.
         labels: the columns of several labels.
         offered: what to ask the user about the label; empty unless the draft asks at this table.
+        barred: columns that are no features → the reason.
         doubt: why a column that joins the tables was not taken as the identifier.
     """
 
@@ -57,11 +71,13 @@ class DraftTable:
     source: RowSource
     table: Any = field(repr=False)
     ids: tuple[str, ...] = ()
+    id_reason: str = "different in every row, and shared with the other tables"
     label: str = ""
     reason: str = ""
     labels: tuple[str, ...] = ()
     offered: str = ""
     doubt: str = ""
+    barred: dict[str, str] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
@@ -179,6 +195,21 @@ def _no_part(one: DraftTable, labels: tuple[str, ...]) -> set[str]:
         for column in one.columns
         if column in labels or has_label_name(column) or (typed and pa.types.is_date(one.table[column].type))
     }
+
+
+def guess_own_ids(one: DraftTable, count: int) -> list[str]:
+    """Columns that may identify the rows of one table, without another to compare with: an identifier's name, another
+    value in every row; the likeliest first.
+
+    Args:
+        one: the table.
+        count: how many columns make an identifier; of several, none is guessed.
+    """
+    content = one.with_text_numbers()
+    if count > 1:
+        return []
+    columns = [name for name in content.column_names if identifies_rows(content, name)]
+    return sorted(columns, key=lambda name: (not has_id_name(name), counts_rows(content, name)))
 
 
 def guess_label(tables: list[DraftTable]) -> None:

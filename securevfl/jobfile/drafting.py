@@ -29,7 +29,7 @@ from securevfl.jobfile.label_guess import AMOUNT_FROM, read_as_numbers
 from securevfl.jobfile.toml_text import quote_text
 from securevfl.training import Algorithm, find_algorithm
 
-__all__ = ["Draft", "draft_job"]
+__all__ = ["Draft", "describe_table", "draft_job", "format_table"]
 
 _USUAL = "splitnn"
 _TREES = "   # `securevfl init --algorithm boosting` drafts trees; `docs/algorithms` has them all"
@@ -90,11 +90,12 @@ def draft_job(
     missing = [f"the identifier of {one.name!r}" for one in tables if not one.ids]
     missing[-1:] = [f"{one}; {why}" for one in missing[-1:]]
     missing += [one.offered for one in tables if one.offered]
-    found = tuple(_describe_format(one) for one in tables)
+    found = tuple(describe_table(one) for one in tables)
     return Draft(_format_job(tables, folder, algorithm), found, tuple(missing))
 
 
-def _describe_format(one: DraftTable) -> str:
+def describe_table(one: DraftTable) -> str:
+    """What was found of a table, in a line."""
     written = f", {one.source.dialect.description}" if isinstance(one.source, CsvRows) else ""
     more = " or more" if one.table.num_rows >= MOST_ROWS else ""
     label = f", label {one.label!r}" if one.label else ""
@@ -125,9 +126,9 @@ def _left_out(one: DraftTable) -> dict[str, str]:
     """Columns that are not used as features → the reason."""
     import pyarrow as pa
 
-    found = {}
+    found = dict(one.barred)
     for column in one.columns:
-        if column in (*one.ids, one.label, *one.labels):
+        if column in (*one.ids, one.label, *one.labels) or column in found:
             continue
         if counts_rows(one.table, column) and one.table.num_rows > 1:
             found[column] = "numbers of the lines, as programs write that save a table with its index"
@@ -222,16 +223,26 @@ def _one_line(text: str) -> str:
 
 
 def _format_party(one: DraftTable, folder: Path) -> list[str]:
+    return ["[[party]]", f"name = {quote_text(one.name)}", *format_table(one, folder), ""]
+
+
+def format_table(one: DraftTable, folder: Path) -> list[str]:
+    """The lines of a section that say where a table is and what its columns are for.
+
+    Args:
+        one: the table.
+        folder: of the file that they are for.
+    """
     try:
         file = one.path.resolve().relative_to(folder.resolve())
     except ValueError:
         file = one.path.resolve()
-    lines = ["[[party]]", f"name = {quote_text(one.name)}", f"file = {quote_text(str(file))}"]
+    lines = [f"file = {quote_text(str(file))}"]
     if isinstance(one.source, CsvRows):
         lines[-1] += f"    # {one.source.dialect.description}: detected; override with delimiter, encoding and decimal"
     if len(one.ids) == 1:
         counted = "; it counts the rows: right only if all tables list the same people in one order"
-        why = "different in every row, and shared with the other tables" + counted * counts_rows(one.table, one.ids[0])
+        why = one.id_reason + counted * counts_rows(one.table, one.ids[0])
         lines.append(f"id = {quote_text(one.ids[0])}   # {why}")
     elif one.ids:
         several = ", ".join(map(quote_text, one.ids))
@@ -253,4 +264,4 @@ def _format_party(one: DraftTable, folder: Path) -> list[str]:
     if left or (one.label and not features):
         lines.append("features = [" + ", ".join(map(quote_text, features)) + "]")
     lines.append('prepare = "auto"   # gaps, dates, categories, skewed numbers: fitted on the training rows')
-    return [*lines, ""]
+    return lines
