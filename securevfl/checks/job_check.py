@@ -149,13 +149,8 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
             mistakes.append(str(error))
         except PolicyError as error:
             refused.append(str(error))
-    if not mistakes and not active:
-        hints += _about_leaks(sections, file.parent)
-    hints += [
-        hint
-        for party in sections.party
-        for hint in snapshot_hint(party.path_from(file.parent), party.column_use, form=party.csv_form)
-    ]
+    leaks = [] if mistakes or active else _about_leaks(sections, file.parent)
+    hints += [*leaks, *_about_snapshots(sections, file.parent), *_about_company(roster)]
     if job is not None:
         hints += _about_rows(job, tables)
         mistakes += [too_many_classes(job, one.party, one.classes) for one in tables if one.classes is not None]
@@ -252,7 +247,25 @@ def _about_identifiers(parties: Sequence[PartySection], folder: Path) -> tuple[l
     hints = find_spellings(ids)
     if set.intersection(*({RULES.apply(text) for text in some} for some in ids.values())):
         return [], hints
+    if not hints:
+        hints = ["are they the same people, and does id name the column of the same numbers in each?"]
     return ["; ".join(["no row is common to all parties: the tables have no identifier in common", *hints])], []
+
+
+def _about_snapshots(sections: JobSections, folder: Path) -> list[str]:
+    """Identifiers that end in dates, of all tables."""
+    return [
+        hint
+        for party in sections.party
+        for hint in snapshot_hint(party.path_from(folder), party.column_use, form=party.csv_form)
+    ]
+
+
+def _about_company(roster: Roster | None) -> list[str]:
+    """A job of one party."""
+    if roster is None or len(roster.names) > 1:
+        return []
+    return [f"{roster.names[0]} is the only party: nothing is joined; add a [[party]] for each other table"]
 
 
 def _about_leaks(sections: JobSections, folder: Path) -> list[str]:

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from securevfl.data.dialect import DELIMITERS
 from securevfl.data.prepare.numbers import parse_numbers
 
-__all__ = ["describe_missing_header"]
+__all__ = ["describe_missing_header", "explain_one_column"]
 
 _ROWS = 1_000
 """Rows whose values are compared with the names."""
@@ -20,6 +21,7 @@ _MOSTLY = 0.5
 _FEWEST = 2
 """A header may have one name that is also a value."""
 _SHOWN = 4
+_LONGEST = 60
 _NAMED = 12
 """A header is written out for tables of at most so many columns."""
 
@@ -51,6 +53,23 @@ def describe_missing_header(table: Any, where: str, delimiter: str) -> str:
     return (
         f"{where} seems to have no header line: its first row, {shown}, would become the names of its columns. "
         f"Insert a first line with a name for each column{_write_header(len(names), delimiter)}"
+    )
+
+
+def explain_one_column(names: Sequence[str], where: str, delimiter: str) -> str:
+    """Explain that a table has one column because another delimiter is in its header; empty if it is not so.
+
+    Args:
+        names: of its columns.
+        where: the file.
+        delimiter: between its fields, as far as one knows.
+    """
+    other = next((one for one in DELIMITERS if one != delimiter and len(names) == 1 and one in names[0]), None)
+    if other is None:
+        return ""
+    return (
+        f"{where} has one column, {names[0][:_LONGEST]!r}: its delimiter is {delimiter!r}, and {other!r} is in that "
+        f"name; set delimiter = {other!r}, or leave it out to have it detected"
     )
 
 

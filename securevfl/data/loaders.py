@@ -230,7 +230,7 @@ def _build_table(
         add_columns(features, batch)
         release_memory(area)
     if not rows:
-        raise InputError(f"{where} has no rows")
+        raise InputError(f"{where} has no rows below its header: export it again, with its rows")
     for batch in wide:
         add_columns(features, batch)
         release_memory(area)

@@ -107,7 +107,7 @@ def read_draft_table(path: Path, number: int) -> DraftTable:
     source = source_of(place_of(path))
     table = _read_top(source, _column_use(), None)
     if not table.num_rows:
-        raise InputError(f"{path} has no rows")
+        raise InputError(f"{path} has no rows below its header: export it again, with its rows")
     name = re.sub(r"[^a-z0-9]+", "_", path.name.split(".")[0].lower()).strip("_") or f"party_{number + 1}"
     name = name if name[0].isalpha() else f"party_{name}"
     return DraftTable(path, name[:32], source, table)

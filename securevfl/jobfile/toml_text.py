@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ __all__ = ["quote_text", "raise_all", "read_sections", "read_toml", "settings_te
 Sections = TypeVar("Sections", bound=Config)
 
 _WIDEST = 63
+_LINE = 60
 
 
 def read_toml(file: Path, what: str, example: str) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def read_toml(file: Path, what: str, example: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{file} does not exist: name a {what} file, see {example}") from None
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{file} is not TOML: {error}") from None
+        raise InputError(f"{file} is not TOML: {error}{_quote_line(text, str(error))}") from None
     except IsADirectoryError:
         raise InputError(f"{file} is a folder: name a {what} file, see {example}") from None
     except UnicodeDecodeError as error:
@@ -66,6 +68,16 @@ def settings_text(settings: Mapping[str, Any]) -> str:
         shown = json.dumps(value) if isinstance(value, str | bool) else repr(value)
         sections.setdefault(first, []).append(f"{key} = {shown}")
     return "\n".join("\n".join([f"[{name}]", *lines]) for name, lines in sections.items())
+
+
+def _quote_line(text: str, error: str) -> str:
+    """The line that a message of `tomllib` is about, with what is usually wrong there."""
+    found = re.search(r"at line (\d+)", error)
+    lines = text.splitlines()
+    if found is None or not 1 <= int(found[1]) <= len(lines):
+        return ""
+    line = lines[int(found[1]) - 1].strip()
+    return f': {line[:_LINE]!r}; texts stand in quotes, as in name = "bank", numbers and lists do not'
 
 
 def _too_wide(value: object) -> bool:
