@@ -81,16 +81,13 @@ def test_many_classes_and_numbers() -> None:
 
 def test_random_columns_of_few_rows_raise_no_alarm() -> None:
     alarms = 0
-    for seed in range(60):
+    for seed in range(15):
         draw = np.random.default_rng(seed)
         rows = int(draw.integers(30, 200))
         label = (draw.random(rows) < draw.uniform(0.1, 0.5)).astype(float)
         for _ in range(5):
-            columns = (
-                draw.normal(size=rows),
-                draw.integers(0, 4, rows) * 1.0,
-                np.where(draw.random(rows) < 0.9, np.nan, 1),
-            )
+            gaps = np.where(draw.random(rows) < 0.9, np.nan, 1)
+            columns = (draw.normal(size=rows), draw.integers(0, 4, rows) * 1.0, gaps)
             found = [rate_column(values, label, number=False) for values in columns]
             alarms += sum(one is not None and one.value >= LEAST for one in found)
     assert alarms == 0
@@ -98,9 +95,9 @@ def test_random_columns_of_few_rows_raise_no_alarm() -> None:
 
 def test_tables_of_the_repository_raise_no_alarm() -> None:
     credit = datasets.load("default_credit")
-    label = np.asarray(next(table.label for table in credit.values() if table.label is not None)).astype(float)
     owner = next(table for table in credit.values() if table.label is not None)
-    rated = [rate_column(values, label, number=False) for values in owner.columns.values()]
+    label = np.asarray(owner.label, dtype=float)[:5000]
+    rated = [rate_column(values[:5000], label, number=False) for values in owner.columns.values()]
     for load in (load_breast_cancer, load_iris, load_wine):
         columns, target = load(return_X_y=True)
         rated += [rate_column(column.astype(float), target.astype(float), number=False) for column in columns.T]
