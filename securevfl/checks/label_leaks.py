@@ -218,10 +218,10 @@ def _rate_number(scores: np.ndarray, target: np.ndarray) -> Rating | None:
     there = ~(np.isnan(scores) | np.isnan(target))
     if there.sum() < _FEWEST_ROWS:
         return None
-    ranks = [_rank(values[there]) for values in (scores, target)]
-    if any(len(np.unique(one)) < _FEWEST_OF_CLASS for one in ranks):
+    mine, theirs = _rank(scores[there]), _rank(target[there])
+    if min(len(np.unique(mine)), len(np.unique(theirs))) < _FEWEST_OF_CLASS:
         return None
-    return Rating("ranks", abs(float(np.corrcoef(*ranks)[0, 1])), int(there.sum()))
+    return Rating("ranks", abs(float(np.corrcoef(mine, theirs)[0, 1])), int(there.sum()))
 
 
 def _rank(values: np.ndarray) -> np.ndarray:

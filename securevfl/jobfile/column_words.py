@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["has_id_name", "has_part_name", "names_other_things", "split_name"]
+__all__ = ["has_id_name", "has_part_name", "names_other_things", "split_words"]
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]|\d+")
 """Capitals in a row (``ID``), a word with or without a capital, a number."""
@@ -30,19 +30,19 @@ _THINGS = re.compile(
 )
 
 
-def split_name(column: str) -> tuple[str, ...]:
+def split_words(column: str) -> tuple[str, ...]:
     """The words of a column's name, in small letters: ``SalePrice`` → ``sale``, ``price``."""
     return tuple(word.casefold() for word in _WORD.findall(column))
 
 
 def has_id_name(column: str) -> bool:
     """Whether a column is called as identifiers are."""
-    return any(_IDS.fullmatch(word) or _JOINED.fullmatch(word) for word in split_name(column))
+    return any(_IDS.fullmatch(word) or _JOINED.fullmatch(word) for word in split_words(column))
 
 
 def has_part_name(column: str) -> bool:
     """Whether a column is called as parts of an identifier are: first name, day of birth, street."""
-    return any(_PARTS.match(word) for word in split_name(column))
+    return any(_PARTS.match(word) for word in split_words(column))
 
 
 def names_other_things(one: str, other: str) -> bool:
@@ -53,7 +53,7 @@ def names_other_things(one: str, other: str) -> bool:
 
 def _subjects(column: str) -> set[str]:
     """What a name speaks of: persons, orders, …"""
-    words = set(split_name(column))
+    words = set(split_words(column))
     words |= {found[1] for word in words if (found := _JOINED.fullmatch(word))}
     people = {"person" for word in words if _PEOPLE.fullmatch(word)}
     return people | {word for word in words if _THINGS.fullmatch(word)}

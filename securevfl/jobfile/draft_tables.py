@@ -104,6 +104,15 @@ class DraftTable:
 
 
 def read_draft_table(path: Path, number: int) -> DraftTable:
+    """Read a table's first rows; the party is named after the file.
+
+    Args:
+        path: of the table.
+        number: its place, from 0, for a name where the file's gives none.
+
+    Raises:
+        InputError: it cannot be read, has no header or no rows.
+    """
     source = source_of(place_of(path))
     table = _read_top(source, _column_use(), None)
     if not table.num_rows:
@@ -132,8 +141,9 @@ def _read_top(source: RowSource, use: ColumnUse, columns: Sequence[str] | None) 
         batches.close()
     if not parts:
         return pa.table({})
-    table, written = pa.Table.from_batches(parts).slice(0, MOST_ROWS), isinstance(source, CsvRows)
-    if written and (lacking := describe_missing_header(table, source.location, source.dialect.delimiter)):
+    table = pa.Table.from_batches(parts).slice(0, MOST_ROWS)
+    delimiter = source.dialect.delimiter if isinstance(source, CsvRows) else ""
+    if delimiter and (lacking := describe_missing_header(table, source.location, delimiter)):
         raise InputError(lacking)
     for mistake in doubled_names(parts[0].schema.names, source.location):
         raise mistake
@@ -141,6 +151,7 @@ def _read_top(source: RowSource, use: ColumnUse, columns: Sequence[str] | None) 
 
 
 def name_apart(tables: list[DraftTable]) -> None:
+    """Number the parties whose tables have one name."""
     seen: dict[str, int] = {}
     for one in tables:
         seen[one.name] = seen.get(one.name, 0) + 1

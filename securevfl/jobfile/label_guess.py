@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from securevfl.jobfile.column_words import split_name
+from securevfl.jobfile.column_words import split_words
 from securevfl.jobfile.joining import count_distinct, counts_rows, distinct_values
 
 __all__ = [
@@ -169,7 +169,7 @@ def _rate_column(one: ColumnTable, column: str, *, first: bool, last: bool) -> l
 
 def _rate_name(column: str, shape: str) -> tuple[float, str]:
     """Points for a name, and the reason in words."""
-    words = " ".join(split_name(column))
+    words = " ".join(split_words(column))
     known = _POINTS_OF[shape]
     bare = _AROUND.sub("", _AROUND.sub("", words))
     for name in (words, bare):

@@ -54,7 +54,7 @@ def test_a_draft_fits_the_card(card: PartyCard, tmp_path: Path, monkeypatch: pyt
     assert own.party == "shop"
     assert own.data is not None
     assert (own.data.id, own.data.label, own.data.features) == ("customer", None, ("age", "spent"))
-    assert own.policy.protections == {"bfv", "ckks", "paillier", "shares"}
+    assert own.policy.protections == frozenset(("bfv", "ckks", "paillier", "shares"))
     assert own.peers["bank"].dial == "bank.example:7443"
     assert own.peers["bank"].signed_by is None, "a fingerprint that a file brought is not confirmed"
     assert any("has the label 'late'" in note for note in draft.notes)

@@ -12,7 +12,7 @@ import pytest
 
 import securevfl as sv
 from securevfl.data.headers import describe_missing_header, explain_one_column
-from securevfl.jobfile.column_words import has_id_name, names_other_things, split_name
+from securevfl.jobfile.column_words import has_id_name, names_other_things, split_words
 from securevfl.jobfile.drafting import draft_job
 from securevfl.jobfile.fill_in import refuse_unfilled
 from securevfl.jobfile.joining import doubt_single_ids, find_single_ids
@@ -103,8 +103,8 @@ def test_values_that_cannot_be_a_label_are_not_guessed() -> None:
 
 
 def test_names_are_split_into_words() -> None:
-    assert split_name("default.payment.next.month") == ("default", "payment", "next", "month")
-    assert [split_name(name) for name in ("SalePrice", "sale_price", "SALE PRICE")] == [("sale", "price")] * 3
+    assert split_words("default.payment.next.month") == ("default", "payment", "next", "month")
+    assert [split_words(name) for name in ("SalePrice", "sale_price", "SALE PRICE")] == [("sale", "price")] * 3
     ids = ("customerID", "CustomerId", "SK_ID_CURR", "e-mail", "customerid", "Phone Number", "SSN", "client_no")
     assert all(map(has_id_name, ids))
     assert not any(map(has_id_name, ("paid", "identity", "note", "Idaho", "country")))
