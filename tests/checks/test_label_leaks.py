@@ -65,6 +65,14 @@ def test_few_rows_of_a_class_say_nothing() -> None:
     assert rate_column(np.where(rare, np.nan, OTHER), rare.astype(float), number=False) is None
 
 
+def test_levels_are_not_rated_on_their_own_rows() -> None:
+    """Eight rows of a class in twenty thousand: over the rows themselves, a thousand random levels have AUC 0.996."""
+    rare = (np.arange(20_000) % 2_500 == 0).astype(float)
+    found = rate_column(np.random.default_rng(1).permutation(20_000) % 1_000 * 1.0, rare, number=False)
+    assert found is not None
+    assert found.value < 0.9
+
+
 def test_many_classes_and_numbers() -> None:
     classes = DRAW.integers(0, 5, ROWS).astype(float)
     moved = np.array([3.0, 1, 4, 0, 2])[classes.astype(int)]

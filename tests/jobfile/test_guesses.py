@@ -43,6 +43,7 @@ NO_LABELS = {
     "active": TWO,
     "score": AMOUNTS,
     "previous_purchase": TWO,
+    "previous_default": TWO,
     "income": AMOUNTS,
     "fraud_score": AMOUNTS,
     "left_handed": TWO,
