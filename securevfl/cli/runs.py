@@ -16,6 +16,7 @@ from securevfl.cli.scores import describe_answers, describe_skipped, format_figu
 from securevfl.cli.serving import predict_as
 
 if TYPE_CHECKING:
+    from securevfl.jobfile.drafting import Draft
     from securevfl.jobfile.job_file import JobFile
     from securevfl.run.run_folder import RunFolder
 
@@ -127,33 +128,96 @@ def demo_command(
 
 @app.command("init")
 def init_command(
-    tables: Annotated[list[Path], typer.Argument(help="One table per party: CSV, Parquet or Arrow.")],
-    file: Annotated[Path, typer.Option("--out", help="The job file to write.")] = Path("job.toml"),
+    tables: Annotated[
+        list[Path], typer.Argument(help="One table per party: CSV, Parquet or Arrow. With --card, only your own.")
+    ],
+    file: Annotated[
+        Path | None, typer.Option("--out", help="The file to write; default: job.toml, or with --card PARTY.toml.")
+    ] = None,
     id: Annotated[
         list[str] | None,
-        typer.Option("--id", help="The column that joins the tables; guessed by default. Repeat for several."),
+        typer.Option(
+            "--id",
+            help="The column that joins the tables, or PARTY.COLUMN for each; guessed by default. Repeat for several.",
+        ),
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", help="The label column; guessed by default. Repeat for several labels."),
+        typer.Option(
+            "--label", help="The label, COLUMN or PARTY.COLUMN; guessed by default. Repeat for several labels."
+        ),
     ] = None,
     algorithm: Annotated[
         str, typer.Option(help="What is trained, such as boosting; how long follows from it and the rows.")
     ] = "splitnn",
+    card: Annotated[
+        list[Path] | None,
+        typer.Option("--card", help="Another party's card: draft your own party file to match it. Once per party."),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="With --card: this party's name; default: the table's.")] = "",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
 ) -> None:
-    """Draft a job file from tables: identifiers, label and preparation, each guess with its reason."""
+    """Draft a job file from tables, or with --card your own party file: identifiers, label and preparation, each guess
+    with its reason."""
     from securevfl.jobfile.drafting import draft_job
 
+    if card:
+        _init_party(tables, card, file, name=name, id=id, label=label, overwrite=overwrite)
+        return
+    if name:
+        raise sv.InputError(f"--name {name} is this party's name, for --card; a job file names parties by their tables")
+    file = file or Path("job.toml")
+    _refuse_existing(file, overwrite=overwrite)
+    _write_draft(draft_job(tables, file.parent, id=id or (), label=label or (), algorithm=algorithm), file)
+
+
+def _init_party(
+    tables: list[Path],
+    cards: list[Path],
+    file: Path | None,
+    *,
+    name: str,
+    id: list[str] | None,
+    label: list[str] | None,
+    overwrite: bool,
+) -> None:
+    from datetime import UTC, datetime
+
+    from securevfl.agreement import draft_party, read_card
+
+    if len(tables) != 1:
+        raise sv.InputError(f"{len(tables)} tables with --card: give this party's own; the others' stay with them")
+    draft = draft_party(
+        tables[0],
+        [read_card(path) for path in cards],
+        Path() if file is None else file.parent,
+        now=datetime.now(UTC),
+        name=name,
+        id=id or (),
+        label=label or (),
+    )
+    file = file or Path(f"{draft.party}.toml")
+    _refuse_existing(file, overwrite=overwrite)
+    for line in draft.notes:
+        terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
+    _write_draft(draft, file)
+
+
+def _refuse_existing(file: Path, *, overwrite: bool) -> None:
     if file.exists() and not overwrite:
         raise sv.InputError(f"{file} already exists: choose another --out, or replace it with --overwrite")
-    draft = draft_job(tables, file.parent, id=id or (), label=label or (), algorithm=algorithm)
+
+
+def _write_draft(draft: Draft, file: Path) -> None:
+    """Write a draft; print what was found and what to fill in."""
     write_atomic(file, draft.text.encode())
     for line in draft.found:
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
     for line in draft.missing:
         terminal.out.print(f"fill in: {line}", style="yellow", markup=False, highlight=False, soft_wrap=True)
-    terminal.out.print(f"Wrote {file}. Read it, then: securevfl check {file}", markup=False, highlight=False)
+    gaps = " It has FILL IN where nothing could be guessed." if draft.missing else ""
+    wrote = f"Wrote {file}.{gaps} Read it, then: securevfl check {file}"
+    terminal.out.print(wrote, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("check")

@@ -67,6 +67,7 @@ class TableSection(Config):
         aggregate, order_by: how several rows of an identifier become one; see `read_table`.
         fold: a label owner's column that marks which rows train (0), validate (1) and test (2); not a feature.
         book: a label owner's file of rows of which it has only the label, with the same columns for id and label.
+        drop: columns that are not used, instead of listing all others in `features`.
         link: linkage field of the job → the table's column; these columns are not features.
         delimiter, encoding, decimal: the format of a CSV file; detected from its first lines unless given.
     """
@@ -83,6 +84,7 @@ class TableSection(Config):
     group: Word | None = None
     time: Word | None = None
     person: Word | None = None
+    drop: tuple[Word, ...] = ()
     aggregate: Mapping[str, Word | tuple[Word, ...]] = msgspec.field(default_factory=dict)
     order_by: Word | None = None
     fold: Word | None = None
@@ -105,6 +107,8 @@ class TableSection(Config):
 
     def problems(self) -> list[str]:
         found = super().problems()
+        if self.drop and self.features is not None:
+            found.append(f"features and drop = {list(self.drop)} are both given; leave one of the two out")
         for check in (lambda: self.csv_form, lambda: check_aggregate(self.aggregate, self.order_by)):
             try:
                 check()
@@ -125,7 +129,7 @@ class TableSection(Config):
 
     @property
     def _column_fields(self) -> dict[str, Any]:
-        names = "id label features categorical classes prepare weight group time person aggregate order_by"
+        names = "id label features categorical classes prepare weight group time person drop aggregate order_by"
         return {name: getattr(self, name) for name in names.split()} | {"target": self.target or "classes"}
 
     def with_task(self, task: str) -> Self:
@@ -183,7 +187,8 @@ class TableSection(Config):
         linked = read_texts(path, self.link, limits) if self.link else {}
         if linked and self.features is None:
             names = table_columns(path, limits)
-            uses["features"] = [c for c in names if c not in (*self.column_use.reserved_columns, *self.link.values())]
+            columns = self.column_use.select_features(names)
+            uses |= {"features": [c for c in columns if c not in self.link.values()], "drop": ()}
         if self.fold is not None and self.features is not None:
             uses["features"] = (*self.features, self.fold)
         written = {name: getattr(self, name) for name in ("delimiter", "encoding", "decimal")}

@@ -95,7 +95,10 @@ class Model:
         """
         files = sorted(Path(folder).glob(f"*{PART}"))
         if not files:
-            raise InputError(f"{folder} contains no model: no file is called <party>.model.safetensors")
+            raise InputError(
+                f"{folder} contains no model: no file is called <party>.model.safetensors; "
+                "train one with `securevfl run JOB.toml`, which writes the folder's path at its end"
+            )
         parts = {}
         for file in files:
             party = file.name.removesuffix(PART)
