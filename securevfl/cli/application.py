@@ -17,6 +17,7 @@ _ORDER = (
     "policy",
     "run",
     "predict",
+    "export",
     "report",
     "runs",
     "sweep",

@@ -16,6 +16,7 @@ from securevfl.party import Job, answer_price
 from securevfl.party_context import Observer
 from securevfl.privacy import Ledger
 from securevfl.run.frames import scores_frame
+from securevfl.run.joint_export import Exported, export_model
 from securevfl.run.model_parts import PART, ModelPart, model_part, run_of, write_run
 from securevfl.run.partial_scoring import Asking, ScoringStep, party_sets, score_by_sets
 from securevfl.run.simulation import Aligned, consent_parties, result_books
@@ -70,6 +71,19 @@ class Model:
             write_tree(target / f"{party}{PART}", part)
         write_run(target, run_of({party: tree_digest(part) for party, part in whole.items()}))
         return target
+
+    def export(self, folder: str | Path, parties: Parties | None = None) -> Exported:
+        """Export each party's part for other scoring engines, to a folder of its name; with `parties`, check them.
+
+        Args:
+            folder: of the parties' folders.
+            parties: tables whose rows the exported parts are compared on: each with the program, and all together with
+                `predict`.
+
+        Raises:
+            InputError: under the job's protection a part is not in its party's hands; or see `export_part`.
+        """
+        return export_model(self, folder, parties)
 
     @classmethod
     def load(cls, folder: str | Path, job: Job) -> Model:
