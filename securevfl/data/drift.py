@@ -17,7 +17,7 @@ import numpy as np
 
 from securevfl.errors import InputError
 
-__all__ = ["MAJOR", "MODERATE", "ColumnCounts", "Drift", "count_columns", "measure_drift", "stability_index"]
+__all__ = ["MAJOR", "MODERATE", "ColumnCounts", "Drift", "count_columns", "count_scores", "measure_drift", "one_score", "stability_index"]
 
 MODERATE, MAJOR = 0.1, 0.25
 """Usual thresholds of credit scoring: below the first nothing moved, from the second on the model needs a look."""
@@ -122,6 +122,24 @@ def count_columns(columns: Mapping[str, np.ndarray]) -> dict[str, object]:
         columns: as `raw_columns` gives them, of the training rows.
     """
     return {name: ColumnCounts.fit(_as_counted(values)).state() for name, values in columns.items() if values.ndim == 1}
+
+
+def count_scores(scores: np.ndarray) -> dict[str, object]:
+    """`ColumnCounts` of scores as plain values, see `one_score`.
+
+    Args:
+        scores: of validation rows, (n, classes) or (n, 1).
+    """
+    return ColumnCounts.fit(one_score(scores)).state()
+
+
+def one_score(scores: np.ndarray) -> np.ndarray:
+    """Probability of the second of two classes, or of the likeliest of several; or the number, (n,)."""
+    if not scores.size:
+        return np.empty(0)
+    wide = scores.reshape(len(scores), -1)
+    found: np.ndarray = wide[:, 1] if wide.shape[1] == 2 else wide.max(axis=1)
+    return found.astype(np.float64)
 
 
 def measure_drift(name: str, before: ColumnCounts, values: np.ndarray) -> Drift:

@@ -20,6 +20,8 @@ from securevfl_net.errors import fault_behind
 
 from securevfl.align import Alignment, check_fields
 from securevfl.data import FeatureEncoder, PartyTable
+from securevfl.data.drift import count_columns, count_scores
+from securevfl.data.raw_columns import raw_columns
 from securevfl.data.snapshots import describe_snapshots, find_ending
 from securevfl.errors import InputError, MachineFault, PeerEnded
 from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
@@ -44,6 +46,7 @@ from securevfl.training import (
     Split,
     Trained,
 )
+from securevfl.training.calibration import FEWEST_TO_CHOOSE
 from securevfl.transport import PASSIVE
 
 __all__ = [
@@ -195,10 +198,28 @@ async def train_party(
         names = [table.label_name or "prediction"] if classes == 1 else list(map(str, table.classes))
         names = [] if table.label is None else names
         trained.model |= {"encoder": encoder.state(), "classes": classes, "names": names}
+        trained.model |= _count_for_drift(job, table, fit_on, encoder, trained.valid_scores)
     _with_labels(trained, table, tables.get(site.label_owners[0]))
     trained.prepared = encoder.lines
     trained.notes += site.notes
     return trained
+
+
+def _count_for_drift(
+    job: Job, table: PartyTable, rows: np.ndarray, encoder: FeatureEncoder, scores: np.ndarray
+) -> dict[str, object]:
+    """The party's counts of its own training rows by bin, and of its validation scores, to compare later rows with.
+
+    They stay in the party's part of the model and no message has them. A job that promises noise on all that depends on
+    a party's rows keeps none: its part of the model would no longer be covered by ε.
+    """
+    dp = job.protection.dp
+    if dp is not None and dp.model is not None:
+        return {}
+    kept: dict[str, object] = {"training counts": count_columns(raw_columns(encoder, table, rows))}
+    if len(scores) >= FEWEST_TO_CHOOSE:
+        kept["score counts"] = count_scores(scores)
+    return kept
 
 
 def _widest_before(site: PartyContext) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.data.drift import one_score, stability_index
 from securevfl.report.evaluation import (
     ClassFigures,
     Evaluation,
@@ -35,8 +36,6 @@ __all__ = ["evaluate", "evaluate_classes", "evaluate_labels", "evaluate_numbers"
 
 _BINS = 10
 _POINTS = 101
-_EMPTY = 1e-4
-"""Share used in place of an empty bin's in the population stability index."""
 
 
 def evaluate(trained: Trained) -> Evaluation | None:
@@ -115,7 +114,7 @@ def evaluate_classes(
         reliability=_reliability_bins(scores, labels),
         lift={classes[k]: _lift_rows(labels == k, scores[:, k]) for k in shown if rows[k]},
         roc={classes[k]: _thin_curve(curve) for k in shown if (curve := curves[k]) is not None},
-        **_measure_stability(_one_score(scores), None if expected is None else _one_score(expected)),
+        **_measure_stability(one_score(scores), None if expected is None else one_score(expected)),
     )
 
 
@@ -245,9 +244,7 @@ def population_stability(
     was, now = (np.bincount(place, minlength=len(inner) + 1) / len(place) for place in places)
     low, high = min(expected.min(), actual.min()), max(expected.max(), actual.max())
     edges = [float(low), *inner.tolist(), float(high)]
-    a, e = np.maximum(now, _EMPTY), np.maximum(was, _EMPTY)
-    value = float(((a - e) * np.log(a / e)).sum())
-    return value, [
+    return stability_index(was, now), [
         StabilityBin(low=edges[i], high=edges[i + 1], expected=float(was[i]), actual=float(now[i]))
         for i in range(len(was))
     ]
@@ -258,14 +255,6 @@ def _measure_stability(actual: np.ndarray, expected: np.ndarray | None) -> dict[
         return {}
     value, bins = population_stability(expected, actual)
     return {"psi": value, "stability": bins}
-
-
-def _one_score(scores: np.ndarray) -> np.ndarray:
-    """Probability of the second of two classes, or of the likeliest of several, (n,)."""
-    if not scores.size:
-        return np.empty(0)
-    found: np.ndarray = scores[:, 1] if scores.shape[1] == 2 else scores.max(axis=1)
-    return found
 
 
 def _average_metrics(
@@ -310,7 +299,7 @@ def _thin_curve(curve: RocCurve) -> list[tuple[float, float]]:
 
 
 def _reliability_bins(scores: np.ndarray, labels: np.ndarray) -> list[ReliabilityBin]:
-    confidence = _one_score(scores)
+    confidence = one_score(scores)
     right = labels == 1 if scores.shape[1] == 2 else scores.argmax(axis=1) == labels
     place = np.searchsorted(np.linspace(0, 1, _BINS + 1)[1:-1], confidence)  # as scikit-learn's calibration_curve
     return [
