@@ -209,7 +209,7 @@ def run_command(
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
     from securevfl.run.interrupts import handle_interrupts
 
-    file = sv.read_job(job, policies=policy or (), accept_leak=accept_leak)
+    file, written = sv.read_job(job, policies=policy or (), accept_leak=accept_leak), job.read_bytes()
     again = terminal.typed_command() if checkpoints else ""
     if folds is not None or file.folds is not None:
         _run_folds(file, folds or file.folds or 0, folder, overwrite, checkpoints, draws, keys, pool)
@@ -234,9 +234,16 @@ def run_command(
             keys=keys,
             ledgers=place.ledgers,
         )
-        page = place.write_result(result)
+        page = place.write_result(result, parties=file.parties, job_file=written)
     show_result(result, place.path, page)
-    terminal.out.print(f"Predict with: securevfl predict {job} {place.model}", soft_wrap=True, highlight=False)
+    terminal.out.print(f"Predict with: {_predict_line(file, place)}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _predict_line(file: JobFile, place: RunFolder) -> str:
+    """The command that scores new rows with a run's model."""
+    if not all(table.source for table in file.parties.values()):
+        return f"securevfl predict {place.path}"  # a named data set
+    return f"securevfl predict {place.path} {' '.join(f'--data {name}=NEW' for name in file.parties)}"
 
 
 def _run_folds(
@@ -274,14 +281,28 @@ def _run_folds(
 def predict_command(
     job: Annotated[
         Path,
-        typer.Argument(help="The job file that trained the model, with the new tables; with --as, the agreement."),
+        typer.Argument(help="The folder of a run, or the job file that trained the model; with --as, the agreement."),
     ],
-    model: Annotated[Path | None, typer.Argument(help="The model's folder, runs/<name>/model; not with --as.")] = None,
+    model: Annotated[
+        Path | None, typer.Argument(help="With a job file: the model's folder, runs/<name>/model; not with --as.")
+    ] = None,
     file: Annotated[Path, typer.Option("--out", help="File for the predictions, CSV.")] = Path("predictions.csv"),
-    active: Annotated[str, typer.Option(help="The active party, if its new table has no labels.")] = "",
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A party's new table, PARTY=FILE, in place of the job file's; once for each party. Labels are optional. "
+            "With --as: FILE."
+        ),
+    ] = None,
+    active: Annotated[str, typer.Option(help="The active party, if the job file names no label.")] = "",
+    no_labels: Annotated[
+        bool, typer.Option("--no-labels", help="Do not read labels that the new table has, so print no figures.")
+    ] = False,
     party: Annotated[str, typer.Option("--as", help="Take part as only this party, over the network.")] = "",
-    own: Annotated[Path | None, typer.Option("--file", help="With --as: the party's own file, TOML.")] = None,
-    data: Annotated[Path | None, typer.Option(help="With --as: the new table, replacing the file's.")] = None,
+    own: Annotated[
+        Path | None,
+        typer.Option("--file", help="With --as: the party's own file; default: NAME.toml beside the agreement."),
+    ] = None,
     everyone: Annotated[
         bool,
         typer.Option(
@@ -305,21 +326,26 @@ def predict_command(
 ) -> None:
     """Predict on new rows with a trained model: all parties in this process, or with --as one of them."""
     if party:
-        if own is None or model is not None:
+        table = _own_table(party, data or [])
+        if model is not None:
             raise sv.InputError(
                 "--as takes the agreement and --file PARTY.toml; the model is in the party's state folder"
             )
-        predict_as(job, party, own, data, file, everyone=everyone, skip_spent=skip_spent, ask_again=ask_again)
+        own = own or job.with_name(f"{party}.toml")
+        predict_as(job, party, own, table, file, everyone=everyone, skip_spent=skip_spent, ask_again=ask_again)
         return
-    if model is None or own is not None or data is not None:
-        raise sv.InputError(
-            "give the job file and the model's folder; or the agreement with --as PARTY --file PARTY.toml"
-        )
+    if own is not None:
+        raise sv.InputError("--file is a party's own file: name the party with --as, or leave --file out")
+    from securevfl.jobfile.new_tables import read_trained_job, split_data_options
     from securevfl.run.interrupts import handle_interrupts
     from securevfl.run.run_folder import keep_ledgers
 
-    content = sv.read_job(job, active=active)
-    trained = sv.Model.load(model, content.job)
+    written, place, kept = _find_model(job, model)
+    content, given = read_trained_job(written), split_data_options(data or [])
+    trained = sv.Model.load(place, content.job)
+    tables = content.read_tables(trained, given, active=active, labels=not no_labels, kept=kept)
+    for line in tables.notes:
+        terminal.err.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
     with (
         handle_interrupts("", terminal.print_line, "no predictions were written; start it again"),
         keep_ledgers(file.parent),
@@ -327,10 +353,10 @@ def predict_command(
     ):
         found = sv.predict(
             trained,
-            content.parties,
+            tables.parties,
             everyone=everyone,
-            answers=model / "answers",
-            results=model / "results" if any(one.writes_bound for one in content.job.policies.values()) else None,
+            answers=place / "answers",
+            results=place / "results" if any(one.writes_bound for one in content.job.policies.values()) else None,
             skip_spent=skip_spent,
             ask_again=ask_again,
         )
@@ -338,11 +364,52 @@ def predict_command(
     used = found.used if everyone else None
     content_of_file = scores_as_csv(found.classes, found.ids, found.probabilities.tolist(), used, found.skipped)
     write_atomic(file, content_of_file)
+    _show_prediction(found, file)
+
+
+def _find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
+    """Return the job file, the model's folder, and whether the file is the copy that a run left.
+
+    Raises:
+        InputError: neither a run's folder nor a job file and a model's.
+    """
+    from securevfl.run.run_folder import JOB_FILE
+
+    if model is not None:
+        return job, model, False
+    if not job.is_dir():
+        raise sv.InputError(
+            f"give the folder of a run, or a job file and the model's folder: securevfl predict {job} runs/NAME/model; "
+            "or the agreement with --as PARTY"
+        )
+    place = job / "model" if (job / "model").is_dir() else job
+    if not (place / JOB_FILE).exists():
+        raise sv.InputError(
+            f"{job} holds no {JOB_FILE}, which `securevfl run` leaves beside the model: name the job file and the "
+            f"model's folder, securevfl predict job.toml {place}"
+        )
+    return place / JOB_FILE, place, True
+
+
+def _own_table(party: str, data: list[str]) -> Path | None:
+    """The new table of a party that predicts with --as: FILE, or PARTY=FILE."""
+    if len(data) > 1:
+        raise sv.InputError(f"with --as, --data is one file, that of {party!r}; it was given {len(data)} times")
+    return Path(data[0].removeprefix(f"{party}=")) if data else None
+
+
+def _show_prediction(found: sv.Prediction, file: Path) -> None:
+    """Print what was scored by whom, at what cost, and figures where there are labels."""
     for step in found.steps:
         why = f" ({step.why})" if step.why else ""
         cost = f"; {step.messages:,} messages, {step.bytes:,} bytes: {step.tells}" if step.messages else ", no message"
         line = f"{len(step.rows):,} rows by {' and '.join(step.parties)}{cost}{why}"
         terminal.out.print(line, soft_wrap=True, highlight=False, markup=False)
+    if found.metrics:
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in found.metrics.items())
+        terminal.out.print(f"By the labels of these rows: {figures}", soft_wrap=True, highlight=False, markup=False)
+    if found.unmeasured:
+        terminal.print_line(found.unmeasured)
     terminal.out.print(f"{len(found.ids):,} rows: {file}", soft_wrap=True, highlight=False)
     if found.kept:
         terminal.print_line(describe_answers(found.kept, 0, found.asked, found.numbers))

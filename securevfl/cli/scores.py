@@ -7,6 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from securevfl.report.printed_scores import print_score
+
 __all__ = ["describe_answers", "describe_skipped", "scores_as_csv"]
 
 
@@ -28,11 +30,15 @@ def scores_as_csv(
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    digits = ".10g" if len(classes) == 1 else ".6f"
+    number = len(classes) == 1
     writer.writerow(["id", *classes, *([] if used is None else ["parties"])])
     for place, (name, row) in enumerate(zip(ids, probabilities, strict=True)):
         writer.writerow(
-            [name, *(format(value, digits) for value in row), *([] if used is None else [" ".join(used[place])])]
+            [
+                name,
+                *(print_score(one, number=number) for one in row),
+                *([] if used is None else [" ".join(used[place])]),
+            ]
         )
     blank = [""] * (len(classes) + (used is not None))
     writer.writerows([name, *blank] for name in skipped)

@@ -124,6 +124,30 @@ class TableSection(Config):
         said = self.label is None or self.target is not None or task != "regression"
         return self if said else self.replace(target="number")
 
+    def without_label(self, columns: Sequence[str]) -> Self:
+        """The same section for rows to score: these feature columns, and nothing that only training or a test needs.
+
+        Args:
+            columns: that the party's part of the model takes.
+        """
+        rules = self.prepare
+        if rules is not None:
+            kept = {name: rule for name, rule in rules.columns.items() if name in columns}
+            rules = rules.replace(columns=kept)
+        return self.replace(
+            label=None,
+            classes=None,
+            target=None,
+            weight=None,
+            group=None,
+            time=None,
+            fold=None,
+            book=None,
+            features=tuple(columns),
+            categorical=tuple(name for name in self.categorical if name in columns),
+            prepare=rules,
+        )
+
     def path_from(self, folder: Path) -> str | Path:
         """The table's path or address; relative paths are relative to the folder of the file that names it."""
         return _path_or_address(folder, self.file)

@@ -12,16 +12,21 @@ from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
-from securevfl_net.durable import InUse, lock_folder, make_folder
+from securevfl_net.durable import InUse, lock_folder, make_folder, write_atomic
 
+from securevfl.data import Parties
 from securevfl.errors import InputError, SecureVFLError
+from securevfl.run.reported_answers import keep_reported_answers
 from securevfl.run.result import Result
 from securevfl.run.run_files import LEDGERS, write_ledgers
 
-__all__ = ["RunFolder", "keep_ledgers"]
+__all__ = ["JOB_FILE", "RunFolder", "keep_ledgers"]
 
 LEAST_FREE = 64 << 20
 """Bytes that must be free on the disk before a run begins."""
+
+JOB_FILE = "job.toml"
+"""The copy of the job file beside a model, for `securevfl predict RUN`."""
 
 FINISHED = "metrics.json"
 """The file that makes a folder that of a finished run."""
@@ -85,8 +90,14 @@ class RunFolder:
         """Folder of the model."""
         return self.path / "model"
 
-    def write_result(self, result: Result) -> Path:
+    def write_result(self, result: Result, *, parties: Parties | None = None, job_file: bytes = b"") -> Path:
         """Write a finished run: the model, then ledgers, scores and figures, the page with its pictures at last.
+
+        Args:
+            result: of the run.
+            parties: the tables that it was trained on: the test rows' scores are then answers that `predict` gives
+                again.
+            job_file: content of the job file, of which the model's folder gets a copy.
 
         Results of an earlier run go when the new model is on the disk. What was written stays when something after it
         cannot be.
@@ -99,18 +110,22 @@ class RunFolder:
             OSError: something else could not.
         """
         if result.models:
-            self._replace_model(result)
+            self._replace_model(result, parties, job_file)
         try:
             return result.report(self.path)
         except InputError:  # the page alone is missing
             self.forget_going()
             raise
 
-    def _replace_model(self, result: Result) -> None:
+    def _replace_model(self, result: Result, parties: Parties | None, job_file: bytes) -> None:
         """The model, whole or as it was before: parts of another run's parties do not stay beside the new ones."""
         new, old = self.path / f".model-{uuid4().hex}", self.path / f".model-{uuid4().hex}"
         try:
             result.model().save(new)
+            if job_file:
+                write_atomic(new / JOB_FILE, job_file, private=True)
+            if parties is not None:
+                keep_reported_answers(result, parties, new / "answers")
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)  # a name that nothing else has; the error itself is raised
             raise
