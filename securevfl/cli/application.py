@@ -18,6 +18,7 @@ _ORDER = (
     "run",
     "predict",
     "export",
+    "drift",
     "report",
     "runs",
     "sweep",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from securevfl.jobfile.job_file import JobFile
     from securevfl.run.run_folder import RunFolder
 
-__all__: list[str] = []
+__all__ = ["find_model"]
 
 _OVERWRITE = "Replace the results of a finished run in the folder."
 
@@ -290,8 +290,8 @@ def predict_command(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="A party's new table, PARTY=FILE, in place of the job file's; once for each party. Labels are optional. "
-            "With --as: FILE."
+            help="A party's new table, PARTY=FILE, in place of the job file's; once for each party. Labels are "
+            "optional. With --as: FILE."
         ),
     ] = None,
     active: Annotated[str, typer.Option(help="The active party, if the job file names no label.")] = "",
@@ -340,7 +340,7 @@ def predict_command(
     from securevfl.run.interrupts import handle_interrupts
     from securevfl.run.run_folder import keep_ledgers
 
-    written, place, kept = _find_model(job, model)
+    written, place, kept = find_model(job, model)
     content, given = read_trained_job(written), split_data_options(data or [])
     trained = sv.Model.load(place, content.job)
     tables = content.read_tables(trained, given, active=active, labels=not no_labels, kept=kept)
@@ -365,9 +365,22 @@ def predict_command(
     content_of_file = scores_as_csv(found.classes, found.ids, found.probabilities.tolist(), used, found.skipped)
     write_atomic(file, content_of_file)
     _show_prediction(found, file)
+    _show_drift(trained, tables.parties, found)
 
 
-def _find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
+def _show_drift(model: sv.Model, parties: sv.Parties, found: sv.Prediction) -> None:
+    """Print a line a party: how many of its columns moved since training, and whether scores did."""
+    from securevfl.run.drifting import column_drift, describe_drift, score_drift
+
+    for name, table in parties.items():
+        part = model.parts[name]
+        score = score_drift(part, found.steps[0].probabilities) if name == parties.active.name else None
+        drifted = column_drift(part, table)
+        if drifted is not None:
+            terminal.out.print(describe_drift(name, drifted, score), soft_wrap=True, highlight=False, markup=False)
+
+
+def find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
     """Return the job file, the model's folder, and whether the file is the copy that a run left.
 
     Raises:
@@ -379,7 +392,7 @@ def _find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
         return job, model, False
     if not job.is_dir():
         raise sv.InputError(
-            f"give the folder of a run, or a job file and the model's folder: securevfl predict {job} runs/NAME/model; "
+            f"give the folder of a run, or a job file and the model's folder, such as {job} runs/NAME/model; "
             "or the agreement with --as PARTY"
         )
     place = job / "model" if (job / "model").is_dir() else job

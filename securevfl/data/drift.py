@@ -17,7 +17,17 @@ import numpy as np
 
 from securevfl.errors import InputError
 
-__all__ = ["MAJOR", "MODERATE", "ColumnCounts", "Drift", "count_columns", "count_scores", "measure_drift", "one_score", "stability_index"]
+__all__ = [
+    "MAJOR",
+    "MODERATE",
+    "ColumnCounts",
+    "Drift",
+    "count_columns",
+    "count_scores",
+    "measure_drift",
+    "one_score",
+    "stability_index",
+]
 
 MODERATE, MAJOR = 0.1, 0.25
 """Usual thresholds of credit scoring: below the first nothing moved, from the second on the model needs a look."""

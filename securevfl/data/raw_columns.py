@@ -49,5 +49,6 @@ def raw_columns(encoder: FeatureEncoder, table: PartyTable, rows: np.ndarray | N
 def _as_texts(values: Any, *, prepared: bool) -> np.ndarray:
     if prepared or isinstance(values, Categories):
         texts = as_categories(values)
-        return np.array(texts.words, dtype=object)[texts.codes]
+        words: np.ndarray = np.array(texts.words, dtype=object)
+        return np.asarray(words[texts.codes])
     return np.asarray(values).astype(np.str_).astype(object)

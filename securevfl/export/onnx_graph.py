@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from securevfl.errors import InputError
 
-__all__ = ["Graph", "evaluate_graph", "load_onnx"]
+__all__ = ["Graph", "evaluate_graph", "find_free_name", "load_onnx"]
 
 _OPSET, _ML_OPSET, _IR = 17, 2, 8
 """Versions that runtimes of 2022 and later read."""
+
+_INNER = "/securevfl/"
+"""Prefix of inner values, so that none has the name of a column."""
 
 _NO_EXTRA = "an ONNX file needs the package onnx: pip install 'securevfl[export]'"
 
@@ -29,6 +32,13 @@ def load_onnx() -> Any:
     except ImportError:
         raise InputError(_NO_EXTRA) from None
     return onnx
+
+
+def find_free_name(name: str, columns: Collection[str]) -> str:
+    """The name, or it with underscores where a column has it already."""
+    while name in columns:
+        name += "_"
+    return name
 
 
 class Graph:
@@ -61,13 +71,13 @@ class Graph:
         """A constant."""
         array = np.asarray(values, dtype=kind)
         digest = hashlib.sha256(f"{array.dtype} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
-        name = f"constant {digest.hexdigest()[:16]}"
+        name = f"{_INNER}constant/{digest.hexdigest()[:16]}"
         self._constants[name] = array
         return name
 
     def add(self, operator: str, *inputs: str, ml: bool = False, **attributes: Any) -> str:
         """A node with one output; returns its name."""
-        name = f"value {len(self._nodes)}"
+        name = f"{_INNER}{len(self._nodes)}"
         self._uses_ml |= ml
         self._nodes.append((operator, inputs, name, "ai.onnx.ml" if ml else "", attributes))
         return name
@@ -90,7 +100,9 @@ class Graph:
         helper, types = onnx.helper, onnx.TensorProto
 
         def describe(what: list[tuple[str, str, tuple[int | str, ...]]]) -> list[Any]:
-            return [helper.make_tensor_value_info(name, getattr(types, kind.upper()), shape) for name, kind, shape in what]
+            return [
+                helper.make_tensor_value_info(name, getattr(types, kind.upper()), shape) for name, kind, shape in what
+            ]
 
         nodes = [
             helper.make_node(operator, list(inputs), [output], domain=domain, **attributes)

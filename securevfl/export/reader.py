@@ -104,7 +104,8 @@ def finish_scores(link: Mapping[str, Any], outputs: np.ndarray) -> np.ndarray:
     if link["then"] == "number":
         if link["exponential"]:
             found = np.exp(np.clip(found, -_STEEPEST, _STEEPEST))
-        return found * link["scale"] + link["centre"]
+        numbers: np.ndarray = found * link["scale"] + link["centre"]
+        return numbers
     if link["then"] == "labels":
         return 1 / (1 + np.exp(-found))
     if link["then"] == "two classes":
@@ -158,7 +159,8 @@ def _scale(scaling: Mapping[str, Any], values: np.ndarray) -> np.ndarray:
     if scaling["how"] == "ranks":
         found: np.ndarray = np.interp(values, scaling["values"], scaling["scores"])
         return found
-    return (values - scaling["centre"]) / scaling["spread"] if scaling["spread"] else values * 0.0
+    moved: np.ndarray = values - scaling["centre"]
+    return moved / scaling["spread"] if scaling["spread"] else moved * 0.0
 
 
 def _encode_scaled(how: Mapping[str, Any], values: Any) -> np.ndarray:
@@ -168,14 +170,15 @@ def _encode_scaled(how: Mapping[str, Any], values: Any) -> np.ndarray:
 def _encode_onehot(how: Mapping[str, Any], values: Any) -> np.ndarray:
     place = {level: i for i, level in enumerate(how["levels"])}
     at = [place.get(word, -1) for word in _texts(values)]
-    return (np.array(at)[:, None] == np.arange(len(place))).astype(np.float64)
+    found: np.ndarray = np.array(at)[:, None] == np.arange(len(place))
+    return found.astype(np.float64)
 
 
 def _encode_block(how: Mapping[str, Any], values: Any) -> np.ndarray:
     block = np.asarray(values, dtype=np.float64)
     deviation = np.array(how["deviation"])
     divisor = np.where(deviation > 0, deviation, 1.0)
-    scaled = np.clip((block - np.array(how["mean"])) / divisor, -1e30, 1e30) * (deviation > 0)
+    scaled: np.ndarray = np.clip((block - np.array(how["mean"])) / divisor, -1e30, 1e30) * (deviation > 0)
     return scaled.astype(np.float32).reshape(len(block), -1)
 
 

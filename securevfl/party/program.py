@@ -210,11 +210,10 @@ def _count_for_drift(
 ) -> dict[str, object]:
     """The party's counts of its own training rows by bin, and of its validation scores, to compare later rows with.
 
-    They stay in the party's part of the model and no message has them. A job that promises noise on all that depends on
-    a party's rows keeps none: its part of the model would no longer be covered by ε.
+    They stay in the party's part of the model and no message has them. Where even the bins of a column must not depend
+    on exact rows, none are kept: the part would no longer be covered by ε.
     """
-    dp = job.protection.dp
-    if dp is not None and dp.model is not None:
+    if job.algorithm.encodes_blindly(job.protection):
         return {}
     kept: dict[str, object] = {"training counts": count_columns(raw_columns(encoder, table, rows))}
     if len(scores) >= FEWEST_TO_CHOOSE:

@@ -15,8 +15,8 @@ from securevfl.data.raw_columns import raw_columns
 __all__ = ["NO_COUNTS", "column_drift", "describe_drift", "score_drift"]
 
 NO_COUNTS = (
-    "this part of the model has no counts of its training rows (an older version trained it, or a job with noise on the "
-    "whole model, which keeps none): train again to measure drift"
+    "this part of the model has no counts of its training rows (an older version trained it, or a job under which not "
+    "even bins may depend on exact rows): train again with this version to measure drift"
 )
 _NAMED = 4
 
@@ -69,5 +69,5 @@ def describe_drift(party: str, found: Sequence[Drift] | None, score: Drift | Non
     more = f" and {len(moved) - _NAMED} more" if len(moved) > _NAMED else ""
     line = f"{party}: {len(moved)} of {len(found)} columns drifted" + (f": {names}{more}" if moved else "")
     if score is not None:
-        line += f"; scores {'moved' if score.level != 'stable' else 'did not'} (PSI {score.psi:.2f})"
+        line += f"; scores PSI {score.psi:.2f}, {score.level}"
     return line

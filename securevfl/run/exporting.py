@@ -20,13 +20,12 @@ from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.raw_columns import raw_columns
-from securevfl.errors import InputError, UnknownNameError
+from securevfl.errors import InputError
 from securevfl.export import (
     ExportedModel,
     PartHead,
     PartSource,
     evaluate_graph,
-    finish_scores,
     read_part,
     reader,
     write_document,
@@ -35,11 +34,10 @@ from securevfl.export.onnx_columns import graph_inputs
 from securevfl.export.onnx_graph import load_onnx
 from securevfl.run.model_parts import ModelPart
 from securevfl.training import Task
-from securevfl.training.calibration import WHOLE, correction_of
+from securevfl.training.calibration import WHOLE, Correction, correction_of
 from securevfl.training.multilabel import Labels
 from securevfl.training.registry import algorithms_fit
 from securevfl.training.regression import Regression
-from securevfl.training.split import split_chunks
 
 __all__ = ["ExportedPart", "check_part", "export_part"]
 
@@ -106,7 +104,8 @@ class ExportedPart:
         summed = np.zeros((rows, width), np.float32)
         for name in self.document["others"]:
             summed = summed + np.asarray(others[name], np.float32)
-        return evaluate_graph(self.graph or b"", {"others": summed, **graph_inputs(self.document, columns)})
+        takes = self.document["model"]["takes"]
+        return evaluate_graph(self.graph or b"", {takes: summed, **graph_inputs(self.document, columns)})
 
     @property
     def forms(self) -> tuple[bool, ...]:
@@ -226,15 +225,13 @@ def program_scores(part: ExportedPart, outputs: np.ndarray) -> np.ndarray:
     link = part.document["link"]
     if "temperature" not in link:
         return scores
-    from securevfl.training.calibration import Correction
-
     return Correction(link["temperature"], tuple(link["intercept"])).apply(scores)
 
 
 def _draw_others(part: ExportedPart, rows: int) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(0)
     if part.model.kind == "trees":
-        return {name: generator.random((count, rows)) < 0.5 for name, count in part.model.others.items()}  # noqa: PLR2004
+        return {name: generator.random((count, rows)) < 0.5 for name, count in part.model.others.items()}
     return {
         name: generator.normal(0, 0.2, (rows, width)).astype(np.float32) for name, width in part.model.others.items()
     }

@@ -106,9 +106,7 @@ def check_together(
     return _compare_scores(model, parts[parties.active.name], expected, found)
 
 
-def score_together(
-    parts: Mapping[str, ExportedPart], parties: Parties, rows: Mapping[str, np.ndarray]
-) -> np.ndarray:
+def score_together(parts: Mapping[str, ExportedPart], parties: Parties, rows: Mapping[str, np.ndarray]) -> np.ndarray:
     """Scores of the same persons from all exported parts, (n, classes) or (n, 1).
 
     Args:

@@ -11,8 +11,8 @@ from securevfl.algorithms.boosting.passive import BoostingPassive
 from securevfl.algorithms.boosting.settings import BoostingSettings
 from securevfl.cut import Protection
 from securevfl.data import View
-from securevfl.export import ExportedModel, PartSource
 from securevfl.errors import InputError
+from securevfl.export import ExportedModel, PartSource
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole

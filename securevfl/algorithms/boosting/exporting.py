@@ -82,7 +82,7 @@ def _export_splits(trees: Sequence[OwnSplits]) -> ExportedModel:
     return ExportedModel(kind="splits", model={"splits": splits}, compute=compute)
 
 
-def _describe_split(column: int, threshold: float, levels: int, missing_left: bool) -> dict[str, Any]:  # noqa: FBT001
+def _describe_split(column: int, threshold: float, levels: int, missing_left: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"column": column}
     if levels == NUMBER:
         found["threshold"] = threshold if math.isfinite(threshold) else None
@@ -100,8 +100,6 @@ def _describe_tree(tree: Tree, names: Sequence[str]) -> dict[str, Any]:
         if owner:
             found: dict[str, Any] = {"owner": names[owner - 1], "split": tree.split[node]}
         else:
-            found = _describe_split(
-                tree.split[node], tree.threshold[node], tree.levels[node], tree.missing_left[node]
-            )
+            found = _describe_split(tree.split[node], tree.threshold[node], tree.levels[node], tree.missing_left[node])
         nodes.append(found | {"left": tree.left[node], "right": tree.right[node]})
     return {"output": tree.output, "nodes": nodes}

@@ -38,7 +38,8 @@ def export_card(source: PartSource) -> ExportedModel:
             found[:, 0] += part[codes]
         for name in source.head.others or ():
             found = found + others[name]
-        return found + base
+        summed: np.ndarray = found + base
+        return summed
 
     return ExportedModel(
         kind="bins",

@@ -34,7 +34,9 @@ class SplitNN(SplitNNSettings):
 
     name: ClassVar[str] = "splitnn"
     label: ClassVar[str] = "SplitNN"
-    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, learns={"labels", "numbers", "weights"}, shares=True, counts=True, exports=True)
+    fits: ClassVar[Fits] = Fits(
+        dp={"joint", "stop"}, learns={"labels", "numbers", "weights"}, shares=True, counts=True, exports=True
+    )
 
     def export_model(self, source: PartSource) -> ExportedModel:
         from securevfl.algorithms.splitnn.exporting import export_half

@@ -20,19 +20,17 @@ from securevfl.errors import InputError
 from securevfl.export import ExportedModel, PartSource
 from securevfl.export.documents import describe_columns
 from securevfl.export.onnx_columns import add_columns
-from securevfl.export.onnx_graph import Graph
+from securevfl.export.onnx_graph import Graph, find_free_name
 from securevfl.export.onnx_scores import add_scores
 from securevfl.training.bottoms import Architecture, Frozen
 from securevfl.training.frozen import FrozenBottom
 from securevfl.training.networks import build_active_block, build_bottom, build_mlp
 from securevfl.training.state import as_dict, as_list, as_pair, as_tensor
 
-__all__ = ["OTHERS", "check_in_hand", "export_half", "row_shape"]
+__all__ = ["check_in_hand", "export_half"]
 
-OTHERS = "others"
-"""The input of the active party's graph: the sum of the other parties' values, (rows, h)."""
-
-SCORES, VALUES = "scores", "z"
+OTHERS, SCORES, VALUES = "others", "scores", "z"
+"""In a graph: the sum of the other parties' values and the scores, at the active party; a passive party's values."""
 
 Layers = Sequence[nn.Module]
 
@@ -59,11 +57,6 @@ def check_in_hand(protection: Protection) -> None:
         raise InputError("fixed_point = true is for comparisons with a sealed cut: leave it out to export")
 
 
-def row_shape(source: PartSource) -> tuple[int, ...]:
-    """Shape of an encoded row of the party."""
-    return source.encoder.row_shape
-
-
 def export_half(source: PartSource, architecture: Architecture) -> ExportedModel:
     """The party's half.
 
@@ -80,7 +73,7 @@ def export_half(source: PartSource, architecture: Architecture) -> ExportedModel
     own = ""
     if has_columns:
         document = {"columns": describe_columns(source.encoder), "clip": source.encoder.clip}
-        own = _add_layers(graph, add_columns(graph, document, row_shape(source)), [*below, block])
+        own = _add_layers(graph, add_columns(graph, document, source.encoder.row_shape), [*below, block])
 
     def compute(x: np.ndarray, others: Mapping[str, np.ndarray]) -> np.ndarray:
         with torch.no_grad():
@@ -89,14 +82,16 @@ def export_half(source: PartSource, architecture: Architecture) -> ExportedModel
                 z = z + torch.from_numpy(others[name])
             return np.asarray(_apply(above, z).double() if source.is_active else z)
 
+    gives = find_free_name(SCORES if source.is_active else VALUES, source.encoder.columns)
     if source.is_active:
-        others = graph.add_input(OTHERS, "float", width)
+        name = find_free_name(OTHERS, source.encoder.columns)
+        others = graph.add_input(name, "float", width)
         z = graph.add("Add", others, own or _bias_of(graph, block))
-        add_scores(graph, graph.cast(_add_layers(graph, z, above), "double"), source.link, SCORES)
-        model: dict[str, Any] = {"gives": SCORES, "takes": {OTHERS: width}}
+        add_scores(graph, graph.cast(_add_layers(graph, z, above), "double"), source.link, gives)
+        model: dict[str, Any] = {"gives": gives, "takes": name, "width": width}
     else:
-        graph.add_output(own or graph.constant(np.zeros((1, width), np.float32)), VALUES, "float", width)
-        model = {"gives": VALUES, "width": width}
+        graph.add_output(own or graph.constant(np.zeros((1, width), np.float32)), gives, "float", width)
+        model = {"gives": gives, "width": width}
     found = ExportedModel(
         kind="network",
         model=model,
@@ -120,7 +115,7 @@ def _as_linear(source: PartSource, found: ExportedModel, block: nn.Linear) -> Ex
 def _read_half(source: PartSource, architecture: Architecture) -> tuple[Layers, nn.Module, Layers]:
     """The layers below the cut, the block of the cut, and the layers above it, with their trained weights."""
     weights, cut = as_pair(as_dict(source.model["parts"])["half"])
-    shape, bottom_kind = row_shape(source), architecture.bottom
+    shape, bottom_kind = source.encoder.row_shape, architecture.bottom
     if not source.is_active and isinstance(bottom_kind, Frozen):
         bottom: nn.Module = FrozenBottom(bottom_kind.kind, weights["weight"], weights["shift"])
         width = bottom_kind.width
@@ -161,7 +156,7 @@ def _read_handed_out(source: PartSource) -> tuple[Layers, nn.Module, Layers]:
 
 def _make_linear(weights: torch.Tensor, bias: torch.Tensor | None = None) -> nn.Linear:
     """A layer that multiplies rows by weights (inputs, outputs)."""
-    made = nn.Linear(*weights.shape, bias=bias is not None)
+    made = nn.Linear(weights.shape[0], weights.shape[1], bias=bias is not None)
     with torch.no_grad():
         made.weight.copy_(weights.T)
         if bias is not None:
@@ -210,7 +205,9 @@ def _add_linear(graph: Graph, value: str, layer: Any) -> str:
 
 
 def _add_convolution(graph: Graph, value: str, layer: Any) -> str:
-    weights = [graph.constant(one.detach().numpy(), np.float32) for one in (layer.weight, layer.bias) if one is not None]
+    weights = [
+        graph.constant(one.detach().numpy(), np.float32) for one in (layer.weight, layer.bias) if one is not None
+    ]
     return graph.add("Conv", value, *weights, strides=list(layer.stride), pads=[*layer.padding, *layer.padding])
 
 
