@@ -43,7 +43,7 @@ def export_command(
         return
     import securevfl as sv
     from securevfl.jobfile.new_tables import read_trained_job, split_data_options
-    from securevfl.run.exporting import check_part, export_part
+    from securevfl.run.exporting import check_exported, export_part
     from securevfl.run.joint_export import export_model
 
     written, place, kept = find_model(job, model)
@@ -54,7 +54,7 @@ def export_command(
     if party:
         one = export_part(trained.part(party), folder)
         table = content.read_party_table(trained, party, given, kept=kept) if check else None
-        _show_part(one, None if table is None else check_part(one, table))
+        _show_part(one, None if table is None else check_exported(one, table))
     else:
         tables = content.read_tables(trained, given, labels=False, kept=kept).parties if check else None
         found = export_model(trained, folder, tables)
@@ -68,11 +68,11 @@ def export_command(
 
 def _export_own(agreement: Path, file: Path, party: str, folder: Path, data: list[str], *, check: bool) -> None:
     """Export the part that is in a party's state folder."""
-    from securevfl.run.exporting import check_part, export_part
+    from securevfl.run.exporting import check_exported, export_part
 
     own, part = own_part(agreement, file, party)
     one = export_part(part, folder)
-    _show_part(one, check_part(one, own_table(own, part, data)) if check else None)
+    _show_part(one, check_exported(one, own_table(own, part, data)) if check else None)
     if others := one.document.get("others"):
         _say(f"To score a row it also needs the values that the parts of {', '.join(others)} compute.")
 

@@ -34,6 +34,9 @@ MODERATE, MAJOR = 0.1, 0.25
 _BINS, _LEVELS = 10, 30
 _EMPTY = 1e-4
 """Share used in place of an empty bin's."""
+_HALF = 0.5
+"""Rows that an empty bin counts as: of few rows, a bin is empty by chance."""
+
 _CHANCE = 0.999
 """With few rows the index has a longer tail than χ²: of 60 rows, one stable column in a hundred exceeds this."""
 
@@ -167,7 +170,7 @@ def measure_drift(name: str, before: ColumnCounts, values: np.ndarray) -> Drift:
         raise InputError(f"column {name!r} has {rows} new rows and {trained} rows of training: give at least one")
     return Drift(
         column=name,
-        psi=stability_index(was[used] / trained, now[used] / rows),
+        psi=stability_index(np.maximum(was[used], _HALF) / trained, np.maximum(now[used], _HALF) / rows),
         chance=_chance_quantile(int(used.sum())) * (1 / rows + 1 / trained),
         missing_before=float(was[-1] / trained),
         missing_now=float(now[-1] / rows),

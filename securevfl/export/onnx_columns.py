@@ -11,13 +11,13 @@ import numpy as np
 from securevfl.errors import InputError
 from securevfl.export.onnx_graph import Graph
 
-__all__ = ["add_columns", "graph_inputs"]
+__all__ = ["add_column_nodes", "graph_inputs"]
 
 _CYCLES = {"month": (12.0, 1.0), "weekday": (7.0, 0.0), "hour": (24.0, 0.0)}
 _FAR = 1e30
 
 
-def add_columns(graph: Graph, document: Mapping[str, Any], row_shape: tuple[int, ...]) -> str:
+def add_column_nodes(graph: Graph, document: Mapping[str, Any], row_shape: tuple[int, ...]) -> str:
     """Add inputs for all columns, and return their encoded rows, float (rows, …).
 
     Args:

@@ -39,7 +39,7 @@ from securevfl.training.multilabel import Labels
 from securevfl.training.registry import algorithms_fit
 from securevfl.training.regression import Regression
 
-__all__ = ["ExportedPart", "check_part", "export_part"]
+__all__ = ["ExportedPart", "check_exported", "export_part"]
 
 PART_FILE, GRAPH_FILE = ".part.json", ".onnx"
 """Suffixes of an exported part's files, after the party's name."""
@@ -180,7 +180,7 @@ def export_part(part: ModelPart, folder: str | Path) -> ExportedPart:
     )
 
 
-def check_part(part: ExportedPart, table: PartyTable, *, rows: int = _ROWS) -> float:
+def check_exported(part: ExportedPart, table: PartyTable, *, rows: int = _ROWS) -> float:
     """Compare what one party's written files compute from its rows with what the program's own code computes. The
     others' values are drawn, for nobody else is asked.
 

@@ -12,7 +12,7 @@ import numpy as np
 from securevfl.data import Parties
 from securevfl.data.raw_columns import raw_columns
 from securevfl.errors import InputError
-from securevfl.run.exporting import ExportedPart, check_part, export_part
+from securevfl.run.exporting import ExportedPart, check_exported, export_part
 from securevfl.run.simulation import join_parties
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def export_model(model: Model, folder: str | Path, parties: Parties | None = Non
     parts = {name: export_part(model.part(name), Path(folder) / name) for name in names}
     if parties is None:
         return Exported(parts=parts)
-    differences = {name: check_part(parts[name], parties[name]) for name in names}
+    differences = {name: check_exported(parts[name], parties[name]) for name in names}
     return Exported(parts=parts, differences=differences, together=check_together(model, parts, parties))
 
 

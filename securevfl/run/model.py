@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from securevfl.data import Parties
+from securevfl.data.drift import Drift
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.party import Job, answer_price
 from securevfl.party_context import Observer
 from securevfl.privacy import Ledger
+from securevfl.run.drifting import NO_COUNTS, column_drift
 from securevfl.run.frames import scores_frame
 from securevfl.run.joint_export import Exported, export_model
 from securevfl.run.model_parts import PART, ModelPart, model_part, run_of, write_run
@@ -95,6 +97,23 @@ class Model:
             InputError: under the job's protection a part is not in its party's hands; or see `export_part`.
         """
         return export_model(self, folder, parties)
+
+    def drift(self, parties: Parties) -> dict[str, list[Drift]]:
+        """Party → how far each of its columns moved since training, the farthest first. No message is sent.
+
+        Args:
+            parties: their new rows.
+
+        Raises:
+            InputError: a part without counts of its training rows.
+        """
+        found = {}
+        for name, table in parties.items():
+            drifts = column_drift(self.parts[name], table)
+            if drifts is None:
+                raise InputError(f"{name}: {NO_COUNTS}")
+            found[name] = drifts
+        return found
 
     @classmethod
     def load(cls, folder: str | Path, job: Job) -> Model:

@@ -18,10 +18,10 @@ from securevfl.data import FeatureEncoder, Parties, PartyTable
 from securevfl.data.raw_columns import raw_columns
 from securevfl.export import PartHead, PartSource, evaluate_graph, finish_scores, read_part, reader
 from securevfl.export.documents import describe_columns
-from securevfl.export.onnx_columns import add_columns, graph_inputs
+from securevfl.export.onnx_columns import add_column_nodes, graph_inputs
 from securevfl.export.onnx_graph import Graph
 from securevfl.report.printed_scores import print_score
-from securevfl.run.exporting import check_part, export_part
+from securevfl.run.exporting import check_exported, export_part
 from securevfl.run.joint_export import check_together, score_together
 from securevfl.run.simulation import join_parties
 
@@ -82,7 +82,7 @@ def test_parts_without_a_network_print_the_scores_of_predict(
     printed = [[print_score(value) for value in row] for row in (*exported.tolist(), *expected.tolist())]
     assert printed[: len(exported)] == printed[len(exported) :]
     assert len({row[1] for row in printed}) > 5  # a model that tells rows apart
-    assert all(check_part(parts[party], parties[party]) < 1e-12 for party in parties)
+    assert all(check_exported(parts[party], parties[party]) < 1e-12 for party in parties)
 
 
 def test_a_network_is_onnx_and_gives_the_scores_of_predict(
@@ -106,12 +106,12 @@ def test_a_changed_file_is_noticed(models: dict[str, sv.Model], parties: Parties
     content = json.loads(file.read_text())
     content["model"]["splits"][0]["missing left"] = not content["model"]["splits"][0]["missing left"]
     file.write_text(json.dumps(content))
-    check_part(part, parties["telco"])  # this table lacks no value, so that the change shows in no row
+    check_exported(part, parties["telco"])  # this table lacks no value, so that the change shows in no row
     content["model"]["splits"][0]["threshold"] = None
     content["model"]["splits"][0].pop("levels", None)
     file.write_text(json.dumps(content))
     with pytest.raises(sv.InputError, match=r"part of 'telco' \(telco.part.json\) differs from the program"):
-        check_part(part, parties["telco"])
+        check_exported(part, parties["telco"])
 
 
 def test_parts_of_two_models_do_not_add_up(models: dict[str, sv.Model], parties: Parties, tmp_path: Path) -> None:
@@ -134,7 +134,11 @@ def test_a_passive_part_tells_nothing_of_the_others(models: dict[str, sv.Model],
         assert "link" not in text
         assert "training counts" not in text
     export_part(models["boosting"].part("bank"), tmp_path)
-    nodes = [node for tree in json.loads((tmp_path / "bank.part.json").read_text())["model"]["trees"] for node in tree["nodes"]]
+    nodes = [
+        node
+        for tree in json.loads((tmp_path / "bank.part.json").read_text())["model"]["trees"]
+        for node in tree["nodes"]
+    ]
     theirs = [node for node in nodes if "owner" in node]
     assert theirs
     assert all(node.keys() == {"owner", "split", "left", "right"} for node in theirs)
@@ -154,7 +158,7 @@ def test_columns_are_encoded_as_in_training(*, prepared: bool, scale: str) -> No
     np.testing.assert_array_equal(reader.encode_columns(document, raw), expected)
     pytest.importorskip("onnx")
     graph = Graph()
-    graph.add_output(add_columns(graph, document, encoder.row_shape), "x", "float", expected.shape[1])
+    graph.add_output(add_column_nodes(graph, document, encoder.row_shape), "x", "float", expected.shape[1])
     found = evaluate_graph(graph.finish({}), graph_inputs(document, raw))
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -187,7 +191,10 @@ def test_a_scorecard_adds_coefficient_times_evidence() -> None:
     source = PartSource(head=head, protection=sv.BFV(), model=model, encoder=encoder, outputs=1, link={})
     found = export_card(source)
     x = np.array([[0.0, 0.5], [1.5, 0.6]], dtype=np.float32)
-    assert found.compute(x, {"telco": np.array([[1.0], [0.0]])})[:, 0].tolist() == [-2.0 - 0.25 + 1 - 0.75, 4.0 + 0.5 - 0.75]
+    assert found.compute(x, {"telco": np.array([[1.0], [0.0]])})[:, 0].tolist() == [
+        -2.0 - 0.25 + 1 - 0.75,
+        4.0 + 0.5 - 0.75,
+    ]
     assert found.model["base"] == [-0.75]
     assert found.model["bins"][1] == {"edges": [0.5], "values": [[-0.25], [0.5]], "missing": False}
 
@@ -240,7 +247,15 @@ def test_the_reader_needs_numpy_alone() -> None:
     tree = ast.parse(Path(reader.__file__).read_text())
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.split(".")[0] for name in names} == {"__future__", "collections", "hashlib", "json", "numpy", "pathlib", "typing"}
+    assert {name.split(".")[0] for name in names} == {
+        "__future__",
+        "collections",
+        "hashlib",
+        "json",
+        "numpy",
+        "pathlib",
+        "typing",
+    }
 
 
 @pytest.fixture
@@ -254,7 +269,10 @@ def run(models: dict[str, sv.Model], parties: Parties, tmp_path: Path, monkeypat
         sections.append(
             f'[[party]]\nname = "{name}"\nfile = "{name}.csv"\nid = "id"\ncategorical = ["town"]\n{label}{prepare}'
         )
-        columns = {"id": list(table.ids), **{key: np.asarray(values).astype(str) for key, values in table.columns.items()}}
+        columns = {
+            "id": list(table.ids),
+            **{key: np.asarray(values).astype(str) for key, values in table.columns.items()},
+        }
         if table.label is not None:
             columns["bad"] = table.label.astype(str)
         lines = [",".join(columns), *(",".join(row) for row in zip(*columns.values(), strict=True))]

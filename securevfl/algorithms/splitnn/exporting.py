@@ -19,7 +19,7 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.export import ExportedModel, PartSource
 from securevfl.export.documents import describe_columns
-from securevfl.export.onnx_columns import add_columns
+from securevfl.export.onnx_columns import add_column_nodes
 from securevfl.export.onnx_graph import Graph, find_free_name
 from securevfl.export.onnx_scores import add_scores
 from securevfl.training.bottoms import Architecture, Frozen
@@ -73,7 +73,7 @@ def export_half(source: PartSource, architecture: Architecture) -> ExportedModel
     own = ""
     if has_columns:
         document = {"columns": describe_columns(source.encoder), "clip": source.encoder.clip}
-        own = _add_layers(graph, add_columns(graph, document, source.encoder.row_shape), [*below, block])
+        own = _add_layers(graph, add_column_nodes(graph, document, source.encoder.row_shape), [*below, block])
 
     def compute(x: np.ndarray, others: Mapping[str, np.ndarray]) -> np.ndarray:
         with torch.no_grad():
