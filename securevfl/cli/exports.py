@@ -44,7 +44,6 @@ def export_command(
     import securevfl as sv
     from securevfl.jobfile.new_tables import read_trained_job, split_data_options
     from securevfl.run.exporting import check_exported, export_part
-    from securevfl.run.joint_export import export_model
 
     written, place, kept = find_model(job, model)
     content, given = read_trained_job(written), split_data_options(data or [])
@@ -57,7 +56,7 @@ def export_command(
         _show_part(one, None if table is None else check_exported(one, table))
     else:
         tables = content.read_tables(trained, given, labels=False, kept=kept).parties if check else None
-        found = export_model(trained, folder, tables)
+        found = trained.export(folder, tables)
         for name, part in found.parts.items():
             _show_part(part, found.differences.get(name))
         if found.together is not None:

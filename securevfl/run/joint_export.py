@@ -1,24 +1,20 @@
-"""Export the parts of all parties of a simulation, and check that they give the scores of `predict` together."""
+"""Exported parts of all parties in one place: together they give the scores of `predict`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from securevfl.data import Parties
 from securevfl.data.raw_columns import raw_columns
 from securevfl.errors import InputError
-from securevfl.run.exporting import ExportedPart, check_exported, export_part
-from securevfl.run.simulation import join_parties
+from securevfl.party import Job
+from securevfl.run.exporting import ExportedPart
+from securevfl.run.simulation import Aligned, join_parties
 
-if TYPE_CHECKING:
-    from securevfl.run.model import Model
-
-__all__ = ["Exported", "JointCheck", "check_together", "export_model"]
+__all__ = ["Exported", "JointCheck", "check_together", "score_together"]
 
 _ROWS = 500
 _CLOSE = 1e-5
@@ -64,46 +60,30 @@ class Exported:
     together: JointCheck | None = None
 
 
-def export_model(model: Model, folder: str | Path, parties: Parties | None = None) -> Exported:
-    """Export every party's part to a folder of its name, and check them where tables are given.
-
-    Args:
-        model: of all parties.
-        folder: of the parties' folders.
-        parties: tables to check on.
-
-    Raises:
-        InputError: see `export_part`; or a check failed.
-    """
-    names = [name for name in model.parts if name != model.coordinator]
-    parts = {name: export_part(model.part(name), Path(folder) / name) for name in names}
-    if parties is None:
-        return Exported(parts=parts)
-    differences = {name: check_exported(parts[name], parties[name]) for name in names}
-    return Exported(parts=parts, differences=differences, together=check_together(model, parts, parties))
-
-
 def check_together(
-    model: Model, parts: Mapping[str, ExportedPart], parties: Parties, *, rows: int = _ROWS
+    parts: Mapping[str, ExportedPart],
+    parties: Parties,
+    job: Job,
+    score: Callable[[Aligned], np.ndarray],
+    *,
+    rows: int = _ROWS,
 ) -> JointCheck:
-    """Compare the scores that all exported parts give together with those of `predict`, on common rows.
+    """Compare the scores that all exported parts give together with those of the program, on common rows.
 
     Args:
-        model: of all parties.
         parts: party → its exported part.
         parties: their tables.
+        job: that trained the model.
+        score: the program's scores of aligned rows, (n, classes) or (n, 1).
         rows: at most so many.
 
     Raises:
         InputError: they differ by more than the protection rounds.
     """
-    from securevfl.run.model import predict
-
-    aligned = join_parties(parties, model.job)
+    aligned = join_parties(parties, job)
     aligned = aligned.take(np.arange(min(rows, aligned.common_rows)))
-    expected = predict(model, parties, aligned=aligned).probabilities
     found = score_together(parts, parties, {name: one.rows for name, one in aligned.parties.items()})
-    return _compare_scores(model, parts[parties.active.name], expected, found)
+    return _compare_scores(job, parts[parties.active.name], score(aligned), found)
 
 
 def score_together(parts: Mapping[str, ExportedPart], parties: Parties, rows: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -122,8 +102,8 @@ def score_together(parts: Mapping[str, ExportedPart], parties: Parties, rows: Ma
     return active.scores(raw[active.party], others, by_graph=active.forms[0])
 
 
-def _compare_scores(model: Model, active: ExportedPart, expected: np.ndarray, found: np.ndarray) -> JointCheck:
-    protection, link = model.job.protection, active.document["link"]
+def _compare_scores(job: Job, active: ExportedPart, expected: np.ndarray, found: np.ndarray) -> JointCheck:
+    protection, link = job.protection, active.document["link"]
     numeric = link["then"] == "number"
     same = 1.0 if numeric else float((expected.argmax(axis=1) == found.argmax(axis=1)).mean())
     gap = float((np.abs(expected - found) / (np.maximum(np.abs(expected), 1.0) if numeric else 1.0)).max(initial=0.0))

@@ -17,8 +17,9 @@ from securevfl.party import Job, answer_price
 from securevfl.party_context import Observer
 from securevfl.privacy import Ledger
 from securevfl.run.drifting import NO_COUNTS, column_drift
+from securevfl.run.exporting import check_exported, export_part
 from securevfl.run.frames import scores_frame
-from securevfl.run.joint_export import Exported, export_model
+from securevfl.run.joint_export import Exported, check_together
 from securevfl.run.model_parts import PART, ModelPart, model_part, run_of, write_run
 from securevfl.run.partial_scoring import Asking, ScoringStep, party_sets, score_by_sets
 from securevfl.run.scored_labels import measure_scores
@@ -96,7 +97,15 @@ class Model:
         Raises:
             InputError: under the job's protection a part is not in its party's hands; or see `export_part`.
         """
-        return export_model(self, folder, parties)
+        parts = {name: export_part(self.part(name), Path(folder) / name) for name in self.owners}
+        if parties is None:
+            return Exported(parts=parts)
+        gaps = {name: check_exported(parts[name], parties[name]) for name in parts}
+
+        def score(aligned: Aligned) -> np.ndarray:
+            return predict(self, parties, aligned=aligned).probabilities
+
+        return Exported(parts=parts, differences=gaps, together=check_together(parts, parties, self.job, score))
 
     def drift(self, parties: Parties) -> dict[str, list[Drift]]:
         """Party → how far each of its columns moved since training, the farthest first. No message is sent.

@@ -59,7 +59,7 @@ class Additive(AdditiveSettings):
     }
 
     def export_model(self, source: PartSource) -> ExportedModel:
-        from securevfl.algorithms.additive.exporting import export_shapes
+        from securevfl.algorithms.additive.shapes_part import export_shapes
 
         return export_shapes(source)
 

@@ -19,9 +19,8 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.export import ExportedModel, PartSource
 from securevfl.export.documents import describe_columns
-from securevfl.export.onnx_columns import add_column_nodes
+from securevfl.export.onnx_columns import add_column_nodes, add_scores
 from securevfl.export.onnx_graph import Graph, find_free_name
-from securevfl.export.onnx_scores import add_scores
 from securevfl.training.bottoms import Architecture, Frozen
 from securevfl.training.frozen import FrozenBottom
 from securevfl.training.networks import build_active_block, build_bottom, build_mlp
