@@ -204,6 +204,9 @@ def run_command(
     folds: Annotated[
         int | None, typer.Option(help="Cross-validate with this many folds, 2 or more; default: the job file's.")
     ] = None,
+    start: Annotated[
+        Path | None, typer.Option("--from", help="The folder of an earlier run: training goes on from its model.")
+    ] = None,
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
@@ -212,6 +215,8 @@ def run_command(
     file, written = sv.read_job(job, policies=policy or (), accept_leak=accept_leak), job.read_bytes()
     again = terminal.typed_command() if checkpoints else ""
     if folds is not None or file.folds is not None:
+        if start is not None:
+            raise sv.InputError("--from goes on with one model, and cross-validation trains one a fold: leave one out")
         _run_folds(file, folds or file.folds or 0, folder, overwrite, checkpoints, draws, keys, pool)
         return
     with (
@@ -233,10 +238,19 @@ def run_command(
             draws=draws,
             keys=keys,
             ledgers=place.ledgers,
+            start=None if start is None else _load_start(start),
         )
         page = place.write_result(result, parties=file.parties, job_file=written)
     show_result(result, place.path, page)
     terminal.out.print(f"Predict with: {_predict_line(file, place)}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _load_start(run: Path) -> sv.Model:
+    """The model of an earlier run, from its folder."""
+    from securevfl.jobfile.new_tables import read_trained_job
+
+    written, place, _ = find_model(run, None)
+    return sv.Model.load(place, read_trained_job(written).job)
 
 
 def _predict_line(file: JobFile, place: RunFolder) -> str:

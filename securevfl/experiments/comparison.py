@@ -26,6 +26,7 @@ from securevfl.report.record import (
     RunRecord,
 )
 from securevfl.run.checkpoint import FolderKeeper, lock_keepers
+from securevfl.run.continuing import check_start, give_starts
 from securevfl.run.digests import data_digests
 from securevfl.run.gains import add_gains
 from securevfl.run.job_card import run_title
@@ -60,6 +61,7 @@ def simulate(
     keys: Keys = None,
     ledgers: str | Path | None = None,
     results: str | Path | None = None,
+    start: Model | None = None,
 ) -> Result:
     """Run one job with all parties in this process: align, verify, train, test.
 
@@ -71,6 +73,8 @@ def simulate(
         baselines: which of `BASELINES` to run beside it; None for the usual ones, which say whether joining is worth
             it. A usual one that these tables do not allow is left out, with a note.
         name: of the run, for the report.
+        start: an earlier model of the same parties, from which training goes on: from its weights, or with more trees.
+            Columns are encoded as in it.
 
     Raises:
         SecureVFLError: whatever ended the run; its `exit_code` gives the kind.
@@ -92,6 +96,7 @@ def simulate(
         keys=keys,
         ledgers=ledgers,
         results=results,
+        start=start,
     )
 
 
@@ -112,6 +117,7 @@ def compare(
     keys: Keys = None,
     ledgers: str | Path | None = None,
     results: str | Path | None = None,
+    start: Model | None = None,
 ) -> Result:
     """Run several jobs over the same verified alignment, and baselines on the same rows.
 
@@ -139,15 +145,19 @@ def compare(
         ledgers: folder for the ledgers while the run continues, ``PARTY.jsonl`` each; it contains no ledgers yet.
         results: folder in which each party counts the numbers that were opened of each of its rows, over all runs and
             predictions that name the folder; see `Policy.max_results`.
+        start: see `simulate`; of all jobs.
 
     Raises:
         SecureVFLError: whatever ended a run; `ledgers` of the error has its ledgers and those of the runs before it.
     """
     first, jobs, why = _check_jobs(jobs, parties, baselines or (), draws)
+    for job in jobs.values():
+        if start is not None:
+            check_start(start, job, parties)
     books = None if results is None else result_books(results, parties)
     observer = observer or progress_line()
     observer.run("alignment by PSI")
-    start = time.perf_counter()
+    began = time.perf_counter()
     agreed = list(jobs.values())
     cells = [_Run(key, job, number) for key, job in jobs.items() for number in range(1, _count_draws(job, draws) + 1)]
     signing = open_signed_ledgers(
@@ -159,7 +169,7 @@ def compare(
     )
     consent_parties(agreed[1:] if aligned is None else agreed, parties, signing.independent_ledgers())
     aligned = aligned or align_parties(parties, first, observer, signing=signing)
-    seconds = time.perf_counter() - start
+    seconds = time.perf_counter() - began
     sealed = any(job.protection.is_sealed or job.algorithm.draws_secretly for job in agreed)
     fresh = {name: PartySecret.generate() for name in parties} if sealed else {}
     course = _Course(
@@ -170,6 +180,7 @@ def compare(
         checkpoints=checkpoints,
         signing=signing,
         books=books,
+        start=start,
         secrets=fresh | dict(secrets or {}),
     )
     chief = parties.label_owners[0]
@@ -242,6 +253,7 @@ class _Course:
     checkpoints: str | Path | None
     signing: Ledgers
     books: Mapping[str, ResultBook] | None
+    start: Model | None
     secrets: dict[str, PartySecret] = field(repr=False)
     ledgers: dict[str, Mapping[str, Ledger]] = field(default_factory=dict)
     scores: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
@@ -285,7 +297,7 @@ class _Course:
                 run=cell.name,
                 observer=self.observer,
                 observers=self.observers if first else None,
-                keepers=kept,
+                keepers=give_starts(self.start, dict(kept), self.parties),
                 secrets=self.secrets,
                 signing=self.signing,
                 results=self.books,

@@ -169,7 +169,12 @@ async def train_party(
         alone = replace(member, owners=site.owners)  # how rows are split depends on who else has labels
         agreed[owner] = await agree_rows(alone, table, alignments[owner], job, evaluates=evaluates, split=split)
     fit_on = np.concatenate([fit_rows(alignments[owner], agreed[owner]) for owner in members])
-    encoder = encode_features(table, fit_on, job, site.secret)
+    first = site.keeper.first_part
+    if first is None:
+        encoder = encode_features(table, fit_on, job, site.secret)
+    else:
+        encoder = FeatureEncoder.from_state(first["encoder"])
+        site.notes.append(_describe_start(site.name))
     if site.role == PASSIVE and not len(table.persons) and (ending := find_ending(table.ids)):
         site.notes.append(describe_snapshots(f"the table of {site.name!r}", ending))
     tables = {
@@ -203,6 +208,13 @@ async def train_party(
     trained.prepared = encoder.lines
     trained.notes += site.notes
     return trained
+
+
+def _describe_start(party: str) -> str:
+    return (
+        f"training of {party!r} began from an earlier model, with its encoding of columns: rows that trained it may be "
+        "among the validation and test rows now, whose figures are then too good; a column of folds keeps them apart"
+    )
 
 
 def _count_for_drift(

@@ -47,7 +47,9 @@ class Additive(AdditiveSettings):
     name: ClassVar[str] = "additive"
     label: ClassVar[str] = "Additive model"
     view: ClassVar[View] = "coded"
-    fits: ClassVar[Fits] = Fits(shares="additive", dp={"model"}, learns={"numbers"}, counts=True, exports=True)
+    fits: ClassVar[Fits] = Fits(
+        shares="additive", dp={"model"}, learns={"numbers"}, counts=True, exports=True, starts=True
+    )
     elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("max_rounds", "n_estimators", "iterations"), _EPOCHS),
         **dict.fromkeys(("learning_rate", "eta"), "lr"),

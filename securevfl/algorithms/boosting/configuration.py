@@ -52,7 +52,7 @@ class Boosting(BoostingSettings):
     name: ClassVar[str] = "boosting"
     label: ClassVar[str] = "Boosting"
     view: ClassVar[View] = "coded"
-    fits: ClassVar[Fits] = Fits(learns={"numbers", "weights"}, shares="trees", goes_on=True, exports=True)
+    fits: ClassVar[Fits] = Fits(learns={"numbers", "weights"}, shares="trees", goes_on=True, exports=True, starts=True)
     elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("trees", "n_estimators", "num_boost_round", "iterations", "max_iter"), _TREES),
         **dict.fromkeys(("learning_rate", "eta", "shrinkage"), "lr"),

@@ -35,7 +35,12 @@ class SplitNN(SplitNNSettings):
     name: ClassVar[str] = "splitnn"
     label: ClassVar[str] = "SplitNN"
     fits: ClassVar[Fits] = Fits(
-        dp={"joint", "stop"}, learns={"labels", "numbers", "weights"}, shares=True, counts=True, exports=True
+        dp={"joint", "stop"},
+        learns={"labels", "numbers", "weights"},
+        shares=True,
+        counts=True,
+        exports=True,
+        starts=True,
     )
 
     def export_model(self, source: PartSource) -> ExportedModel:
