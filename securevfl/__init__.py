@@ -105,6 +105,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.party import Job
     from securevfl.party_context import Observer
     from securevfl.privacy import DP, Gaussian, JointNoise, Policy, RandomisedResponse
+    from securevfl.report import loggers
     from securevfl.run import Model, Prediction, Result, align_parties, predict
     from securevfl.shares import Shares
     from securevfl.training import Algorithm, Frozen
@@ -130,6 +131,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.auditing": "audit",
     "securevfl.experiments": ("AttackResult Study attack compare cross_validate demo read_sweep run_sweep simulate"),
     "securevfl.jobfile": "read_job",
+    "securevfl.report": "loggers",
     "securevfl.run": "Model Prediction Result align_parties predict",
     "securevfl.experiments.aligned_rows": "AlignedRows",
     "securevfl.experiments.estimators": "VerticalClassifier VerticalRegressor",
@@ -246,6 +248,7 @@ __all__ = [
     "cross_validate",
     "datasets",
     "demo",
+    "loggers",
     "predict",
     "read_csv",
     "read_job",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ from securevfl_net.durable import make_folder, write_atomic
 import securevfl as sv
 from securevfl.cli import terminal
 from securevfl.cli.application import app
-from securevfl.cli.scores import describe_answers, describe_skipped, scores_as_csv
+from securevfl.cli.scores import describe_answers, describe_skipped, format_figures, scores_as_csv
 from securevfl.cli.serving import predict_as
 
 if TYPE_CHECKING:
@@ -208,8 +208,11 @@ def run_command(
         Path | None, typer.Option("--from", help="The folder of an earlier run: training goes on from its model.")
     ] = None,
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
+    log_to: Annotated[list[str] | None, typer.Option("--log-to", help=terminal.LOG_TO)] = None,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
+    from securevfl.process.observers import SeveralObservers
+    from securevfl.report.loggers import open_logger
     from securevfl.run.interrupts import handle_interrupts
 
     file, written = sv.read_job(job, policies=policy or (), accept_leak=accept_leak), job.read_bytes()
@@ -217,6 +220,10 @@ def run_command(
     if folds is not None or file.folds is not None:
         if start is not None:
             raise sv.InputError("--from goes on with one model, and cross-validation trains one a fold: leave one out")
+        if log_to:
+            raise sv.InputError(
+                "--log-to follows one run, and folds are several: leave --log-to out, or run the job once"
+            )
         _run_folds(file, folds or file.folds or 0, folder, overwrite, checkpoints, draws, keys, pool)
         return
     with (
@@ -224,8 +231,10 @@ def run_command(
             again, terminal.print_line, "a run with --checkpoints FOLDER resumes after its last completed epoch"
         ),
         run_folder(folder, file.name, overwrite=overwrite) as place,
+        ExitStack() as logging,
         terminal.progress_bars() as bars,
     ):
+        loggers = [logging.enter_context(open_logger(one)) for one in log_to or ()]
         result = sv.simulate(
             file.job.replace(pool=pool) if pool else file.job,
             file.parties,
@@ -233,13 +242,15 @@ def run_command(
             name=file.name,
             title=file.title,
             command=terminal.typed_command(),
-            observer=bars,
+            observer=SeveralObservers([bars, *loggers]) if loggers else bars,
             checkpoints=checkpoints,
             draws=draws,
             keys=keys,
             ledgers=place.ledgers,
             start=None if start is None else _load_start(start),
         )
+        for one in loggers:
+            one.log_record(result.record)
         page = place.write_result(result, parties=file.parties, job_file=written)
     show_result(result, place.path, page)
     terminal.out.print(f"Predict with: {_predict_line(file, place)}", soft_wrap=True, highlight=False, markup=False)
@@ -304,8 +315,8 @@ def predict_command(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="A party's new table, PARTY=FILE, in place of the job file's; once for each party. Labels are "
-            "optional. With --as: FILE."
+            help="A party's new table, PARTY=FILE, in place of the job file's; once for each party. "
+            "It may lack the labels. With --as: FILE."
         ),
     ] = None,
     active: Annotated[str, typer.Option(help="The active party, if the job file names no label.")] = "",
@@ -346,7 +357,17 @@ def predict_command(
                 "--as takes the agreement and --file PARTY.toml; the model is in the party's state folder"
             )
         own = own or job.with_name(f"{party}.toml")
-        predict_as(job, party, own, table, file, everyone=everyone, skip_spent=skip_spent, ask_again=ask_again)
+        predict_as(
+            job,
+            party,
+            own,
+            table,
+            file,
+            everyone=everyone,
+            skip_spent=skip_spent,
+            ask_again=ask_again,
+            labels=not no_labels,
+        )
         return
     if own is not None:
         raise sv.InputError("--file is a party's own file: name the party with --as, or leave --file out")
@@ -433,8 +454,8 @@ def _show_prediction(found: sv.Prediction, file: Path) -> None:
         line = f"{len(step.rows):,} rows by {' and '.join(step.parties)}{cost}{why}"
         terminal.out.print(line, soft_wrap=True, highlight=False, markup=False)
     if found.metrics:
-        figures = ", ".join(f"{name} {value:.4f}" for name, value in found.metrics.items())
-        terminal.out.print(f"By the labels of these rows: {figures}", soft_wrap=True, highlight=False, markup=False)
+        figures = f"By the labels of these rows: {format_figures(found.metrics)}"
+        terminal.out.print(figures, soft_wrap=True, highlight=False, markup=False)
     if found.unmeasured:
         terminal.print_line(found.unmeasured)
     terminal.out.print(f"{len(found.ids):,} rows: {file}", soft_wrap=True, highlight=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from securevfl.report.printed_scores import print_score
 
-__all__ = ["describe_answers", "describe_skipped", "scores_as_csv"]
+__all__ = ["describe_answers", "describe_skipped", "format_figures", "scores_as_csv"]
 
 
 def scores_as_csv(
@@ -72,3 +72,8 @@ def describe_skipped(refused: Mapping[str, int], skipped: int, file: Path) -> st
     """
     who = " and ".join(f"{name} ({count:,})" for name, count in sorted(refused.items()))
     return f"{skipped:,} rows were left out, about which {who} answers nothing more; {file} lists them without a score"
+
+
+def format_figures(metrics: Mapping[str, float]) -> str:
+    """Metrics in one line."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())

@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from securevfl.data import FeatureEncoder, Parties, PartyTable, TableLimits
 from securevfl.data.columns import doubled_names
 from securevfl.data.file_locations import place_of
 from securevfl.data.lake import source_of
 from securevfl.data.new_rows import find_unusual_columns
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.jobfile.job_file import JobSections, PartySection, read_job_sections
+from securevfl.jobfile.job_file import JobSections, PartySection, TableSection, read_job_sections
 from securevfl.jobfile.toml_text import raise_all
 from securevfl.party import Job
 from securevfl.run.model import Model
 
-__all__ = ["NewTables", "TrainedJob", "read_trained_job", "split_data_options"]
+__all__ = ["NewTables", "TrainedJob", "read_own_labels", "read_trained_job", "split_data_options"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +146,35 @@ def read_trained_job(path: str | Path) -> TrainedJob:
     return TrainedJob(file=file, sections=sections, job=job)
 
 
+def read_own_labels(section: TableSection, file: Path | None, folder: Path, party: str) -> PartyTable | None:
+    """A party's new rows with their labels and weights alone, to measure scores; None if its file has no labels.
+
+    Args:
+        section: of its own file.
+        file: the new table, in place of the section's.
+        folder: of its own file.
+        party: its name.
+
+    Raises:
+        InputError: labels that cannot be used.
+    """
+    if section.label is None:
+        return None
+    path = section.path_from(folder) if file is None else file
+    header = source_of(place_of(path, None), "", section.csv_form).column_names(TableLimits())
+    if not set(_label_columns(section)) <= set(header):
+        return None
+    weight = section.weight if section.weight in header else None
+    alone = section.without_label(()).replace(
+        label=section.label, target=section.target, classes=section.classes, weight=weight, prepare=None, file=str(path)
+    )
+    return alone.read_table(Path(), party)
+
+
+def _label_columns(section: TableSection) -> list[str]:
+    return [] if section.label is None else [section.label] if isinstance(section.label, str) else list(section.label)
+
+
 def split_data_options(given: Sequence[str]) -> dict[str, Path]:
     """Party → file, from options ``PARTY=FILE``.
 
@@ -176,23 +207,24 @@ def _read_rows(
     for mistake in doubled_names(header, str(path)):
         raise mistake
     absent = [name for name in encoder.columns if name not in header]
-    if len(absent) > 1:
+    if absent:
         shown = ", ".join(map(repr, absent[:5])) + (", …" if len(absent) > 5 else "")
         raise InputError(
             f"{path} lacks {len(absent)} of the {len(encoder.columns)} columns that the model was trained on: {shown}; "
-            "give the file with them, under the same names"
+            f"give the file with them, under the same names (it has {', '.join(header[:8])}"
+            f"{', …' if len(header) > 8 else ''})"
         )
-    wanted = section.label
-    columns = [] if wanted is None else [wanted] if isinstance(wanted, str) else list(wanted)
+    columns = _label_columns(section)
     if labels and columns and all(name in header for name in columns):
         weight = section.weight if section.weight in header else None
-        bare = bare.replace(label=wanted, target=section.target, classes=section.classes, weight=weight)
+        bare = bare.replace(label=section.label, target=section.target, classes=section.classes, weight=weight)
     try:
         table = bare.read_table(folder, bare.name)
     except InputError as error:
         if bare.label is not None and "label" in str(error):
             raise InputError(f"{error}; to score these rows without their labels, add --no-labels") from None
         raise
+    encoder.transform(table, np.arange(0))  # refuses columns of another type now, and not after an alignment
     used = {*table.id_columns, section.label, section.weight, section.group, section.time, section.person, section.fold}
     extra = [name for name in header if name not in {*used, *columns, *section.link.values()}]
     old = _trained_columns(section, extra, file)

@@ -1,5 +1,6 @@
 """Showing what a run measured: tables for the terminal, plots, and a self-contained page."""
 
+from securevfl.report import loggers
 from securevfl.report.attack_record import attacks_beside
 from securevfl.report.axes import Plots, trials_axes
 from securevfl.report.card import Card, card_table
@@ -65,6 +66,7 @@ __all__ = [
     "learned_table",
     "ledgers_text",
     "list_verdicts",
+    "loggers",
     "make_card",
     "make_cards",
     "make_run_card",

@@ -23,7 +23,7 @@ def measure_scores(
 
     Args:
         job: that trained the model.
-        part: the active party's part of the model.
+        part: the active party's part of the model, or its ``names`` alone; the measure of a Huber loss needs all of it.
         table: its table; metrics need its labels.
         rows: the table's rows that were scored, (n,).
         probabilities: of these rows, (n, classes), or predicted numbers (n, 1).
@@ -33,7 +33,8 @@ def measure_scores(
         return {}, ""
     task: Task
     if job.number_loss is not None:
-        kind, task = "number", Regression(loss=job.number_loss).with_state(part.get("target"))
+        fitted = Regression(loss=job.number_loss)
+        kind, task = "number", fitted.with_state(part["target"]) if "target" in part else fitted
     elif table.target == "labels" or table.label.ndim > 1:
         kind, task = "labels", Labels(len(names))
     else:
@@ -49,4 +50,7 @@ def measure_scores(
         if (labels < 0).any():
             return {}, f"label {new[0]!r} is none of the model's classes ({', '.join(names[:5])}): no figures"
     weight = None if table.weight is None else table.weight[rows]
-    return task.compute_metrics(probabilities, labels, weight), ""
+    found = task.compute_metrics(probabilities, labels, weight)
+    if "target" not in part:
+        found.pop("huber", None)  # in units of a scale that only the part holds
+    return found, ""
