@@ -16,9 +16,13 @@ __all__ = ["own_drift_line", "own_part", "own_table"]
 
 
 def own_drift_line(agreement: Path, file: Path, party: str, data: Path | None) -> str:
-    """How far a party's own columns moved since training, in a line; empty if its part has no counts of training."""
+    """How far a party's own columns moved since training, in a line; empty at a party without a table, or if its part
+    has no counts of training."""
+    from securevfl.agreement import read_party_file
     from securevfl.run.drifting import column_drift, describe_drift
 
+    if read_party_file(file).data is None:
+        return ""
     own, part = own_part(agreement, file, party)
     found = column_drift(part.tree, own_table(own, part, [] if data is None else [str(data)]))
     return "" if found is None else describe_drift(party, found)

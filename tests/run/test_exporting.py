@@ -24,6 +24,8 @@ from securevfl.report.printed_scores import print_score
 from securevfl.run.exporting import check_exported, export_part
 from securevfl.run.joint_export import check_together, score_together
 from securevfl.run.simulation import join_parties
+from securevfl.testing.company import create_company
+from securevfl.testing.parties import make_parties
 
 ROWS = 160
 
@@ -306,3 +308,29 @@ def test_the_commands_export_and_drift(run: Path, capsys: pytest.CaptureFixture[
         main(["drift", "r"])
     assert ended.value.code == 2
     assert "a run's folder holds no tables: add --data bank=FILE" in capsys.readouterr().err
+
+
+def test_a_party_exports_and_measures_drift_from_its_own_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = make_parties(passive=1, rows=80)
+    shop = tables.passive[0].name
+    company = create_company(tmp_path, tables, sv.Job(algorithm=sv.Additive(), protection=sv.Plain(), epochs=1))
+    job = company.agreement.proposal.job_of()
+    model = sv.simulate(job, company.people, aligned=join_parties(company.people, job)).model()
+    model.save(company.state_folder(shop) / "model")
+    own = ["agreement.toml", "--as", shop, "--file", str(tmp_path / f"{shop}.toml")]
+    own[0] = str(tmp_path / own[0])
+    with pytest.raises(SystemExit) as ended:
+        main(["export", *own, "--out", str(tmp_path / "out")])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0, shown
+    assert f"{shop}: bins of {len(tables[shop].columns)} columns; at most 0 from the program on its own rows" in shown
+    assert json.loads((tmp_path / "out" / f"{shop}.part.json").read_text())["run"] == company.agreement.digest
+    with pytest.raises(SystemExit):
+        main(["drift", *own])
+    assert f"{shop}: 0 of" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["drift", *own[:2], "bank", *own[3:]])
+    assert ended.value.code == 2
+    assert f"is of {shop!r} and --as is 'bank'" in capsys.readouterr().err
