@@ -54,7 +54,7 @@ def test_a_network_goes_on_from_its_weights_with_its_encoding(
     torch.testing.assert_close(now, was, atol=1e-6, rtol=0)  # steps of 1e-9 hardly move it
     was, now = (model.parts["telco"]["parts"]["half"][1][0] for model in (first, later))
     torch.testing.assert_close(now, was, atol=1e-6, rtol=0)
-    anew = sv.simulate(job.replace(seed=5), large[0]).model()
+    anew = sv.simulate(job, large[0], aligned=large[1]).model()
     assert anew.parts["telco"]["encoder"] != first.parts["telco"]["encoder"]
     assert any("began from an earlier model" in note for note in result.record.runs[-1].notes)
 
