@@ -14,7 +14,7 @@ from securevfl.cli.runs import find_model
 from securevfl.errors import InputError
 
 if TYPE_CHECKING:
-    from securevfl.data.drift import Drift
+    from securevfl.export.drift import Drift
     from securevfl.run.exporting import ExportedPart
     from securevfl.run.joint_export import JointCheck
 

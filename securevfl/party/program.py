@@ -20,10 +20,10 @@ from securevfl_net.errors import fault_behind
 
 from securevfl.align import Alignment, check_fields
 from securevfl.data import FeatureEncoder, PartyTable
-from securevfl.data.drift import count_columns, count_scores
-from securevfl.data.raw_columns import raw_columns
 from securevfl.data.snapshots import describe_snapshots, find_ending
 from securevfl.errors import InputError, MachineFault, PeerEnded
+from securevfl.export.drift import count_columns, count_scores
+from securevfl.export.raw_columns import raw_columns
 from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
 from securevfl.party.consent import exchange_consent
 from securevfl.party.default_protection import refuse_unnamed

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from securevfl.data import FeatureEncoder, PartyTable
-from securevfl.data.drift import ColumnCounts, Drift, measure_drift, one_score
-from securevfl.data.raw_columns import raw_columns
+from securevfl.export.drift import ColumnCounts, Drift, measure_drift, one_score
+from securevfl.export.raw_columns import raw_columns
 
 __all__ = ["NO_COUNTS", "column_drift", "describe_drift", "score_drift"]
 

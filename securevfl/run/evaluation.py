@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.drift import one_score, stability_index
+from securevfl.export.drift import one_score, stability_index
 from securevfl.report.evaluation import (
     ClassFigures,
     Evaluation,

@@ -19,7 +19,6 @@ import torch
 from securevfl_net.durable import make_folder, write_atomic
 
 from securevfl.data import FeatureEncoder, PartyTable
-from securevfl.data.raw_columns import raw_columns
 from securevfl.errors import InputError
 from securevfl.export import (
     ExportedModel,
@@ -32,6 +31,7 @@ from securevfl.export import (
 )
 from securevfl.export.onnx_columns import graph_inputs
 from securevfl.export.onnx_graph import load_onnx
+from securevfl.export.raw_columns import raw_columns
 from securevfl.run.model_parts import ModelPart
 from securevfl.training import Task
 from securevfl.training.calibration import WHOLE, Correction, correction_of

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from securevfl.data import Parties
-from securevfl.data.raw_columns import raw_columns
 from securevfl.errors import InputError
+from securevfl.export.raw_columns import raw_columns
 from securevfl.party import Job
 from securevfl.run.exporting import ExportedPart
 from securevfl.run.simulation import Aligned, join_parties

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from securevfl.data import Parties
-from securevfl.data.drift import Drift
 from securevfl.errors import InputError, UnknownNameError
+from securevfl.export.drift import Drift
 from securevfl.party import Job, answer_price
 from securevfl.party_context import Observer
 from securevfl.privacy import Ledger

@@ -15,11 +15,11 @@ from securevfl.algorithms.scorecard.exporting import export_card
 from securevfl.algorithms.splitnn.exporting import check_in_hand
 from securevfl.cli import main
 from securevfl.data import FeatureEncoder, Parties, PartyTable
-from securevfl.data.raw_columns import raw_columns
 from securevfl.export import PartHead, PartSource, evaluate_graph, finish_scores, read_part, reader
 from securevfl.export.documents import describe_columns
 from securevfl.export.onnx_columns import add_column_nodes, graph_inputs
 from securevfl.export.onnx_graph import Graph
+from securevfl.export.raw_columns import raw_columns
 from securevfl.report.printed_scores import print_score
 from securevfl.run.exporting import check_exported, export_part
 from securevfl.run.joint_export import check_together, score_together

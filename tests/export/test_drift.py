@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import chi2
 
 from securevfl.data import FeatureEncoder, PartyTable
-from securevfl.data.drift import ColumnCounts, count_columns, count_scores, measure_drift, stability_index
 from securevfl.errors import InputError
+from securevfl.export.drift import ColumnCounts, count_columns, count_scores, measure_drift, stability_index
 from securevfl.run.drifting import NO_COUNTS, column_drift, describe_drift, score_drift
 
 
