@@ -24,6 +24,7 @@ _ORDER = (
     "sweep",
     "attack",
     "audit",
+    "dossier",
     "card",
     "propose",
     "approve",
