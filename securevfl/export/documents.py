@@ -19,7 +19,7 @@ from securevfl.export.reader import FORMAT
 if TYPE_CHECKING:
     from securevfl.export.onnx_graph import Graph
 
-__all__ = ["ExportedModel", "PartHead", "PartSource", "describe_columns", "write_document"]
+__all__ = ["ExportedModel", "PartHead", "PartSource", "describe_encodings", "write_document"]
 
 _Encoding = Standard | Quantile | OneHot | BlockEncoding | PreparedColumn
 
@@ -104,14 +104,14 @@ def write_document(head: PartHead, encoder: FeatureEncoder, found: ExportedModel
     if head.others is not None:
         document["others"] = list(head.others)
     document |= {"job": head.job, "run": head.run, "part": head.part}
-    document |= {"view": encoder.view, "clip": encoder.clip, "columns": describe_columns(encoder)}
+    document |= {"view": encoder.view, "clip": encoder.clip, "columns": describe_encodings(encoder)}
     document |= {"encoded": encoder.column_names, "kind": found.kind, "model": dict(found.model)}
     if head.others is not None:
         document["link"] = {**found.sums, **link}
     return document
 
 
-def describe_columns(encoder: FeatureEncoder) -> dict[str, Any]:
+def describe_encodings(encoder: FeatureEncoder) -> dict[str, Any]:
     """Column → how its values become numbers, as plain values."""
     return {name: _describe_encoding(encoding) for name, encoding in encoder.columns.items()}
 

@@ -16,7 +16,7 @@ from securevfl.algorithms.splitnn.exporting import check_in_hand
 from securevfl.cli import main
 from securevfl.data import FeatureEncoder, Parties, PartyTable
 from securevfl.export import PartHead, PartSource, evaluate_graph, finish_scores, read_part, reader
-from securevfl.export.documents import describe_columns
+from securevfl.export.documents import describe_encodings
 from securevfl.export.onnx_columns import add_column_nodes, graph_inputs
 from securevfl.export.onnx_graph import Graph
 from securevfl.export.raw_columns import raw_columns
@@ -153,7 +153,7 @@ def test_columns_are_encoded_as_in_training(*, prepared: bool, scale: str) -> No
     if prepared:
         object.__setattr__(table, "preparation", sv.Preparation(scale=scale))
     encoder = FeatureEncoder.fit(table, np.arange(0, ROWS, 2), scale=scale)
-    document = {"party": "bank", "view": encoder.view, "clip": encoder.clip, "columns": describe_columns(encoder)}
+    document = {"party": "bank", "view": encoder.view, "clip": encoder.clip, "columns": describe_encodings(encoder)}
     document = json.loads(json.dumps(document))
     raw, expected = raw_columns(encoder, table), encoder.transform(table)
     assert expected.std(axis=0).min() > 0
@@ -170,7 +170,7 @@ def test_blocks_and_new_levels_are_encoded_as_in_training() -> None:
     columns = {"scan": draw.random((30, 2, 3)).astype(np.float32)}
     table = PartyTable(name="clinic", ids=[str(i) for i in range(30)], columns=columns)
     encoder = FeatureEncoder.fit(table, np.arange(20))
-    document = {"party": "clinic", "view": "network", "clip": encoder.clip, "columns": describe_columns(encoder)}
+    document = {"party": "clinic", "view": "network", "clip": encoder.clip, "columns": describe_encodings(encoder)}
     found = reader.encode_columns(document, raw_columns(encoder, table))
     np.testing.assert_array_equal(found, encoder.transform(table).reshape(30, -1))
     codes = {"how": "codes", "levels": ["a", "b"]}

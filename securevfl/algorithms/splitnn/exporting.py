@@ -18,7 +18,7 @@ from torch import nn
 from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.export import ExportedModel, PartSource
-from securevfl.export.documents import describe_columns
+from securevfl.export.documents import describe_encodings
 from securevfl.export.onnx_columns import add_column_nodes, add_scores
 from securevfl.export.onnx_graph import Graph, find_free_name
 from securevfl.training.bottoms import Architecture, Frozen
@@ -71,7 +71,7 @@ def export_half(source: PartSource, architecture: Architecture) -> ExportedModel
     graph, width = Graph(), _width_of(block)
     own = ""
     if has_columns:
-        document = {"columns": describe_columns(source.encoder), "clip": source.encoder.clip}
+        document = {"columns": describe_encodings(source.encoder), "clip": source.encoder.clip}
         own = _add_layers(graph, add_column_nodes(graph, document, source.encoder.row_shape), [*below, block])
 
     def compute(x: np.ndarray, others: Mapping[str, np.ndarray]) -> np.ndarray:
