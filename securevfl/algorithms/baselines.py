@@ -50,7 +50,14 @@ class LogisticRegression(SplitNN):
 
     name: ClassVar[str] = "logistic_regression"
     label: ClassVar[str] = "logistic regression"
-    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, learns={"labels", "numbers", "weights"}, shares=True, counts=True)
+    fits: ClassVar[Fits] = Fits(
+        dp={"joint", "stop"},
+        learns={"labels", "numbers", "weights"},
+        shares=True,
+        counts=True,
+        exports=True,
+        starts=True,
+    )
 
     def problems(self) -> list[str]:
         found = super().problems()

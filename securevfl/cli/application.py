@@ -17,6 +17,8 @@ _ORDER = (
     "policy",
     "run",
     "predict",
+    "export",
+    "drift",
     "report",
     "runs",
     "sweep",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from securevfl.jobfile.job_file import JobFile
     from securevfl.run.run_folder import RunFolder
 
-__all__: list[str] = []
+__all__ = ["find_model"]
 
 _OVERWRITE = "Replace the results of a finished run in the folder."
 
@@ -275,6 +275,9 @@ def run_command(
     folds: Annotated[
         int | None, typer.Option(help="Cross-validate with this many folds, 2 or more; default: the job file's.")
     ] = None,
+    start: Annotated[
+        Path | None, typer.Option("--from", help="The folder of an earlier run: training goes on from its model.")
+    ] = None,
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
     log_to: Annotated[list[str] | None, typer.Option("--log-to", help=terminal.LOG_TO)] = None,
 ) -> None:
@@ -286,6 +289,8 @@ def run_command(
     file, written = sv.read_job(job, policies=policy or (), accept_leak=accept_leak), job.read_bytes()
     again = terminal.typed_command() if checkpoints else ""
     if folds is not None or file.folds is not None:
+        if start is not None:
+            raise sv.InputError("--from goes on with one model, and cross-validation trains one a fold: leave one out")
         if log_to:
             raise sv.InputError(
                 "--log-to follows one run, and folds are several: leave --log-to out, or run the job once"
@@ -313,12 +318,21 @@ def run_command(
             draws=draws,
             keys=keys,
             ledgers=place.ledgers,
+            start=None if start is None else _load_start(start),
         )
         for one in loggers:
             one.log_record(result.record)
         page = place.write_result(result, parties=file.parties, job_file=written)
     show_result(result, place.path, page)
     terminal.out.print(f"Predict with: {_predict_line(file, place)}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _load_start(run: Path) -> sv.Model:
+    """The model of an earlier run, from its folder."""
+    from securevfl.jobfile.new_tables import read_trained_job
+
+    written, place, _ = find_model(run, None)
+    return sv.Model.load(place, read_trained_job(written).job)
 
 
 def _predict_line(file: JobFile, place: RunFolder) -> str:
@@ -432,7 +446,7 @@ def predict_command(
     from securevfl.run.interrupts import handle_interrupts
     from securevfl.run.run_folder import keep_ledgers
 
-    written, place, kept = _find_model(job, model)
+    written, place, kept = find_model(job, model)
     content, given = read_trained_job(written), split_data_options(data or [])
     trained = sv.Model.load(place, content.job)
     tables = content.read_tables(trained, given, active=active, labels=not no_labels, kept=kept)
@@ -458,9 +472,22 @@ def predict_command(
     write_atomic(file, content_of_file)
     _show_prediction(found, file)
     _show_quality(found, tables.parties, content.job, place)
+    _show_drift(trained, tables.parties, found)
 
 
-def _find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
+def _show_drift(model: sv.Model, parties: sv.Parties, found: sv.Prediction) -> None:
+    """Print a line a party: how many of its columns moved since training, and whether scores did."""
+    from securevfl.run.drifting import column_drift, describe_drift, score_drift
+
+    for name, table in parties.items():
+        part = model.parts[name]
+        score = score_drift(part, found.steps[0].probabilities) if name == parties.active.name else None
+        drifted = column_drift(part, table)
+        if drifted is not None:
+            terminal.out.print(describe_drift(name, drifted, score), soft_wrap=True, highlight=False, markup=False)
+
+
+def find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
     """Return the job file, the model's folder, and whether the file is the copy that a run left.
 
     Raises:
@@ -472,7 +499,7 @@ def _find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
         return job, model, False
     if not job.is_dir():
         raise sv.InputError(
-            f"give the folder of a run, or a job file and the model's folder: securevfl predict {job} runs/NAME/model; "
+            f"give the folder of a run, or a job file and the model's folder, such as {job} runs/NAME/model; "
             "or the agreement with --as PARTY"
         )
     place = job / "model" if (job / "model").is_dir() else job

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from securevfl.cli import terminal
 from securevfl.cli.application import app
+from securevfl.cli.own_parts import own_drift_line
 from securevfl.cli.scores import describe_answers, describe_skipped, format_figures, scores_as_csv
 from securevfl.errors import InputError, Parked
 
@@ -255,6 +256,8 @@ def predict_as(
     if was_over:
         _say(f"The prediction was over when the process of {party} was killed; if it asked, {out} has the scores.")
         return
+    if drifted := own_drift_line(agreement, file, party, data):
+        _say(drifted)
     if found is None:
         _say(f"{party} took part; the active party has the scores.")
         return

@@ -253,7 +253,7 @@ class FeatureEncoder:
         count, kind = table.rows if rows is None else len(rows), self._encoded_dtype
         if not self.columns:
             return np.zeros((count, 0), dtype=kind)
-        shape = self._row_shape()
+        shape = self.row_shape
         writers = {
             name: encoding.build_encoder(table.columns[name])
             for name, encoding in self.columns.items()
@@ -300,9 +300,10 @@ class FeatureEncoder:
         if mistakes:
             raise InputError(f"{table.source or f'the table of {table.name!r}'}: " + "\n  ".join(mistakes))
 
-    def _row_shape(self) -> tuple[int, ...]:
+    @property
+    def row_shape(self) -> tuple[int, ...]:
         """Shape of one encoded row."""
-        only = next(iter(self.columns.values()))
+        only = next(iter(self.columns.values()), None)
         if (
             len(self.columns) == 1
             and isinstance(only, BlockEncoding)

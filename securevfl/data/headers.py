@@ -91,7 +91,7 @@ def _is_value(name: str, number: float | None, column: Any) -> bool:
         kind = column.type
         if pa.types.is_null(kind):
             return True
-        return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+        return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
     if not name.strip() or not pa.types.is_string(column.type):
         return False
     return bool(pc.any(pc.equal(column, name)).as_py())

@@ -20,9 +20,11 @@ from securevfl.report.record import (
     PartyRecord,
     Record,
 )
+from securevfl.run.continuing import check_start
 from securevfl.run.gains import add_gains
 from securevfl.run.grouping import check_grouping
 from securevfl.run.machine import describe_machine, package_versions
+from securevfl.run.model import Model
 from securevfl.run.recording import alignment_record, ledger_records, over_draws
 from securevfl.run.result import Result
 from securevfl.run.run_files import ALIGNMENT, RESULTS
@@ -50,6 +52,7 @@ def simulate(
     keys: Keys = None,
     ledgers: str | Path | None = None,
     results: str | Path | None = None,
+    start: Model | None = None,
 ) -> Result:
     """Run one job with all parties in this process: align, verify, train, test.
 
@@ -61,6 +64,8 @@ def simulate(
         baselines: which of `BASELINES` to run beside it; None for the usual ones, which say whether joining is worth
             it. A usual one that these tables do not allow is left out, with a note.
         name: of the run, for the report.
+        start: an earlier model of the same parties, from which training goes on: from its weights, or with more trees.
+            Columns are encoded as in it.
 
     Raises:
         SecureVFLError: whatever ended the run; its `exit_code` gives the kind.
@@ -85,6 +90,7 @@ def simulate(
         keys=keys,
         ledgers=ledgers,
         results=results,
+        start=start,
     )
 
 
@@ -105,6 +111,7 @@ def compare(
     keys: Keys = None,
     ledgers: str | Path | None = None,
     results: str | Path | None = None,
+    start: Model | None = None,
 ) -> Result:
     """Run several jobs over the same verified alignment, and baselines on the same rows.
 
@@ -132,6 +139,7 @@ def compare(
         ledgers: folder for the ledgers while the run continues, ``PARTY.jsonl`` each; it contains no ledgers yet.
         results: folder in which each party counts the numbers that were opened of each of its rows, over all runs and
             predictions that name the folder; see `Policy.max_results`.
+        start: see `simulate`; of all jobs.
 
     Raises:
         SecureVFLError: whatever ended a run; `ledgers` of the error has its ledgers and those of the runs before it.
@@ -152,6 +160,7 @@ def compare(
         keys=keys,
         ledgers=ledgers,
         results=results,
+        start=start,
     )
 
 
@@ -173,13 +182,17 @@ def _compare_jobs(
     keys: Keys,
     ledgers: str | Path | None,
     results: str | Path | None,
+    start: Model | None,
 ) -> Result:
     """See `compare`. With a choice, the jobs are its candidates, and one of them is kept."""
     first, jobs, why = _check_jobs(jobs, parties, baselines or (), draws)
+    for job in jobs.values():
+        if start is not None:
+            check_start(start, job, parties)
     books = None if results is None else result_books(results, parties)
     observer = observer or progress_line()
     observer.run("alignment by PSI")
-    start = time.perf_counter()
+    began = time.perf_counter()
     agreed = list(jobs.values())
     cells = [Cell(key, job, number) for key, job in jobs.items() for number in range(1, _count_draws(job, draws) + 1)]
     signing = open_signed_ledgers(
@@ -191,7 +204,7 @@ def _compare_jobs(
     )
     consent_parties(agreed[1:] if aligned is None else agreed, parties, signing.independent_ledgers())
     aligned = aligned or align_parties(parties, first, observer, signing=signing)
-    seconds = time.perf_counter() - start
+    seconds = time.perf_counter() - began
     sealed = any(job.protection.is_sealed or job.algorithm.draws_secretly for job in agreed)
     fresh = {name: PartySecret.generate() for name in parties} if sealed else {}
     course = Course(
@@ -202,6 +215,7 @@ def _compare_jobs(
         checkpoints=checkpoints,
         signing=signing,
         books=books,
+        start=start,
         secrets=fresh | dict(secrets or {}),
     )
     chief = parties.label_owners[0]

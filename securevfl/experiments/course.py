@@ -21,6 +21,7 @@ from securevfl.party_context import Observer, PartySecret
 from securevfl.privacy import Ledger, Ledgers, ResultBook
 from securevfl.report.record import Record, RunRecord
 from securevfl.run.checkpoint import FolderKeeper, lock_keepers
+from securevfl.run.continuing import give_starts
 from securevfl.run.digests import data_digests
 from securevfl.run.grouping import find_grouping
 from securevfl.run.job_card import run_title
@@ -60,6 +61,7 @@ class Course:
     checkpoints: str | Path | None
     signing: Ledgers
     books: Mapping[str, ResultBook] | None
+    start: Model | None
     secrets: dict[str, PartySecret] = field(repr=False)
     ledgers: dict[str, Mapping[str, Ledger]] = field(default_factory=dict)
     scores: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
@@ -103,7 +105,7 @@ class Course:
                 run=cell.name,
                 observer=self.observer,
                 observers=self.observers if first else None,
-                keepers=kept,
+                keepers=give_starts(self.start, dict(kept), self.parties),
                 secrets=self.secrets,
                 signing=self.signing,
                 results=self.books,

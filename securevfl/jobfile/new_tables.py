@@ -104,6 +104,31 @@ class TrainedJob:
             raise InputError("\n  ".join(found))
         return NewTables(parties=Parties.of(*tables, active=chief), notes=tuple(notes))
 
+    def has_table(self, party: str, data: Mapping[str, Path], *, kept: bool) -> bool:
+        """Whether a party's table can be read; see `read_tables` for the arguments."""
+        return self.sections.data is not None or party in data or not kept
+
+    def read_party_table(self, model: Model, party: str, data: Mapping[str, Path], *, kept: bool = False) -> PartyTable:
+        """One party's rows, without labels and without the other parties' tables; see `read_tables`.
+
+        Raises:
+            UnknownNameError: no such party.
+            InputError: a table that cannot be read, or none.
+        """
+        sections = self.sections
+        if sections.data is not None:
+            parties = sections.load_parties(self.file.parent, "")
+            if party not in parties:
+                raise UnknownNameError("party", party, parties)
+            return parties[party]
+        section = next((one for one in sections.party if one.name == party), None)
+        if section is None:
+            raise UnknownNameError("party", party, [one.name for one in sections.party])
+        if not self.has_table(party, data, kept=kept):
+            raise InputError(f"a run's folder holds no tables: add --data {party}=FILE")
+        section = section.linked_by(sections.link).with_task(sections.job.task)
+        return _read_rows(section, data.get(party), self.file.parent, model, labels=False)[0]
+
 
 def read_trained_job(path: str | Path) -> TrainedJob:
     """Read the job file of a trained model, without its tables.

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from securevfl.export.drift import one_score
 from securevfl.party.report_options import Costs, ReportOptions
 from securevfl.report.evaluation import ClassFigures, ErrorQuantile, Evaluation, ResidualBin
 from securevfl.run.decisions import cutoff_rows, make_decision
@@ -20,7 +21,6 @@ from securevfl.run.score_bins import (
     BINS,
     lift_rows,
     measure_stability,
-    one_score,
     reliability_bins,
     thin_curve,
     thin_recall,

@@ -12,10 +12,14 @@ import numpy as np
 
 from securevfl.data import Parties
 from securevfl.errors import InputError, UnknownNameError
+from securevfl.export.drift import Drift
 from securevfl.party import Job, answer_price
 from securevfl.party_context import Observer
 from securevfl.privacy import Ledger
+from securevfl.run.drifting import NO_COUNTS, column_drift
+from securevfl.run.exporting import check_exported, export_part
 from securevfl.run.frames import scores_frame
+from securevfl.run.joint_export import Exported, check_together
 from securevfl.run.model_parts import PART, ModelPart, model_part, run_of, write_run
 from securevfl.run.partial_scoring import Asking, ScoringStep, party_sets, score_by_sets
 from securevfl.run.scored_labels import measure_scores
@@ -81,6 +85,44 @@ class Model:
             write_tree(target / f"{party}{PART}", part)
         write_run(target, self.digest)
         return target
+
+    def export(self, folder: str | Path, parties: Parties | None = None) -> Exported:
+        """Export each party's part for other scoring engines, to a folder of its name; with `parties`, check them.
+
+        Args:
+            folder: of the parties' folders.
+            parties: tables whose rows the exported parts are compared on: each with the program, and all together with
+                `predict`.
+
+        Raises:
+            InputError: under the job's protection a part is not in its party's hands; or see `export_part`.
+        """
+        parts = {name: export_part(self.part(name), Path(folder) / name) for name in self.owners}
+        if parties is None:
+            return Exported(parts=parts)
+        gaps = {name: check_exported(parts[name], parties[name]) for name in parts}
+
+        def score(aligned: Aligned) -> np.ndarray:
+            return predict(self, parties, aligned=aligned).probabilities
+
+        return Exported(parts=parts, differences=gaps, together=check_together(parts, parties, self.job, score))
+
+    def drift(self, parties: Parties) -> dict[str, list[Drift]]:
+        """Party → how far each of its columns moved since training, the farthest first. No message is sent.
+
+        Args:
+            parties: their new rows.
+
+        Raises:
+            InputError: a part without counts of its training rows.
+        """
+        found = {}
+        for name, table in parties.items():
+            drifts = column_drift(self.parts[name], table)
+            if drifts is None:
+                raise InputError(f"{name}: {NO_COUNTS}")
+            found[name] = drifts
+        return found
 
     @classmethod
     def load(cls, folder: str | Path, job: Job) -> Model:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.export.drift import one_score, stability_index
 from securevfl.report.evaluation import LiftRow, ReliabilityBin, StabilityBin
 from securevfl.training.calibration import FEWEST_TO_CHOOSE
 from securevfl.training.metrics import RecallCurve, RocCurve, wilson_interval
@@ -14,7 +15,6 @@ __all__ = [
     "BINS",
     "lift_rows",
     "measure_stability",
-    "one_score",
     "population_stability",
     "reliability_bins",
     "thin_curve",
@@ -23,8 +23,6 @@ __all__ = [
 
 BINS = 10
 _POINTS = 101
-_EMPTY = 1e-4
-"""Share used in place of an empty bin's in the population stability index."""
 
 
 def population_stability(
@@ -42,9 +40,7 @@ def population_stability(
     was, now = (np.bincount(place, minlength=len(inner) + 1) / len(place) for place in places)
     low, high = min(expected.min(), actual.min()), max(expected.max(), actual.max())
     edges = [float(low), *inner.tolist(), float(high)]
-    a, e = np.maximum(now, _EMPTY), np.maximum(was, _EMPTY)
-    value = float(((a - e) * np.log(a / e)).sum())
-    return value, [
+    return stability_index(was, now), [
         StabilityBin(low=edges[i], high=edges[i + 1], expected=float(was[i]), actual=float(now[i]))
         for i in range(len(was))
     ]
@@ -56,14 +52,6 @@ def measure_stability(actual: np.ndarray, expected: np.ndarray | None) -> dict[s
         return {}
     value, bins = population_stability(expected, actual)
     return {"psi": value, "stability": bins}
-
-
-def one_score(scores: np.ndarray) -> np.ndarray:
-    """Probability of the second of two classes, or of the likeliest of several, (n,)."""
-    if not scores.size:
-        return np.empty(0)
-    found: np.ndarray = scores[:, 1] if scores.shape[1] == 2 else scores.max(axis=1)
-    return found
 
 
 def thin_curve(curve: RocCurve) -> list[tuple[float, float]]:

@@ -24,6 +24,7 @@ from securevfl.training.registry import load_registered, registered_algorithms, 
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
 
 if TYPE_CHECKING:
+    from securevfl.export import ExportedModel, PartSource
     from securevfl.party_context import PartyContext
     from securevfl.training.active_program import ActiveProgram
     from securevfl.training.active_role import ActiveRole
@@ -153,6 +154,17 @@ class Algorithm(Abilities):
         if site.role == PASSIVE:
             return PassiveProgram(self.passive(setting))
         return ActiveProgram(self.active(setting))
+
+    def export_model(self, source: PartSource) -> ExportedModel:
+        """One party's part of a trained model for another scoring engine; a class that has one says so in its `fits`.
+
+        Args:
+            source: the part.
+
+        Raises:
+            InputError: the part is not in this party's hands under the job's protection, or has no exported form.
+        """
+        raise InputError(f"{self.title} has no exported form")
 
     def title_for(self, number: LossOfNumber | None) -> str:
         """`title`, depending on the target.

@@ -10,6 +10,7 @@ from securevfl.data import View
 from securevfl.training.fits import Fits
 
 if TYPE_CHECKING:
+    from securevfl.export import ExportedModel, PartSource
     from securevfl.training.active_role import ActiveRole
     from securevfl.training.passive_role import PassiveRole
     from securevfl.training.setting import Setting
@@ -46,7 +47,9 @@ class Additive(AdditiveSettings):
     name: ClassVar[str] = "additive"
     label: ClassVar[str] = "Additive model"
     view: ClassVar[View] = "coded"
-    fits: ClassVar[Fits] = Fits(shares="additive", dp={"model"}, learns={"numbers"}, counts=True)
+    fits: ClassVar[Fits] = Fits(
+        shares="additive", dp={"model"}, learns={"numbers"}, counts=True, exports=True, starts=True
+    )
     elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("max_rounds", "n_estimators", "iterations"), _EPOCHS),
         **dict.fromkeys(("learning_rate", "eta"), "lr"),
@@ -56,6 +59,11 @@ class Additive(AdditiveSettings):
         "privacy_bounds": "ranges",
         "privacy_schema": "ranges",
     }
+
+    def export_model(self, source: PartSource) -> ExportedModel:
+        from securevfl.algorithms.additive.shapes_part import export_shapes
+
+        return export_shapes(source)
 
     def active(self, setting: Setting) -> ActiveRole:
         from securevfl.algorithms.additive.roles import AdditiveActive

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -235,6 +236,12 @@ class BoostingActive(ActiveRole):
             self.raw[rows, tree.output] += np.asarray(tree.value)[leaf]
         self.scored[rows] = len(self.forest.trees)
         return torch.from_numpy(self.raw[rows])
+
+    async def begin_from(self, part: Mapping[str, Any]) -> None:
+        """See `Role.begin_from`: new trees correct the scores of the earlier ones. The others send the sides of the
+        training rows at their splits once."""
+        await super().begin_from(part)
+        self.fitted = (await self.score(self.table.split.train)).numpy().copy()
 
     async def go_on_without(self) -> None:
         """Fit the values of all leaves anew, tree by tree, as when they were grown: a node that a party split which

@@ -12,6 +12,7 @@ from securevfl.algorithms.boosting.settings import BoostingSettings
 from securevfl.cut import Protection
 from securevfl.data import View
 from securevfl.errors import InputError
+from securevfl.export import ExportedModel, PartSource
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
@@ -51,7 +52,7 @@ class Boosting(BoostingSettings):
     name: ClassVar[str] = "boosting"
     label: ClassVar[str] = "Boosting"
     view: ClassVar[View] = "coded"
-    fits: ClassVar[Fits] = Fits(learns={"numbers", "weights"}, shares="trees", goes_on=True)
+    fits: ClassVar[Fits] = Fits(learns={"numbers", "weights"}, shares="trees", goes_on=True, exports=True, starts=True)
     elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("trees", "n_estimators", "num_boost_round", "iterations", "max_iter"), _TREES),
         **dict.fromkeys(("learning_rate", "eta", "shrinkage"), "lr"),
@@ -75,6 +76,11 @@ class Boosting(BoostingSettings):
                 "leaving is 'go-on', which fits the leaves of all trees anew, and boosting.rising and boosting.falling "
                 "bound them as trees grow: leave both out, or set leaving = 'end'"
             )
+
+    def export_model(self, source: PartSource) -> ExportedModel:
+        from securevfl.algorithms.boosting.exporting import export_trees
+
+        return export_trees(source)
 
     def active(self, setting: Setting) -> ActiveRole:
         return (SharedBoostingActive if setting.protection.on_shares else BoostingActive)(self, setting)

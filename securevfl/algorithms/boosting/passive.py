@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import securevfl_crypto as crypto
@@ -148,6 +150,11 @@ class BoostingPassive(PassiveRole):
     async def train_batch(self, rows: np.ndarray) -> None:
         for _ in range(1 if self.table.classes <= 2 else self.table.classes):  # one class stands for a number
             await TreeAnswers(self).run()
+
+    async def begin_from(self, part: Mapping[str, Any]) -> None:
+        """See `Role.begin_from`; sends the sides of the training rows at this party's splits."""
+        await super().begin_from(part)
+        await self.answer(self.table.split.train)
 
     async def go_on_without(self) -> None:
         """Send the sides of the training rows at this party's splits once more: with them the active party fits the

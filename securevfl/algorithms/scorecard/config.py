@@ -23,6 +23,7 @@ from securevfl.algorithms.scorecard.roles import (
 from securevfl.algorithms.scorecard.settings import ScorecardSettings
 from securevfl.cut import Protection
 from securevfl.errors import InputError
+from securevfl.export import ExportedModel, PartSource
 from securevfl.party_context import PartyContext
 from securevfl.training.binned import BINS, LAYOUT, MOST_MERGED
 from securevfl.training.fits import Fits
@@ -85,7 +86,12 @@ class Scorecard(ScorecardSettings):
     name: ClassVar[str] = "scorecard"
     label: ClassVar[str] = "scorecard"
     most_classes: ClassVar[int | None] = 2
-    fits: ClassVar[Fits] = Fits(counts=True, shares="scorecard")
+    fits: ClassVar[Fits] = Fits(counts=True, shares="scorecard", exports=True)
+
+    def export_model(self, source: PartSource) -> ExportedModel:
+        from securevfl.algorithms.scorecard.exporting import export_card
+
+        return export_card(source)
 
     def check_protection(self, protection: Protection) -> None:
         """See `Algorithm.check_protection`.
