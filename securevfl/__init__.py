@@ -105,7 +105,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.party import Job
     from securevfl.party_context import Observer
     from securevfl.privacy import DP, Gaussian, JointNoise, Policy, RandomisedResponse
-    from securevfl.run import Model, Prediction, Result, align_parties, predict
+    from securevfl.run import Explanation, Model, Prediction, Result, align_parties, explain, own_reasons, predict
     from securevfl.shares import Shares
     from securevfl.training import Algorithm, Frozen
 
@@ -130,7 +130,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.auditing": "audit",
     "securevfl.experiments": ("AttackResult Study attack compare cross_validate demo read_sweep run_sweep simulate"),
     "securevfl.jobfile": "read_job",
-    "securevfl.run": "Model Prediction Result align_parties predict",
+    "securevfl.run": "Explanation Model Prediction Result align_parties explain own_reasons predict",
     "securevfl.experiments.aligned_rows": "AlignedRows",
     "securevfl.experiments.estimators": "VerticalClassifier VerticalRegressor",
     "securevfl.experiments.search": "search",
@@ -182,6 +182,7 @@ __all__ = [
     "Distilled",
     "EntityAugmentation",
     "Expired",
+    "Explanation",
     "FedCVT",
     "FedDA",
     "FedHSSL",
@@ -246,6 +247,8 @@ __all__ = [
     "cross_validate",
     "datasets",
     "demo",
+    "explain",
+    "own_reasons",
     "predict",
     "read_csv",
     "read_job",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,8 +17,10 @@ from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import ReleaseCounts, Subsets
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.bottoms import Architecture
+from securevfl.training.column_terms import ColumnTerms, multiply_columns
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf
+from securevfl.training.linear_terms import name_sum, read_weights
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.plan import Plan
@@ -66,6 +69,19 @@ class LogisticRegression(SplitNN):
 
     def title_for(self, number: LossOfNumber | None) -> str:
         return self.title if number is None else _LINEAR[number.name]
+
+    def column_terms(
+        self, part: Mapping[str, Any], x: np.ndarray, party: str, number: LossOfNumber | None
+    ) -> ColumnTerms:
+        """See `Algorithm.column_terms`."""
+        if self.bottom:
+            raise InputError(
+                f"{self.name}.bottom is Frozen, and each of its features mixes columns of {party!r}: no column has a "
+                "term of its own; sv.explain splits scores among parties"
+            )
+        flat = x.reshape(len(x), -1)
+        weights, start = read_weights(part, flat.shape[1], party)
+        return ColumnTerms(values=multiply_columns(flat, weights), start=start, unit=name_sum(number))
 
     def build_architecture(self, outputs: int) -> Architecture:
         return Architecture(hidden=outputs, top=None, bottom=self.bottom, lr=self.lr, weight_decay=self.weight_decay)

@@ -24,9 +24,12 @@ from securevfl.training.registry import load_registered, registered_algorithms
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from securevfl.party_context import PartyContext
     from securevfl.training.active_program import ActiveProgram
     from securevfl.training.active_role import ActiveRole
+    from securevfl.training.column_terms import ColumnTerms
     from securevfl.training.passive_program import PassiveProgram
     from securevfl.training.passive_role import PassiveRole
     from securevfl.training.program import Program
@@ -304,6 +307,35 @@ class Algorithm(Abilities):
             protection: of the job.
         """
         return False
+
+    def column_terms(
+        self, part: Mapping[str, Any], x: np.ndarray, party: str, number: LossOfNumber | None
+    ) -> ColumnTerms:
+        """What each encoded column of a party adds to the model's sum, for algorithms whose model is such a sum.
+
+        Args:
+            part: the party's part of the model.
+            x: its encoded columns of some rows, (n, columns).
+            party: its name, for messages.
+            number: how a numeric target is learned; None for classes.
+
+        Raises:
+            InputError: the model is not such a sum, or this part does not have the party's own terms.
+        """
+        raise InputError(
+            f"a model of {self.name} is not a sum of terms of single columns, so no party can tell what each of its "
+            "columns adds: sv.explain splits scores among parties, and an additive model, a scorecard or a logistic "
+            "regression explains columns too"
+        )
+
+    def sums_to_logits(self, sums: np.ndarray, *, numeric: bool) -> np.ndarray:
+        """Logits of what all parties' `column_terms` add up to, float64 (n, outputs).
+
+        Args:
+            sums: (n, outputs).
+            numeric: whether the target is a number.
+        """
+        return sums
 
     def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
         """Sentences about settings that name a column which is not among the parties' `columns`."""

@@ -9,22 +9,6 @@ own shapes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from securevfl.algorithms.additive.configuration import Additive
-from securevfl.lazy import load_on_use
 
-if TYPE_CHECKING:
-    from securevfl.algorithms.additive.reasons import explain_rows
-    from securevfl.algorithms.additive.tables import Reason
-
-__all__ = ["Additive", "Reason", "explain_rows"]
-
-if not TYPE_CHECKING:
-    __getattr__ = load_on_use(
-        __name__,
-        {
-            "securevfl.algorithms.additive.reasons": "explain_rows",
-            "securevfl.algorithms.additive.tables": "Reason",
-        },
-    )
+__all__ = ["Additive"]

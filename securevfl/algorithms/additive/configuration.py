@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from securevfl.algorithms.additive.settings import AdditiveSettings
 from securevfl.data import View
 from securevfl.training.fits import Fits
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from securevfl.training.active_role import ActiveRole
+    from securevfl.training.column_terms import ColumnTerms
+    from securevfl.training.objectives import LossOfNumber
     from securevfl.training.passive_role import PassiveRole
     from securevfl.training.setting import Setting
 
@@ -56,6 +60,20 @@ class Additive(AdditiveSettings):
         "privacy_bounds": "ranges",
         "privacy_schema": "ranges",
     }
+
+    def column_terms(
+        self, part: Mapping[str, Any], x: np.ndarray, party: str, number: LossOfNumber | None
+    ) -> ColumnTerms:
+        """See `Algorithm.column_terms`; the owner has its terms under every protection."""
+        from securevfl.algorithms.additive.reasons import read_terms
+
+        return read_terms(part, x, party, numeric=number is not None)
+
+    def sums_to_logits(self, sums: np.ndarray, *, numeric: bool) -> np.ndarray:
+        """See `Algorithm.sums_to_logits`."""
+        from securevfl.algorithms.additive.shapes import to_logits
+
+        return to_logits(sums, numeric=numeric)
 
     def active(self, setting: Setting) -> ActiveRole:
         from securevfl.algorithms.additive.roles import AdditiveActive

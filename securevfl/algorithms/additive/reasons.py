@@ -1,54 +1,52 @@
-"""Reason codes: which of a party's own columns lower the score of a person most."""
+"""What each of a party's own columns adds to a score, from the party's own part of an additive model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from securevfl.algorithms.additive.columns import read_columns
-from securevfl.algorithms.additive.tables import Reason, find_reasons
-from securevfl.data import FeatureEncoder, PartyTable
+from securevfl.algorithms.additive.columns import bin_offsets, code_rows, read_columns
+from securevfl.algorithms.additive.tables import POINTS
 from securevfl.errors import InputError
+from securevfl.training.column_terms import ColumnTerms
+from securevfl.training.linear_terms import owns_start
 from securevfl.training.state import as_dict, as_tensor
 
-__all__ = ["explain_rows"]
+__all__ = ["read_terms"]
 
 
-def explain_rows(
-    part: Mapping[str, Any], table: PartyTable, ids: Sequence[str], *, most: int = 4, output: int = 0
-) -> dict[str, list[Reason]]:
-    """Reason codes of persons, from one party's part of a trained additive model. No message is sent, and no other
-    party's columns are among the reasons.
-
-    ```python
-    reasons = explain_rows(result.model().parts["bank"], bank, ["c-1009"])
-    ```
+def read_terms(part: Mapping[str, Any], x: np.ndarray, party: str, *, numeric: bool) -> ColumnTerms:
+    """The terms of encoded columns. Their means are those over the bins' masses, which noise covers where a budget is
+    spent.
 
     Args:
-        part: the party's, as `Model.parts` has it.
-        table: the party's.
-        ids: of the persons, each in the table.
-        most: how many reasons of each.
-        output: of which class, where there are several.
-
-    Returns:
-        Person → its most negative terms, the lowest first; fewer than `most` where fewer are below zero.
+        part: the party's part of the model.
+        x: coded columns of some rows, float64 (n, columns), NaN where missing.
+        party: its name, for messages.
+        numeric: whether the target is a number.
 
     Raises:
-        InputError: the part is of another algorithm, or has no such output; or a person is not in the table.
+        InputError: the part has no shapes, or those of other columns.
     """
     shapes = as_dict(part.get("parts", {})).get("shapes")
     if shapes is None:
-        raise InputError(f"this part of a model at {table.name!r} has no shapes: it is not of an additive model")
+        raise InputError(f"this part of a model at {party!r} has no shapes: it is not of an additive model")
     kept = as_dict(shapes)
     columns, values = read_columns(kept["columns"]), as_tensor(kept["values"]).numpy()
-    if not 0 <= output < values.shape[1]:
-        raise InputError(f"output is {output}; the model has {values.shape[1]}, counted from 0")
-    place = {name: at for at, name in enumerate(table.ids)}
-    for one in ids:
-        if one not in place:
-            raise InputError(f"the table of {table.name!r} has no person {one!r}: give ids of that table")
-    x = FeatureEncoder.from_state(part["encoder"]).transform(table, np.array([place[one] for one in ids], np.int64))
-    return {one: find_reasons(columns, values, row, most=most, output=output) for one, row in zip(ids, x, strict=True)}
+    places, offsets = code_rows(columns, np.asarray(x, np.float64).reshape(len(x), -1)), bin_offsets(columns)
+    own = [j for j, column in enumerate(columns) if not column.is_intercept]
+    terms = values[places]
+    means = np.array([columns[j].masses @ values[offsets[j] : offsets[j + 1]] for j in own])
+    start = terms[:, [j for j, column in enumerate(columns) if column.is_intercept]].sum(axis=1)
+    start = start[0] if len(start) else np.zeros(values.shape[1])
+    if owns_start(part, party):
+        start = start + as_tensor(kept["start"]).numpy()
+    return ColumnTerms(
+        values=terms[:, own],
+        start=start,
+        unit="share of the target's range" if numeric else "probability",
+        means=means.reshape(-1, values.shape[1]),
+        points=0.0 if numeric or values.shape[1] > 1 else POINTS,
+    )

@@ -1,4 +1,4 @@
-"""What an owner reads of its own shapes: tables with the noise's band, importance, points, and a row's reasons.
+"""What an owner reads of its own shapes: tables with the noise's band, importance and points.
 
 Everything here is post-processing of the party's own part of the model; nobody else has it.
 """
@@ -6,58 +6,19 @@ Everything here is post-processing of the party's own part of the model; nobody 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl.algorithms.additive.columns import BinnedColumn, bin_offsets, code_rows
+from securevfl.algorithms.additive.columns import BinnedColumn, bin_offsets
 from securevfl.training.state import State, as_dict, as_list
 
-__all__ = ["POINTS", "Reason", "find_reasons", "shape_notes", "shape_tables"]
+__all__ = ["POINTS", "shape_notes", "shape_tables"]
 
 _OTHER = "other levels"
 _MOSTLY = 0.5
 
 POINTS = 1000.0
 """Points of a probability of one: the points of a row's bins add up to its probability in thousandths."""
-
-
-@dataclass(frozen=True)
-class Reason:
-    """One column's term in the score of a row.
-
-    Attributes:
-        column: its name.
-        bin: the row's bin, in words.
-        term: what the column adds, less its mean over the training rows: in units of the probability, or of the
-            target's range.
-    """
-
-    column: str
-    bin: str
-    term: float
-
-
-def find_reasons(
-    columns: Sequence[BinnedColumn], values: np.ndarray, row: np.ndarray, *, most: int, output: int = 0
-) -> list[Reason]:
-    """The columns that lower a row's score most, the lowest term first; none that raises it.
-
-    Args:
-        columns: of one party.
-        values: of its bins, (all bins, outputs).
-        row: its columns of the row, float64 (columns without the intercept,).
-        most: how many.
-        output: of which class, where there are several.
-    """
-    places, offsets, found = code_rows(columns, row[None])[0], bin_offsets(columns), []
-    for j, column in enumerate(columns):
-        if column.is_intercept:
-            continue
-        shape = values[offsets[j] : offsets[j + 1], output]
-        place = int(places[j] - offsets[j])
-        found.append(Reason(column.name, _bin_text(column, place), float(shape[place] - shape @ column.masses)))
-    return sorted((one for one in found if one.term < 0), key=lambda one: one.term)[:most]
 
 
 def shape_tables(columns: Sequence[BinnedColumn], values: np.ndarray, variance: np.ndarray) -> list[State]:

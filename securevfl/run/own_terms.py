@@ -1,0 +1,92 @@
+"""Reasons for scores from one party's own columns: computed from its own table and part of the model, without any
+message, and about no other party's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from securevfl.data import FeatureEncoder, PartyTable
+from securevfl.errors import InputError
+from securevfl.run.model_parts import ModelPart
+from securevfl.training.column_terms import Direction, OwnTerms, Reason, find_reasons
+
+__all__ = ["find_own_terms", "find_rows", "own_reasons"]
+
+_AVERAGED = 1 << 16
+"""Most rows of a table that a column's mean is taken over."""
+
+
+def own_reasons(
+    part: ModelPart,
+    table: PartyTable,
+    ids: Sequence[str],
+    *,
+    most: int = 3,
+    direction: Direction = "down",
+    output: int = 0,
+) -> dict[str, list[Reason]]:
+    """Find the columns of one party that move the scores of persons most.
+
+    ```python
+    reasons = sv.own_reasons(result.model().part("bank"), bank, ["c-1009"])
+    ```
+
+    Args:
+        part: the party's, from `Model.part` or `ModelPart.load`.
+        table: the party's; a column's mean is that over its rows, or that of the training rows where the model has it.
+        ids: of the persons, each in the table.
+        most: how many reasons of each.
+        direction: ``"down"``: what lowers the score, ``"up"``: what raises it, ``"both"``: the largest of both.
+        output: of which class, where there are several.
+
+    Returns:
+        Person → reasons, the strongest first; fewer than `most` where fewer columns move the score that way.
+
+    Raises:
+        InputError: a model that is no sum of terms of columns, a part without the party's own terms, no such output, or
+            a person who is not in the table.
+    """
+    terms = find_own_terms(part, table, find_rows(table, ids))
+    outputs = terms.values.shape[2]
+    if not 0 <= output < outputs:
+        raise InputError(f"output is {output}; the model has {outputs}, counted from 0")
+    if direction not in ("down", "up", "both"):
+        raise InputError(f"direction is {direction!r}: give 'down', 'up' or 'both'")
+    return {
+        name: find_reasons(terms, row, most=most, direction=direction, output=output) for row, name in enumerate(ids)
+    }
+
+
+def find_own_terms(part: ModelPart, table: PartyTable, rows: np.ndarray) -> OwnTerms:
+    """The terms of a party's own columns in the scores of rows of its table.
+
+    Args:
+        part: the party's.
+        table: the party's.
+        rows: numbers of rows of the table, (n,).
+
+    Raises:
+        InputError: see `own_reasons`; or other columns than in training.
+    """
+    tree, algorithm, number = part.tree, part.job.algorithm, part.job.plan.number
+    encoder = FeatureEncoder.from_state(tree["encoder"])
+    some = np.unique(np.linspace(0, table.rows - 1, min(table.rows, _AVERAGED)).astype(np.int64))
+    terms, every = (
+        algorithm.column_terms(tree, encoder.transform(table, chosen), table.name, number) for chosen in (rows, some)
+    )
+    return OwnTerms.of_rows(table, encoder, terms, every, rows)
+
+
+def find_rows(table: PartyTable, ids: Sequence[str]) -> np.ndarray:
+    """The numbers of persons' rows, int64 (n,).
+
+    Raises:
+        InputError: a person who is not in the table.
+    """
+    place = {name: row for row, name in enumerate(table.ids)}
+    for one in ids:
+        if one not in place:
+            raise InputError(f"the table of {table.name!r} has no person {one!r}: give ids of that table")
+    return np.array([place[one] for one in ids], np.int64)
