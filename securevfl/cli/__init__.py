@@ -1,4 +1,4 @@
-"""The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | runs | audit | keys |
+"""The command line: `securevfl demo | check | policy | run | predict | explain | sweep | attack | report | runs | audit | keys |
 certs | relay | card | propose | approve | agreement | readmit | leave | serve | node | engine | psi`.
 
 Exit codes are those of `securevfl_net.exit_codes`: 0 done; 75, 130 and 143 start again; any other: a person must act.
@@ -23,6 +23,7 @@ from securevfl.cli import (
     certificates,
     engines,
     experiments,
+    explaining,
     leaving,
     nodes,
     parties,
@@ -44,6 +45,7 @@ __all__ = [
     "certificates",
     "engines",
     "experiments",
+    "explaining",
     "leaving",
     "main",
     "nodes",

@@ -17,6 +17,7 @@ _ORDER = (
     "policy",
     "run",
     "predict",
+    "explain",
     "report",
     "runs",
     "sweep",

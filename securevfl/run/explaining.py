@@ -195,7 +195,7 @@ def _add_terms(asked: _Asked, own: Mapping[str, OwnTerms]) -> Explanation:
     whole, baseline = sums[:, output], sum(float(one.start[output]) for one in own.values())
     unit = own[active.name].unit
     if task.outputs == 1 and not task.is_numeric and asked.column == 0:  # the model's sum is that of the second class
-        own = {name: replace(one, values=-one.values, points=-one.points) for name, one in own.items()}
+        own = {name: one.flip() for name, one in own.items()}
         whole, baseline = (1 - whole, 1 - baseline) if unit == "probability" else (-whole, -baseline)
     passive = [name for name in own if name != active.name]
     joined = len(passive) > 1 and (job.protection.is_sealed or job.protection.on_shares)

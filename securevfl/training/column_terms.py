@@ -7,7 +7,7 @@ without any message. A column's term is shown less its mean, so that zero means 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -114,6 +114,10 @@ class OwnTerms:
         """The sum of the party's terms in each row, float64 (n, outputs)."""
         found: np.ndarray = self.values.sum(axis=1)
         return found
+
+    def flip(self) -> OwnTerms:
+        """The terms of the other of two classes."""
+        return replace(self, values=-self.values, points=-self.points)
 
     def importance(self, output: int) -> dict[str, float]:
         """Column → the mean of its term's magnitude over these rows, the largest first."""

@@ -394,7 +394,7 @@ def test_owners_read_tables_and_reasons() -> None:
     less = (terms.values - terms.means)[:, :, 0]
     assert less[0].tolist() == pytest.approx([-0.2, -0.3])
     assert (less[1] >= 0).all()
-    assert terms.start.tolist() == [0.0]
+    assert terms.start.tolist() == [0.1]
 
 
 @pytest.mark.parametrize(("levels", "told"), [(("0.0", "1.0"), True), (("0", "1"), False)])

@@ -34,6 +34,7 @@ def models(people: Parties) -> Mapping[str, sv.Model]:
         "linear": sv.Job(algorithm=sv.LogisticRegression(), protection=sv.Plain(), epochs=2),
         "sealed": sv.Job(algorithm=sv.LogisticRegression(), protection=sv.BFV(), epochs=1),
         "additive": sv.Job(algorithm=sv.Additive(), protection=sv.Plain(), epochs=6),
+        "shares": sv.Job(algorithm=sv.LogisticRegression(), protection=sv.Shares(model="parts"), epochs=1),
         "network": sv.Job(algorithm=sv.SplitNN(hidden=4, top=(4,)), protection=sv.Plain(), epochs=1),
     }
     return {name: sv.simulate(job, people).model() for name, job in jobs.items()}
@@ -196,6 +197,15 @@ def test_under_a_sealed_cut_only_the_active_party_sees_its_columns(
         replace(models["linear"], job=job), people, ids, aligned=aligned
     )  # as if plain weights came of a sealed cut
     assert joined.players == ("bank", "shop1 + shop2")
+
+
+def test_on_shares_a_model_that_was_handed_out_explains_its_rounded_answers(
+    models: Mapping[str, sv.Model], people: Parties, aligned: Aligned
+) -> None:
+    found = sv.explain(models["shares"], people, aligned=aligned)
+    answered = sv.predict(models["shares"], people, calibrated=False, aligned=aligned).probabilities[:, 1]
+    assert found.players == ("bank", "shop1 + shop2")
+    assert found.sums == pytest.approx(np.log(answered / (1 - answered)), abs=2**-4 + 0.002)
 
 
 def test_reasons_are_the_owner_s_and_point_the_way_that_was_asked(
