@@ -105,7 +105,17 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.party import Job
     from securevfl.party_context import Observer
     from securevfl.privacy import DP, Gaussian, JointNoise, Policy, RandomisedResponse
-    from securevfl.run import Explanation, Model, Prediction, Result, align_parties, explain, own_reasons, predict
+    from securevfl.run import (
+        Explanation,
+        Model,
+        Prediction,
+        Result,
+        align_parties,
+        explain,
+        own_curve,
+        own_reasons,
+        predict,
+    )
     from securevfl.shares import Shares
     from securevfl.training import Algorithm, Frozen
 
@@ -130,7 +140,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.auditing": "audit",
     "securevfl.experiments": ("AttackResult Study attack compare cross_validate demo read_sweep run_sweep simulate"),
     "securevfl.jobfile": "read_job",
-    "securevfl.run": "Explanation Model Prediction Result align_parties explain own_reasons predict",
+    "securevfl.run": "Explanation Model Prediction Result align_parties explain own_curve own_reasons predict",
     "securevfl.experiments.aligned_rows": "AlignedRows",
     "securevfl.experiments.estimators": "VerticalClassifier VerticalRegressor",
     "securevfl.experiments.search": "search",
@@ -248,6 +258,7 @@ __all__ = [
     "datasets",
     "demo",
     "explain",
+    "own_curve",
     "own_reasons",
     "predict",
     "read_csv",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.run.explaining import explain
     from securevfl.run.explanation import Explanation
     from securevfl.run.model import Model, Prediction, predict
-    from securevfl.run.own_terms import own_reasons
+    from securevfl.run.own_terms import own_curve, own_reasons
     from securevfl.run.result import Result
     from securevfl.run.run_files import write_ledgers
     from securevfl.run.simulation import Aligned, align_parties, join_parties
@@ -30,7 +30,7 @@ _NAMES = {
     "securevfl.run.explaining": "explain",
     "securevfl.run.explanation": "Explanation",
     "securevfl.run.model": "Model Prediction predict",
-    "securevfl.run.own_terms": "own_reasons",
+    "securevfl.run.own_terms": "own_curve own_reasons",
     "securevfl.run.result": "Result",
     "securevfl.run.run_files": "write_ledgers",
     "securevfl.run.simulation": "Aligned align_parties join_parties",
@@ -46,6 +46,7 @@ __all__ = [
     "align_parties",
     "explain",
     "join_parties",
+    "own_curve",
     "own_reasons",
     "predict",
     "write_ledgers",

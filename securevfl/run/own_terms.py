@@ -4,15 +4,17 @@ message, and about no other party's columns."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from securevfl.data import FeatureEncoder, PartyTable
-from securevfl.errors import InputError
+from securevfl.data.categories import Categories
+from securevfl.errors import InputError, UnknownNameError
 from securevfl.run.model_parts import ModelPart
 from securevfl.training.column_terms import Direction, OwnTerms, Reason, find_reasons
 
-__all__ = ["find_own_terms", "find_rows", "own_reasons"]
+__all__ = ["find_own_terms", "find_rows", "own_curve", "own_reasons"]
 
 _AVERAGED = 1 << 16
 """Most rows of a table that a column's mean is taken over."""
@@ -59,22 +61,66 @@ def own_reasons(
     }
 
 
-def find_own_terms(part: ModelPart, table: PartyTable, rows: np.ndarray) -> OwnTerms:
+def own_curve(
+    part: ModelPart, table: PartyTable, column: str, *, points: int = 50, output: int = 0
+) -> list[tuple[str, float]]:
+    """What each value of one of a party's columns adds to a score, less the column's mean: exactly the column's partial
+    dependence (Friedman 2001), as the model is a sum of terms. No message is sent.
+
+    Args:
+        part: the party's.
+        table: the party's.
+        column: its name.
+        points: how many values of a column of numbers, at its quantiles; of others, the most frequent ones.
+        output: of which class, where there are several.
+
+    Returns:
+        Values as text, and what they add: numbers ascending, others the most frequent first.
+
+    Raises:
+        InputError: see `own_reasons`; or a block of numbers.
+        UnknownNameError: no such column.
+    """
+    if column not in table.columns:
+        raise UnknownNameError(f"column of {table.name!r}:", column, table.columns)
+    values = table.columns[column]
+    if values.ndim > 1:
+        raise InputError(f"column {column!r} of {table.name!r} is a block of numbers: it has no curve")
+    most = min(max(points, 1), table.rows)
+    if not isinstance(values, Categories) and values.dtype.kind in "iuf" and column not in table.categorical:
+        numbers = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+        grid = np.unique(np.quantile(numbers, np.linspace(0, 1, most), method="nearest"))
+    else:
+        found, counts = np.unique(np.asarray(values), return_counts=True)
+        grid = found[np.argsort(-counts, kind="stable")][:most]
+    rows = np.arange(len(grid))
+    changed = table.take(rows)
+    changed = replace(changed, columns={**changed.columns, column: grid.astype(np.asarray(values[:1]).dtype)})
+    terms = find_own_terms(part, changed, rows, reference=table)
+    place = terms.columns.index(column)
+    return [(terms.texts[row][place], float(terms.values[row, place, output])) for row in rows.tolist()]
+
+
+def find_own_terms(
+    part: ModelPart, table: PartyTable, rows: np.ndarray, *, reference: PartyTable | None = None
+) -> OwnTerms:
     """The terms of a party's own columns in the scores of rows of its table.
 
     Args:
         part: the party's.
         table: the party's.
         rows: numbers of rows of the table, (n,).
+        reference: the table whose mean terms are subtracted; the same one unless given.
 
     Raises:
         InputError: see `own_reasons`; or other columns than in training.
     """
     tree, algorithm, number = part.tree, part.job.algorithm, part.job.plan.number
-    encoder = FeatureEncoder.from_state(tree["encoder"])
-    some = np.unique(np.linspace(0, table.rows - 1, min(table.rows, _AVERAGED)).astype(np.int64))
+    encoder, other = FeatureEncoder.from_state(tree["encoder"]), reference or table
+    some = np.unique(np.linspace(0, other.rows - 1, min(other.rows, _AVERAGED)).astype(np.int64))
     terms, every = (
-        algorithm.column_terms(tree, encoder.transform(table, chosen), table.name, number) for chosen in (rows, some)
+        algorithm.column_terms(tree, encoder.transform(whose, chosen), table.name, number)
+        for whose, chosen in ((table, rows), (other, some))
     )
     return OwnTerms.of_rows(table, encoder, terms, every, rows)
 

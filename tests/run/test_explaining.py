@@ -233,6 +233,25 @@ def test_reasons_are_the_owner_s_and_point_the_way_that_was_asked(
         sv.own_reasons(part, shop, ids, output=1)
 
 
+@pytest.mark.parametrize("name", ["linear", "additive"])
+def test_a_curve_is_the_term_of_each_value(name: str, models: Mapping[str, sv.Model], people: Parties) -> None:
+    shop, part = people["shop1"], models[name].part("shop1")
+    curve = sv.own_curve(part, shop, "f1", points=7)
+    assert len(curve) == 7
+    of_rows = {
+        reason.value: reason.term
+        for found in sv.own_reasons(part, shop, shop.ids, most=3, direction="both").values()
+        for reason in found
+        if reason.column == "f1"
+    }
+    assert [term for _, term in curve] == pytest.approx([of_rows[value] for value, _ in curve])
+    assert [float(value) for value, _ in curve] == sorted(float(value) for value, _ in curve)
+    with pytest.raises(UnknownNameError, match="column of 'shop1'"):
+        sv.own_curve(part, shop, "f9")
+    with pytest.raises(InputError, match="not a sum of terms"):
+        sv.own_curve(models["network"].part("shop1"), shop, "f1")
+
+
 def test_files_give_the_active_party_totals_and_each_party_its_own(
     models: Mapping[str, sv.Model], people: Parties, aligned: Aligned, common: list[str], tmp_path: Path
 ) -> None:
