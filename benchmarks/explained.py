@@ -4,9 +4,9 @@
 
 The bank of the credit table explains 1,500 clients' scores. It knows the other parties' columns of 300 of them, and
 estimates these columns of the rest, by ridge and by boosted trees; of the two the better one counts for each column. It
-has its own columns and *scores*; in addition what each party added (*totals*, exact or Shapley values); or all answers
-to rows that mix persons, from which Shapley values are computed (*answers*). R² is that of the rest, a mean over all
-columns of a party, and of the column that gains most over scores.
+has its own columns and *scores*, and of a sum its own part of each score, too; in addition what each party added
+(*totals*, exact or Shapley values); or all answers to rows that mix persons, from which Shapley values are computed
+(*answers*). R² is that of the rest, a mean over all columns of a party, and of the column that gains most over scores.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ def measure_job(model: sv.Model, parties: Parties, seed: int) -> dict[str, Mappi
     ids = list(active.ids_of(aligned.parties[active.name].rows[rows]))
     explained = sv.explain(model, parties, ids, background=BACKGROUND, aligned=aligned)
     own = encode_columns(model, parties, aligned, rows, active.name)
-    scores = np.hstack([own, explained.sums[:, None]])
+    known_own = explained.totals[:, :1] if explained.method == "terms" else own[:, :0]  # its own part gives its own sum
+    scores = np.hstack([own, explained.sums[:, None], known_own])
+    if explained.method == "terms":
+        scores = np.hstack([scores, explained.sums[:, None] - known_own])
     views = {"own columns": own, "scores": scores, "totals": np.hstack([scores, explained.totals])}
     if explained.method == "shapley":
         views["answers"] = np.hstack([own, open_answers(model, parties, aligned, rows)])

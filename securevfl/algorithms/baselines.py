@@ -20,7 +20,7 @@ from securevfl.training.bottoms import Architecture
 from securevfl.training.column_terms import ColumnTerms, multiply_columns
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf
-from securevfl.training.linear_terms import name_sum, read_weights
+from securevfl.training.linear_terms import STAYS_IN_SHARES, name_sum, read_weights
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.plan import Plan
@@ -74,14 +74,20 @@ class LogisticRegression(SplitNN):
         self, part: Mapping[str, Any], x: np.ndarray, party: str, number: LossOfNumber | None
     ) -> ColumnTerms:
         """See `Algorithm.column_terms`."""
-        if self.bottom:
-            raise InputError(
-                f"{self.name}.bottom is Frozen, and each of its features mixes columns of {party!r}: no column has a "
-                "term of its own; sv.explain splits scores among parties"
-            )
+        self.check_reasons(None)
         flat = x.reshape(len(x), -1)
         weights, start = read_weights(part, flat.shape[1], party)
         return ColumnTerms(values=multiply_columns(flat, weights), start=start, unit=name_sum(number))
+
+    def check_reasons(self, protection: Protection | None) -> None:
+        """See `Algorithm.check_reasons`."""
+        if self.bottom:
+            raise InputError(
+                f"{self.name}.bottom is Frozen, and each of its features mixes columns: no column has a term of its "
+                "own; sv.explain splits scores among parties"
+            )
+        if protection is not None and protection.on_shares and not protection.hands_out:
+            raise InputError(f"no party would see the terms of its own columns: {STAYS_IN_SHARES}")
 
     def build_architecture(self, outputs: int) -> Architecture:
         return Architecture(hidden=outputs, top=None, bottom=self.bottom, lr=self.lr, weight_decay=self.weight_decay)

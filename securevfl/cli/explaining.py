@@ -31,7 +31,11 @@ def explain_command(
         str, typer.Option(help="Persons: identifiers with commas between, or a file with one a line. Default: all.")
     ] = "",
     output: Annotated[
-        str, typer.Option("--class", help="The class whose score is explained; default: the second of two.")
+        str,
+        typer.Option(
+            "--class",
+            help="Class whose score is explained; default: the second of two. Passive parties give its number, from 0.",
+        ),
     ] = "",
     most: Annotated[int, typer.Option(help="Reasons of each person, in each party's own file.", min=1)] = 3,
     way: Annotated[
@@ -145,16 +149,17 @@ def _explain_own(
     from securevfl.training.column_terms import find_reasons
 
     part, table = read_own_part(agreement, party, own_file, data)
-    names = [str(name) for name in part.tree["names"]]
+    classes = int(part.tree["classes"])
+    names = [str(name) for name in part.tree["names"]] or [str(number) for number in range(classes)]
     if output and output not in names:
         raise sv.UnknownNameError("class", output, names)
-    if len(names) > 2 and not output:
-        raise sv.InputError(f"the model has {len(names)} classes: name one with --class, of {', '.join(names)}")
+    if classes > 2 and not output:
+        raise sv.InputError(f"the model has {classes} classes: name one with --class, of {', '.join(names)}")
     wanted = list(table.ids) if ids is None else ids
     terms = find_own_terms(part, table, find_rows(table, wanted))
-    if len(names) == 2 and output == names[0]:
+    if classes == 2 and output == names[0]:
         terms = terms.flip()
-    place = names.index(output) if len(names) > 2 else 0
+    place = names.index(output) if classes > 2 else 0
     reasons = {
         name: find_reasons(terms, row, most=most, direction=way, output=place) for row, name in enumerate(wanted)
     }

@@ -18,13 +18,10 @@ from securevfl.run.coalitions import Coalitions, draw_background
 from securevfl.run.explanation import Explanation
 from securevfl.run.model import Model
 from securevfl.run.model_parts import ModelPart
-from securevfl.run.own_terms import find_own_terms, find_rows
+from securevfl.run.own_terms import build_task, find_own_terms, find_rows
 from securevfl.run.simulation import Aligned, align_parties, predict_parties, result_books
 from securevfl.training.calibration import WHOLE, correction_of
 from securevfl.training.column_terms import OwnTerms
-from securevfl.training.multilabel import Labels
-from securevfl.training.regression import Regression
-from securevfl.training.task import Task
 
 __all__ = ["explain"]
 
@@ -142,13 +139,6 @@ class _Asked:
                 why = why or str(error)
         return own, why
 
-    def build_task(self) -> Task:
-        """What the model predicts."""
-        plan, classes = self.model.job.plan, int(self.part["classes"])
-        if plan.number is not None:
-            return Regression(loss=plan.number).with_state(self.part.get("target"))
-        return Labels(classes) if plan.several else Task(classes)
-
 
 def _check_parties(model: Model, parties: Parties) -> None:
     owners = [name for name in model.parts if name != model.coordinator]
@@ -187,7 +177,7 @@ def _find_common(parties: Parties, aligned: Aligned, ids: Sequence[str]) -> np.n
 
 def _add_terms(asked: _Asked, own: Mapping[str, OwnTerms]) -> Explanation:
     """Add up the parties' terms; two passive parties stay one where the protection opens their sum alone."""
-    active, job, task = asked.active, asked.model.job, asked.build_task()
+    active, job, task = asked.active, asked.model.job, build_task(asked.model.job, asked.part)
     sums = np.asarray(sum(one.start + one.totals for one in own.values()))
     logits = torch.from_numpy(job.algorithm.sums_to_logits(sums, numeric=task.is_numeric))
     scores = correction_of(asked.part, WHOLE).apply(task.compute_probabilities(logits))

@@ -3,19 +3,34 @@ message, and about no other party's columns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.categories import Categories
 from securevfl.errors import InputError, UnknownNameError
+from securevfl.party import Job
 from securevfl.run.model_parts import ModelPart
-from securevfl.training.column_terms import Direction, OwnTerms, Reason, find_reasons
+from securevfl.training.calibration import WHOLE, correction_of
+from securevfl.training.column_terms import ColumnTerms, Direction, OwnTerms, Reason, find_reasons
+from securevfl.training.multilabel import Labels
+from securevfl.training.regression import Regression
+from securevfl.training.task import Task
 
-__all__ = ["find_own_terms", "find_rows", "own_curve", "own_reasons"]
+__all__ = [
+    "build_task",
+    "find_own_terms",
+    "find_rows",
+    "mean_terms",
+    "own_curve",
+    "own_reasons",
+    "sum_of_answers",
+]
 
+_TINY = 1e-12
 _AVERAGED = 1 << 16
 """Most rows of a table that a column's mean is taken over."""
 
@@ -115,14 +130,58 @@ def find_own_terms(
     Raises:
         InputError: see `own_reasons`; or other columns than in training.
     """
-    tree, algorithm, number = part.tree, part.job.algorithm, part.job.plan.number
-    encoder, other = FeatureEncoder.from_state(tree["encoder"]), reference or table
-    some = np.unique(np.linspace(0, other.rows - 1, min(other.rows, _AVERAGED)).astype(np.int64))
-    terms, every = (
-        algorithm.column_terms(tree, encoder.transform(whose, chosen), table.name, number)
-        for whose, chosen in ((table, rows), (other, some))
-    )
-    return OwnTerms.of_rows(table, encoder, terms, every, rows)
+    encoder, terms = _column_terms(part, table, rows)
+    return OwnTerms.of_rows(table, encoder, terms, mean_terms(part, reference or table), rows)
+
+
+def mean_terms(part: ModelPart, table: PartyTable) -> np.ndarray:
+    """The mean of each encoded column's term: as the model has it, or over rows of a table, (encoded columns, outputs).
+
+    Args:
+        part: the party's.
+        table: the party's.
+    """
+    some = np.unique(np.linspace(0, table.rows - 1, min(table.rows, _AVERAGED)).astype(np.int64))
+    _, terms = _column_terms(part, table, some)
+    found: np.ndarray = terms.values.mean(axis=0) if terms.means is None else terms.means
+    return found
+
+
+def _column_terms(part: ModelPart, table: PartyTable, rows: np.ndarray) -> tuple[FeatureEncoder, ColumnTerms]:
+    encoder, plan = FeatureEncoder.from_state(part.tree["encoder"]), part.job.plan
+    x = encoder.transform(table, rows)
+    return encoder, part.job.algorithm.column_terms(part.tree, x, table.name, plan.number)
+
+
+def build_task(job: Job, part: Mapping[str, Any]) -> Task:
+    """What a model predicts, from the active party's part of it."""
+    plan, classes = job.plan, int(part["classes"])
+    if plan.number is not None:
+        return Regression(loss=plan.number).with_state(part.get("target"))
+    return Labels(classes) if plan.several else Task(classes)
+
+
+def sum_of_answers(job: Job, part: Mapping[str, Any], answers: np.ndarray) -> np.ndarray | None:
+    """What the model added up to for rows, from its answers about them, (n,): of the second of two classes, or of a
+    number; None for other targets.
+
+    Args:
+        job: that trained the model.
+        part: the active party's.
+        answers: (n, classes), or (n, 1) of numbers.
+    """
+    task = build_task(job, part)
+    if task.outputs != 1 or task.is_multilabel:
+        return None
+    if isinstance(task, Regression):
+        if task.loss.name in ("poisson", "tweedie"):
+            return None
+        logits = (answers[:, :1] - task.center) / task.scale
+    else:
+        p = np.clip(answers, _TINY, 1.0)
+        logits = correction_of(part, WHOLE).undo_odds(np.log(p[:, 1:] / p[:, :1]))
+    found: np.ndarray = job.algorithm.logits_to_sums(logits, numeric=task.is_numeric)[:, 0]
+    return found
 
 
 def find_rows(table: PartyTable, ids: Sequence[str]) -> np.ndarray:

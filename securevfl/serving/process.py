@@ -177,6 +177,7 @@ async def run_server(
             organisations=own.organisations,
             coordinator=proposal.coordinator_name,
             software=software_version(),
+            reasons=proposal.serving is not None and proposal.serving.reasons,
         )
         certificates = row_of(whole, own, note=own.state / "certificate")
         mesh = await Start(agreement=whole, own=own, door=door).start_mesh(

@@ -322,6 +322,18 @@ class Algorithm(Abilities):
         Raises:
             InputError: the model is not such a sum, or this part does not have the party's own terms.
         """
+        self.check_reasons(None)
+        raise NotImplementedError
+
+    def check_reasons(self, protection: Protection | None) -> None:
+        """Check that the active party of a job sees what each of its own columns adds to a score.
+
+        Args:
+            protection: of the job; None for any.
+
+        Raises:
+            InputError: it does not.
+        """
         raise InputError(
             f"a model of {self.name} is not a sum of terms of single columns, so no party can tell what each of its "
             "columns adds: sv.explain splits scores among parties, and an additive model, a scorecard or a logistic "
@@ -336,6 +348,10 @@ class Algorithm(Abilities):
             numeric: whether the target is a number.
         """
         return sums
+
+    def logits_to_sums(self, logits: np.ndarray, *, numeric: bool) -> np.ndarray:
+        """The inverse of `sums_to_logits`, for one output."""
+        return logits
 
     def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
         """Sentences about settings that name a column which is not among the parties' `columns`."""

@@ -82,7 +82,7 @@ class OwnTerms:
 
     @classmethod
     def of_rows(
-        cls, table: PartyTable, encoder: FeatureEncoder, terms: ColumnTerms, every: ColumnTerms, rows: np.ndarray
+        cls, table: PartyTable, encoder: FeatureEncoder, terms: ColumnTerms, means: np.ndarray, rows: np.ndarray
     ) -> OwnTerms:
         """Put encoded columns together by the column that they come from, and subtract means.
 
@@ -90,10 +90,9 @@ class OwnTerms:
             table: the party's.
             encoder: of its part of the model.
             terms: of the rows to explain.
-            every: of the rows whose mean counts where the model has no means.
+            means: of each encoded column, (encoded columns, outputs).
             rows: numbers of the rows to explain, (n,).
         """
-        means = every.values.mean(axis=0) if terms.means is None else terms.means
         names, source = list(encoder.columns), np.array(encoder.source_columns, dtype=np.int64)
         values = np.zeros((len(rows), len(names), terms.values.shape[2]))
         for place in range(len(names)):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from securevfl.algorithms.additive.settings import AdditiveSettings
+from securevfl.cut import Protection
 from securevfl.data import View
 from securevfl.training.fits import Fits
 
@@ -69,11 +70,20 @@ class Additive(AdditiveSettings):
 
         return read_terms(part, x, party, numeric=number is not None)
 
+    def check_reasons(self, protection: Protection | None) -> None:
+        """See `Algorithm.check_reasons`; it always does."""
+
     def sums_to_logits(self, sums: np.ndarray, *, numeric: bool) -> np.ndarray:
         """See `Algorithm.sums_to_logits`."""
         from securevfl.algorithms.additive.shapes import to_logits
 
         return to_logits(sums, numeric=numeric)
+
+    def logits_to_sums(self, logits: np.ndarray, *, numeric: bool) -> np.ndarray:
+        """See `Algorithm.logits_to_sums`."""
+        from securevfl.algorithms.additive.shapes import from_logits
+
+        return from_logits(logits, numeric=numeric)
 
     def active(self, setting: Setting) -> ActiveRole:
         from securevfl.algorithms.additive.roles import AdditiveActive
