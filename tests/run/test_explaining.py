@@ -4,6 +4,7 @@ answers to mixed rows count."""
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
@@ -299,3 +300,16 @@ def test_mistakes_are_told(
     lonely = next(one for one in people.active.ids if one not in set(people["shop1"].ids))
     with pytest.raises(InputError, match="not common to all parties"):
         sv.explain(model, people, [lonely], aligned=aligned)
+
+
+@pytest.mark.parametrize("page", ["docs/howto/explain-a-score.md", "docs/threat-model.md"])
+def test_the_pages_have_the_figures_that_were_measured(page: str) -> None:
+    root = Path(__file__).parents[2]
+    found = json.loads((root / "benchmarks/results/explained.json").read_text(encoding="utf-8"))["R²"]
+    text = (root / page).read_text(encoding="utf-8")
+    for name, parties in found.items():
+        job, _, count = name.rpartition(", ")
+        for party, figures in parties.items():
+            cells = [f"{value:.2f}" for value in figures["mean R²"].values()]
+            title = job.replace("terms", "exact totals")
+            assert f"| {title} | {count.split()[0]} | {party} | {' | '.join(cells)} |" in text
