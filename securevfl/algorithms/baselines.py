@@ -9,18 +9,18 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from securevfl.algorithms.linear_terms import STAYS_IN_SHARES, name_sum, read_weights
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, Plain, Protection
+from securevfl.data.column_terms import ColumnTerms, multiply_columns
 from securevfl.errors import InputError
 from securevfl.privacy import PrivateSteps
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import ReleaseCounts, Subsets
 from securevfl.training.bookkeeping import Bookkeeping
 from securevfl.training.bottoms import Architecture
-from securevfl.training.column_terms import ColumnTerms, multiply_columns
 from securevfl.training.fits import Fits
 from securevfl.training.halves import ActiveHalf
-from securevfl.training.linear_terms import STAYS_IN_SHARES, name_sum, read_weights
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.plan import Plan

@@ -12,8 +12,8 @@ from securevfl.cli import terminal
 from securevfl.cli.application import app
 
 if TYPE_CHECKING:
+    from securevfl.data.column_terms import Direction
     from securevfl.run import Explanation
-    from securevfl.training.column_terms import Direction
 
 __all__: list[str] = []
 
@@ -143,10 +143,10 @@ def _explain_own(
     """Write one party's reasons from its own columns; nothing is sent."""
     from securevfl_net.durable import make_folder, write_atomic
 
+    from securevfl.data.column_terms import find_reasons
     from securevfl.run.explanation import reasons_as_csv
     from securevfl.run.own_terms import find_own_terms, find_rows
     from securevfl.serving.process import read_own_part
-    from securevfl.training.column_terms import find_reasons
 
     part, table = read_own_part(agreement, party, own_file, data)
     classes = int(part.tree["classes"])

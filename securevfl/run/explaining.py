@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from securevfl.data import Parties, PartyTable
+from securevfl.data.column_terms import OwnTerms
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.party import Job
 from securevfl.privacy import ResultBook
@@ -21,7 +22,6 @@ from securevfl.run.model_parts import ModelPart
 from securevfl.run.own_terms import build_task, find_own_terms, find_rows
 from securevfl.run.simulation import Aligned, align_parties, predict_parties, result_books
 from securevfl.training.calibration import WHOLE, correction_of
-from securevfl.training.column_terms import OwnTerms
 
 __all__ = ["explain"]
 
@@ -100,7 +100,7 @@ class _Asked:
     model: Model
     parties: Parties
     aligned: Aligned
-    explained: np.ndarray
+    explained: np.ndarray = field(repr=False)
     column: int
 
     @property

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from securevfl_net.durable import make_folder, write_atomic
 
+from securevfl.data.column_terms import Direction, OwnTerms, Reason, find_reasons
 from securevfl.errors import UnknownNameError
 from securevfl.report.importance import ImportanceRecord, PartyImportance
 from securevfl.run.frames import frame_of
-from securevfl.training.column_terms import Direction, OwnTerms, Reason, find_reasons
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -11,11 +11,11 @@ import numpy as np
 
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.categories import Categories
+from securevfl.data.column_terms import ColumnTerms, Direction, OwnTerms, Reason, find_reasons
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.party import Job
 from securevfl.run.model_parts import ModelPart
 from securevfl.training.calibration import WHOLE, correction_of
-from securevfl.training.column_terms import ColumnTerms, Direction, OwnTerms, Reason, find_reasons
 from securevfl.training.multilabel import Labels
 from securevfl.training.regression import Regression
 from securevfl.training.task import Task

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from securevfl.data import FeatureEncoder, PartyTable
+from securevfl.data.column_terms import OwnTerms
 from securevfl.run.model_parts import ModelPart
 from securevfl.run.own_terms import mean_terms, sum_of_answers
-from securevfl.training.column_terms import OwnTerms
 
 __all__ = ["ReasonsOfScore", "ServedReasons"]
 

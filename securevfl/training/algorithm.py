@@ -26,10 +26,10 @@ from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRol
 if TYPE_CHECKING:
     import numpy as np
 
+    from securevfl.data.column_terms import ColumnTerms
     from securevfl.party_context import PartyContext
     from securevfl.training.active_program import ActiveProgram
     from securevfl.training.active_role import ActiveRole
-    from securevfl.training.column_terms import ColumnTerms
     from securevfl.training.passive_program import PassiveProgram
     from securevfl.training.passive_role import PassiveRole
     from securevfl.training.program import Program

@@ -13,8 +13,8 @@ from securevfl.training.fits import Fits
 if TYPE_CHECKING:
     import numpy as np
 
+    from securevfl.data.column_terms import ColumnTerms
     from securevfl.training.active_role import ActiveRole
-    from securevfl.training.column_terms import ColumnTerms
     from securevfl.training.objectives import LossOfNumber
     from securevfl.training.passive_role import PassiveRole
     from securevfl.training.setting import Setting

@@ -9,9 +9,9 @@ import numpy as np
 
 from securevfl.algorithms.additive.columns import bin_offsets, code_rows, read_columns
 from securevfl.algorithms.additive.tables import POINTS
+from securevfl.algorithms.linear_terms import owns_start
+from securevfl.data.column_terms import ColumnTerms
 from securevfl.errors import InputError
-from securevfl.training.column_terms import ColumnTerms
-from securevfl.training.linear_terms import owns_start
 from securevfl.training.state import as_dict, as_tensor
 
 __all__ = ["read_terms"]

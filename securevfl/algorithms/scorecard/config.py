@@ -25,10 +25,10 @@ from securevfl.algorithms.scorecard.roles import (
 )
 from securevfl.algorithms.scorecard.settings import ScorecardSettings
 from securevfl.cut import Protection
+from securevfl.data.column_terms import ColumnTerms
 from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
 from securevfl.training.binned import BINS, LAYOUT, MOST_MERGED
-from securevfl.training.column_terms import ColumnTerms
 from securevfl.training.fits import Fits
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.plan import Plan

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from securevfl.algorithms.linear_terms import STAYS_IN_SHARES, handed_out_blocks, name_sum, owns_start
 from securevfl.algorithms.scorecard.binning import EvidenceEncoder, codes_of
+from securevfl.data.column_terms import ColumnTerms, multiply_columns
 from securevfl.errors import InputError
-from securevfl.training.column_terms import ColumnTerms, handed_out_blocks, multiply_columns
-from securevfl.training.linear_terms import STAYS_IN_SHARES, name_sum, owns_start
 from securevfl.training.state import as_dict, as_list, as_pair, as_tensor
 
 __all__ = ["read_terms"]

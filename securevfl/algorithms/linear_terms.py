@@ -9,11 +9,10 @@ import numpy as np
 import torch
 
 from securevfl.errors import InputError
-from securevfl.training.column_terms import handed_out_blocks
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.state import as_dict, as_pair, as_tensor
 
-__all__ = ["SEALED", "STAYS_IN_SHARES", "name_sum", "owns_start", "read_weights"]
+__all__ = ["STAYS_IN_SHARES", "handed_out_blocks", "name_sum", "owns_start", "read_weights"]
 
 SEALED = (
     "its weights are shared between it and the active party, and nobody has them whole (a sealed cut, or one in "
@@ -24,6 +23,16 @@ STAYS_IN_SHARES = (
     "the model stayed in shares, and nobody has a weight of it: train it with model = 'parts', an additive model, or "
     "let sv.explain split scores among parties"
 )
+
+
+def handed_out_blocks(shares: object) -> list[np.ndarray] | None:
+    """The weights that a model on shares handed to this party, float64, block by block; None if it stayed in shares.
+
+    Args:
+        shares: of the party's part of the model.
+    """
+    kept = as_dict(shares).get("handed out")
+    return None if kept is None else [as_tensor(block).double().numpy() for block in as_dict(kept).values()]
 
 
 def name_sum(number: LossOfNumber | None) -> str:

@@ -12,11 +12,11 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.categories import Column
-from securevfl.training.state import as_dict, as_tensor
+from securevfl.data.features import FeatureEncoder
+from securevfl.data.table import PartyTable
 
-__all__ = ["ColumnTerms", "Direction", "OwnTerms", "Reason", "find_reasons", "handed_out_blocks", "multiply_columns"]
+__all__ = ["ColumnTerms", "Direction", "OwnTerms", "Reason", "find_reasons", "multiply_columns"]
 
 Direction: TypeAlias = Literal["down", "up", "both"]
 """Which terms are reasons: those that lower the score, those that raise it, or the largest of both."""
@@ -153,16 +153,6 @@ def multiply_columns(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """
     found: np.ndarray = np.asarray(x, np.float64)[:, :, None] * weights[None]
     return found
-
-
-def handed_out_blocks(shares: object) -> list[np.ndarray] | None:
-    """The weights that a model on shares handed to this party, float64, block by block; None if it stayed in shares.
-
-    Args:
-        shares: of the party's part of the model.
-    """
-    kept = as_dict(shares).get("handed out")
-    return None if kept is None else [as_tensor(block).double().numpy() for block in as_dict(kept).values()]
 
 
 def _describe_values(values: Column, rows: np.ndarray) -> list[str]:
