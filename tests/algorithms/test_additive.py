@@ -24,10 +24,9 @@ from securevfl.algorithms.additive.edges import (
     noisy_column,
 )
 from securevfl.algorithms.additive.own_columns import ColumnSource, bin_columns
-from securevfl.algorithms.additive.reasons import read_terms
 from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan, to_logits
 from securevfl.algorithms.additive.steps import StepRule, step_rate
-from securevfl.algorithms.additive.tables import shape_tables
+from securevfl.algorithms.additive.tables import read_terms, shape_tables
 from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, cap_parts, split_caps, target_units
 from securevfl.config import Mistaken
 from securevfl.data import FeatureEncoder, Parties

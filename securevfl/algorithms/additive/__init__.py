@@ -3,7 +3,7 @@
 `settings` and `configuration` are what a job says; `own_columns`, `edges` and `columns` bin a party's columns;
 `contrasts`, `units` and `shapes` are the arithmetic of an epoch, in integers; `channel` is the seam through which a
 protection makes the sums; `sealed_sums`, `sealed_scores` and `sealed_keys` are two parties under BFV; `roles` are the
-parties; `clear` trains all parties in one place, for comparison; `tables` and `reasons` are what an owner reads of its
+parties; `clear` trains all parties in one place, for comparison; `tables` has what an owner reads of its
 own shapes.
 """
 

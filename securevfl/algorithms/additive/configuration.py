@@ -66,7 +66,7 @@ class Additive(AdditiveSettings):
         self, part: Mapping[str, Any], x: np.ndarray, party: str, number: LossOfNumber | None
     ) -> ColumnTerms:
         """See `Algorithm.column_terms`; the owner has its terms under every protection."""
-        from securevfl.algorithms.additive.reasons import read_terms
+        from securevfl.algorithms.additive.tables import read_terms
 
         return read_terms(part, x, party, numeric=number is not None)
 
