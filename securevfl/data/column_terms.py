@@ -16,7 +16,7 @@ from securevfl.data.categories import Column
 from securevfl.data.features import FeatureEncoder
 from securevfl.data.table import PartyTable
 
-__all__ = ["ColumnTerms", "Direction", "OwnTerms", "Reason", "find_reasons", "multiply_columns"]
+__all__ = ["ColumnTerms", "Direction", "PartyTerms", "Reason", "find_reasons", "multiply_columns"]
 
 Direction: TypeAlias = Literal["down", "up", "both"]
 """Which terms are reasons: those that lower the score, those that raise it, or the largest of both."""
@@ -57,7 +57,7 @@ class ColumnTerms:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnTerms:
+class PartyTerms:
     """The terms of a party's columns in the scores of some rows of its table.
 
     The sum of all parties' `start` and of a row's `values` is what the model computes for the row.
@@ -83,7 +83,7 @@ class OwnTerms:
     @classmethod
     def of_rows(
         cls, table: PartyTable, encoder: FeatureEncoder, terms: ColumnTerms, means: np.ndarray, rows: np.ndarray
-    ) -> OwnTerms:
+    ) -> PartyTerms:
         """Put encoded columns together by the column that they come from, and subtract means.
 
         Args:
@@ -114,7 +114,7 @@ class OwnTerms:
         found: np.ndarray = self.values.sum(axis=1)
         return found
 
-    def flip(self) -> OwnTerms:
+    def flip(self) -> PartyTerms:
         """The terms of the other of two classes."""
         return replace(self, values=-self.values, points=-self.points)
 
@@ -125,7 +125,7 @@ class OwnTerms:
 
 
 def find_reasons(
-    terms: OwnTerms, row: int, *, most: int, direction: Direction = "down", output: int = 0
+    terms: PartyTerms, row: int, *, most: int, direction: Direction = "down", output: int = 0
 ) -> list[Reason]:
     """The columns that move a row's score most, the strongest first; terms of zero are no reasons.
 

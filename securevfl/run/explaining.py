@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from securevfl.data import Parties, PartyTable
-from securevfl.data.column_terms import OwnTerms
+from securevfl.data.column_terms import PartyTerms
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.party import Job
 from securevfl.privacy import ResultBook
@@ -128,7 +128,7 @@ class _Asked:
         found: np.ndarray = self.aligned.parties[party].rows[self.explained]
         return found
 
-    def find_terms(self) -> tuple[dict[str, OwnTerms], str]:
+    def find_terms(self) -> tuple[dict[str, PartyTerms], str]:
         """Party → terms of its own columns; and why some party has none."""
         own, why = {}, ""
         for name, table in self.parties.items():
@@ -175,7 +175,7 @@ def _find_common(parties: Parties, aligned: Aligned, ids: Sequence[str]) -> np.n
     return np.array([place[row] for row in rows.tolist()], np.int64)
 
 
-def _add_terms(asked: _Asked, own: Mapping[str, OwnTerms]) -> Explanation:
+def _add_terms(asked: _Asked, own: Mapping[str, PartyTerms]) -> Explanation:
     """Add up the parties' terms; two passive parties stay one where the protection opens their sum alone."""
     active, job, task = asked.active, asked.model.job, build_task(asked.model.job, asked.part)
     sums = np.asarray(sum(one.start + one.totals for one in own.values()))
@@ -207,7 +207,7 @@ def _add_terms(asked: _Asked, own: Mapping[str, OwnTerms]) -> Explanation:
 
 
 def _split_scores(
-    asked: _Asked, own: Mapping[str, OwnTerms], why: str, background: int, books: Mapping[str, ResultBook] | None
+    asked: _Asked, own: Mapping[str, PartyTerms], why: str, background: int, books: Mapping[str, ResultBook] | None
 ) -> Explanation:
     """Score rows that mix persons, and split the explained rows' scores among the parties."""
     job, active, aligned, names = asked.model.job, asked.active, asked.aligned, asked.names

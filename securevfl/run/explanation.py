@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from securevfl_net.durable import make_folder, write_atomic
 
-from securevfl.data.column_terms import Direction, OwnTerms, Reason, find_reasons
+from securevfl.data.column_terms import Direction, PartyTerms, Reason, find_reasons
 from securevfl.errors import UnknownNameError
 from securevfl.report.importance import ImportanceRecord, PartyImportance
 from securevfl.run.frames import frame_of
@@ -57,7 +57,7 @@ class Explanation:
     baseline: float
     players: tuple[str, ...]
     totals: np.ndarray = field(repr=False)
-    own: Mapping[str, OwnTerms] = field(default_factory=dict, repr=False)
+    own: Mapping[str, PartyTerms] = field(default_factory=dict, repr=False)
     place: int = 0
     why: str = ""
     background: int = 0
@@ -99,7 +99,7 @@ class Explanation:
             for row, name in enumerate(self.ids)
         }
 
-    def _terms_of(self, party: str) -> OwnTerms:
+    def _terms_of(self, party: str) -> PartyTerms:
         if party not in self.own:
             raise UnknownNameError("party that sees terms of its columns", party, self.own)
         return self.own[party]
@@ -170,7 +170,7 @@ class Explanation:
         return found
 
 
-def reasons_as_csv(reasons: Mapping[str, Sequence[Reason]], terms: OwnTerms) -> bytes:
+def reasons_as_csv(reasons: Mapping[str, Sequence[Reason]], terms: PartyTerms) -> bytes:
     """A party's file of reasons: identifier, rank, column, value, contribution, and points where the model has them.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.categories import Categories
-from securevfl.data.column_terms import ColumnTerms, Direction, OwnTerms, Reason, find_reasons
+from securevfl.data.column_terms import ColumnTerms, Direction, PartyTerms, Reason, find_reasons
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.party import Job
 from securevfl.run.model_parts import ModelPart
@@ -118,7 +118,7 @@ def own_curve(
 
 def find_own_terms(
     part: ModelPart, table: PartyTable, rows: np.ndarray, *, reference: PartyTable | None = None
-) -> OwnTerms:
+) -> PartyTerms:
     """The terms of a party's own columns in the scores of rows of its table.
 
     Args:
@@ -131,7 +131,7 @@ def find_own_terms(
         InputError: see `own_reasons`; or other columns than in training.
     """
     encoder, terms = _column_terms(part, table, rows)
-    return OwnTerms.of_rows(table, encoder, terms, mean_terms(part, reference or table), rows)
+    return PartyTerms.of_rows(table, encoder, terms, mean_terms(part, reference or table), rows)
 
 
 def mean_terms(part: ModelPart, table: PartyTable) -> np.ndarray:

@@ -12,7 +12,7 @@ from securevfl.serving.limits import Buckets, RequestLimits
 from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.policy import Refusal
 from securevfl.serving.reasons import ReasonsOfScore
-from securevfl.serving.schema import ExplainedNumber, ExplainedScore, Predicted, Problem, Reason, Reasons, Score
+from securevfl.serving.schema import ExplainedNumber, ExplainedScore, Predicted, Problem, Reasons, Score, ScoreReason
 from securevfl.serving.scoring import Answer, ScoringRouter, UnknownCustomer
 from securevfl.serving.tokens import SCOPES, Scope, TokenClient, TokenFile
 
@@ -151,8 +151,8 @@ def _with_reasons(answer: Score | Predicted, found: ReasonsOfScore | None) -> Sc
     """The answer, with reasons where there are some."""
     if found is None:
         return answer
-    reasons = [Reason(party=found.party, column=name, adds=size) for name, size in found.columns]
-    reasons.append(Reason(party=found.partners, column=None, adds=found.others))
+    reasons = [ScoreReason(party=found.party, column=name, adds=size) for name, size in found.columns]
+    reasons.append(ScoreReason(party=found.partners, column=None, adds=found.others))
     explained = Reasons(unit=found.unit, baseline=found.baseline, reasons=reasons)
     kind = ExplainedScore if isinstance(answer, Score) else ExplainedNumber
     return kind.model_validate({**answer.model_dump(), "explained": explained})

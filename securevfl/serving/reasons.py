@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from securevfl.data import FeatureEncoder, PartyTable
-from securevfl.data.column_terms import OwnTerms
+from securevfl.data.column_terms import PartyTerms
 from securevfl.run.model_parts import ModelPart
 from securevfl.run.own_terms import mean_terms, sum_of_answers
 
@@ -66,7 +66,7 @@ class ServedReasons:
         job, tree = self._part.job, self._part.tree
         x = self._encoder.transform(self._table, rows)
         terms = job.algorithm.column_terms(tree, x, self._table.name, job.plan.number)
-        own = OwnTerms.of_rows(self._table, self._encoder, terms, self._means, rows)
+        own = PartyTerms.of_rows(self._table, self._encoder, terms, self._means, rows)
         whole = sum_of_answers(job, tree, answers)
         if whole is None:
             return []

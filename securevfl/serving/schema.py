@@ -19,11 +19,11 @@ __all__ = [
     "Problem",
     "Question",
     "Readiness",
-    "Reason",
     "Reasons",
     "Refreshed",
     "RunName",
     "Score",
+    "ScoreReason",
 ]
 
 Identifier = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256)]
@@ -64,7 +64,7 @@ class Predicted(_Answered):
     predicted: float = Field(description="in that column's units")
 
 
-class Reason(_Strict):
+class ScoreReason(_Strict):
     """What one column adds, or all columns of other parties together."""
 
     party: str = Field(description="whose columns; several names where only their sum is known")
@@ -77,7 +77,7 @@ class Reasons(_Strict):
 
     unit: str = Field(description="of the sum, before calibration")
     baseline: float = Field(description="with average columns of the asking party, and without the others' part")
-    reasons: list[Reason]
+    reasons: list[ScoreReason]
 
 
 class ExplainedScore(Score):
