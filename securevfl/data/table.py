@@ -310,7 +310,10 @@ def check_ids(ids: Sequence[str], where: str) -> None:
         seen.setdefault(text, row)
     if doubled:
         more = f" and {len(doubled) - _SHOWN} more" if len(doubled) > _SHOWN else ""
-        raise InputError(f"{where}: repeated identifiers: {'; '.join(doubled[:_SHOWN])}{more}; keep one row for each")
+        raise InputError(
+            f"{where}: repeated identifiers: {'; '.join(doubled[:_SHOWN])}{more}; keep one row for each, or "
+            'aggregate them (aggregate = { amount = "sum" })'
+        )
 
 
 def check_fold(fold: np.ndarray, rows: int, where: str) -> None:

@@ -18,6 +18,7 @@ from securevfl.align import Align, Linkage
 from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
 from securevfl.data import LabelBook, Parties, PartyTable, Preparation, Storage, TableLimits, datasets, read_table
+from securevfl.data.aggregates import check_aggregate
 from securevfl.data.columns import ColumnUse
 from securevfl.data.dialect import CsvForm
 from securevfl.data.file_locations import is_address
@@ -62,6 +63,7 @@ class TableSection(Config):
             person is counted by it.
         spill_above: size in bytes above which columns and encoded features are put into a memory-mapped file.
         spill_folder: folder of that file.
+        aggregate, order_by: how several rows of an identifier become one; see `read_table`.
         fold: a label owner's column that marks which rows train (0), validate (1) and test (2); not a feature.
         book: a label owner's file of rows of which it has only the label, with the same columns for id and label.
         link: linkage field of the job → the table's column; these columns are not features.
@@ -80,6 +82,8 @@ class TableSection(Config):
     group: Word | None = None
     time: Word | None = None
     person: Word | None = None
+    aggregate: Mapping[str, Word | tuple[Word, ...]] = msgspec.field(default_factory=dict)
+    order_by: Word | None = None
     fold: Word | None = None
     book: Word | None = None
     link: Mapping[str, Word] = msgspec.field(default_factory=dict)
@@ -99,11 +103,15 @@ class TableSection(Config):
         return ColumnUse.from_arguments(**self._column_fields)
 
     def problems(self) -> list[str]:
-        try:
-            self.csv_form  # noqa: B018 - called for the errors it raises
-        except InputError as error:
-            return [*super().problems(), str(error)]
-        return super().problems()
+        found = super().problems()
+        for check in (lambda: self.csv_form, lambda: check_aggregate(self.aggregate, self.order_by)):
+            try:
+                check()
+            except InputError as error:
+                found.append(str(error))
+        if self.aggregate and self.link:
+            found.append("aggregate and link: rows are linked one by one; aggregate the table before you link it")
+        return found
 
     @property
     def csv_form(self) -> CsvForm:
@@ -116,8 +124,8 @@ class TableSection(Config):
 
     @property
     def _column_fields(self) -> dict[str, Any]:
-        names = ("id", "label", "features", "categorical", "classes", "prepare", "weight", "group", "time", "person")
-        return {name: getattr(self, name) for name in names} | {"target": self.target or "classes"}
+        names = "id label features categorical classes prepare weight group time person aggregate order_by"
+        return {name: getattr(self, name) for name in names.split()} | {"target": self.target or "classes"}
 
     def with_task(self, task: str) -> Self:
         """The same section with a number as label if a job's task is ``"regression"`` and no target is set."""

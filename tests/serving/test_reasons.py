@@ -15,12 +15,14 @@ from support.servers import JOB, ready, served, trained
 
 import securevfl as sv
 from securevfl.run.model_parts import ModelPart
+from securevfl.run.own_terms import sum_of_answers
 from securevfl.serving.access import AccessControl
 from securevfl.serving.http import application
 from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.reasons import ServedReasons
 from securevfl.serving.scoring import ScoringRouter
 from securevfl.testing.parties import make_parties
+from securevfl.training.calibration import Correction
 
 ADDITIVE = JOB.replace(algorithm=sv.Additive(), protection=sv.Plain(), epochs=6)
 
@@ -70,6 +72,18 @@ def test_the_others_sum_is_what_their_own_terms_add_up_to(parts: Mapping[str, Mo
         sum(float(exact.own[name].start[0]) for name in ("shop1", "shop2")) + row[1:].sum() for row in exact.totals
     ]
     assert [one.others for one in found] == pytest.approx(others, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["additive", "logistic_regression"])
+def test_calibration_is_undone_before_an_answer_is_split(parts: Mapping[str, ModelPart], name: str) -> None:
+    algorithm = {"additive": sv.Additive(), "logistic_regression": sv.LogisticRegression()}[name]
+    job, sums = parts["bank"].job.replace(algorithm=algorithm), np.linspace(-0.1, 1.2, 40)[:, None]
+    p = 1 / (1 + np.exp(-algorithm.sums_to_logits(sums, numeric=False)))
+    correction = Correction(1.7, (-0.4, 0.4))
+    fitted = {"whole": {"temperature": 1.7, "intercept": [-0.4, 0.4]}}
+    answers = correction.apply(np.hstack([1 - p, p]))
+    found = sum_of_answers(job, {**parts["bank"].tree, "calibration": fitted}, answers)
+    assert found == pytest.approx(sums[:, 0], abs=1e-9)
 
 
 def test_a_model_that_is_no_sum_has_no_reasons(plain: Mapping[str, ModelPart]) -> None:
