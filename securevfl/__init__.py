@@ -102,9 +102,10 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.experiments.search import search
     from securevfl.experiments.sweep import sweep
     from securevfl.jobfile import read_job
-    from securevfl.party import Job
+    from securevfl.party import Costs, Job, ReportOptions
     from securevfl.party_context import Observer
     from securevfl.privacy import DP, Gaussian, JointNoise, Policy, RandomisedResponse
+    from securevfl.report import loggers
     from securevfl.run import (
         Explanation,
         Model,
@@ -140,6 +141,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.auditing": "audit",
     "securevfl.experiments": ("AttackResult Study attack compare cross_validate demo read_sweep run_sweep simulate"),
     "securevfl.jobfile": "read_job",
+    "securevfl.report": "loggers",
     "securevfl.run": "Explanation Model Prediction Result align_parties explain own_curve own_reasons predict",
     "securevfl.experiments.aligned_rows": "AlignedRows",
     "securevfl.experiments.estimators": "VerticalClassifier VerticalRegressor",
@@ -147,7 +149,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.experiments.sweep": "sweep",
     "securevfl.shares": "Shares",
     "securevfl.party_context": "Observer",
-    "securevfl.party": "Job",
+    "securevfl.party": "Costs Job ReportOptions",
     "securevfl.privacy": "DP Gaussian JointNoise Policy RandomisedResponse",
     "securevfl.training": "Algorithm Frozen",
 }
@@ -188,6 +190,7 @@ __all__ = [
     "BoostedResidual",
     "Boosting",
     "ColumnPreparation",
+    "Costs",
     "DiskFull",
     "Distilled",
     "EntityAugmentation",
@@ -233,6 +236,7 @@ __all__ = [
     "RandomMatch",
     "RandomisedResponse",
     "RangeError",
+    "ReportOptions",
     "ResidualAtTheCut",
     "Result",
     "RowsSpent",
@@ -258,6 +262,7 @@ __all__ = [
     "datasets",
     "demo",
     "explain",
+    "loggers",
     "own_curve",
     "own_reasons",
     "predict",

@@ -27,6 +27,7 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.party import Job, JobTerms, Leaving, too_few_epochs, wrong_parties
 from securevfl.party.leaving import LEAVES_FEWEST
+from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Policy
 from securevfl.training import Algorithm
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE
@@ -321,13 +322,21 @@ class Proposal(Config, dict=True):
                 return card
         raise UnknownNameError("party of the agreement", name, self.party_names)
 
-    def job_of(self, *, device: str = "cpu", pool: str = "local", policies: Mapping[str, Policy] | None = None) -> Job:
+    def job_of(
+        self,
+        *,
+        device: str = "cpu",
+        pool: str = "local",
+        policies: Mapping[str, Policy] | None = None,
+        report: ReportOptions | None = None,
+    ) -> Job:
         """The job, as one party runs it.
 
         Args:
             device: where this party trains; the agreement does not name one.
             pool: where this party encrypts and multiplies; likewise.
             policies: this party's name → its policy.
+            report: what this party's own report decides with.
 
         Raises:
             InputError, PolicyError: the device does not exist, or parts of the job cannot be combined.
@@ -343,6 +352,7 @@ class Proposal(Config, dict=True):
             device=device,
             pool=pool,
             policies=dict(policies or {}),
+            report=report or ReportOptions(),
         )
 
     @cached_property

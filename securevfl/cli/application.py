@@ -23,6 +23,7 @@ _ORDER = (
     "sweep",
     "attack",
     "audit",
+    "dossier",
     "card",
     "propose",
     "approve",

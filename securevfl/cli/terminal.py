@@ -15,10 +15,12 @@ from rich.console import Console
 if TYPE_CHECKING:
     from securevfl.report.progress import RunBars
 
-__all__ = ["ACCEPT_LEAK", "POOL", "err", "open_page", "out", "print_line", "progress_bars", "typed_command"]
+__all__ = ["ACCEPT_LEAK", "LOG_TO", "POOL", "err", "open_page", "out", "print_line", "progress_bars", "typed_command"]
 
 ACCEPT_LEAK = "Run a job without protection in the clear, even if it leaks."
 """Help text of the option of that name."""
+LOG_TO = "Also log epochs, settings and final figures, no rows: tensorboard:FOLDER or mlflow:URI. Repeat for several."
+"""Help text of --log-to."""
 POOL = "Workers for products of a sealed cut: local, process:2, ray, ray:HOST:PORT."
 """Help text of --pool."""
 

@@ -28,6 +28,7 @@ from securevfl.report.record import (
 from securevfl.run.checkpoint import FolderKeeper, lock_keepers
 from securevfl.run.digests import data_digests
 from securevfl.run.gains import add_gains
+from securevfl.run.grouping import check_grouping, find_grouping
 from securevfl.run.job_card import run_title
 from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.model import Model
@@ -306,7 +307,9 @@ class _Course:
         kept_notes = dict.fromkeys(note for keeper in kept.values() for note in keeper.notes)
         owners, passive = _split_names(self.parties)
         seconds = time.perf_counter() - began
-        return run_record(key, job, ran, owners, passive, seconds, notes=[*notes, *kept_notes])
+        places = {name: one.rows[ran.split.test] for name, one in self.aligned.parties.items()}
+        grouping = find_grouping(job.report, self.parties, places, chief.name)
+        return run_record(key, job, ran, owners, passive, seconds, notes=[*notes, *kept_notes], grouping=grouping)
 
     def _collect_run(self, key: str, job: Job, ran: RunOutcome) -> None:
         # all jobs start from the secrets that the first one drew, so that they begin with the same weights
@@ -363,6 +366,8 @@ def _check_jobs(
             if getattr(job, what) != getattr(first, what):
                 raise InputError(f"job {key!r} and the first differ in {what}: give both the same {what}")
     owners, passive = _split_names(parties)
+    for job in jobs.values():
+        check_grouping(job.report, parties, owners[0])
     protected = {key: with_default_protection(job, owners, passive) for key, job in jobs.items()}
     why = {key: [words] if (words := choose_protection(job, owners, passive)[1]) else [] for key, job in jobs.items()}
     return next(iter(protected.values())), protected, why

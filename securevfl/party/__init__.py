@@ -1,7 +1,7 @@
 """One party: what it agrees to, and the program it runs on its own table and links.
 
 - `job`: what all parties agree to run. `declarations`: every message that such a run may send. `eligibility`: which
-  parties, epochs and labels an algorithm can serve.
+  parties, epochs and labels an algorithm can serve. `report_options`: what the label owner's report decides with.
 - `default_protection`: the protection of a job that names none.
 - `consent`: each party checks the job against its own policy and sends the others its decision.
 - `numbering`: the parties number their rows alike and agree which of them train, validate and test.
@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         scoring_program,
         train_party,
     )
+    from securevfl.party.report_options import Costs, ReportOptions
 
 _NAMES = {
     "securevfl.party.alone": "Alone",
@@ -52,16 +53,19 @@ _NAMES = {
         "Alignments align_party consent_party helping_program note_spent predict_party run_party "
         "scoring_program train_party"
     ),
+    "securevfl.party.report_options": "Costs ReportOptions",
 }
 """Module → the names that it gives to this package, loaded when one of them is first used."""
 
 __all__ = [
     "Alignments",
     "Alone",
+    "Costs",
     "Job",
     "JobOptions",
     "JobTerms",
     "Leaving",
+    "ReportOptions",
     "Terms",
     "align_party",
     "answer_price",

@@ -121,6 +121,7 @@ class Start:
                 filters=own.filters,
                 hearers=hearers,
                 command=command,
+                report=own.report,
             )
             asyncio.run(self.run_connected(party, state, stopping=stopping))
             return party

@@ -16,6 +16,7 @@ from securevfl.party import Job
 from securevfl.privacy import Ledger, Policy, PublicSigningKey
 from securevfl.process.attempt import AttemptOutcome
 from securevfl.report.record import AlignmentRecord, LedgerRecord, OwnShareRecord, PartyRecord, Record
+from securevfl.run.grouping import find_grouping
 from securevfl.run.job_card import run_title
 from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.own_share import compute_own_share
@@ -52,7 +53,11 @@ def own_record(
     """
     trained, ledger = finished.trained, finished.ledger
     ran = RunOutcome(trained={name: trained}, ledgers={name: ledger}, split=trained.split)
-    run = run_record("train", job, ran, roster.owners, roster.passive, finished.seconds, title=run_title(job))
+    own, grouping = next(iter(finished.alignments.values()), None), None
+    if table is not None and own is not None and name in roster.owners:
+        grouping = find_grouping(job.report, {name: table}, {name: own.rows[trained.split.test]}, name)
+    title = run_title(job)
+    run = run_record("train", job, ran, roster.owners, roster.passive, finished.seconds, title=title, grouping=grouping)
     return Record(
         name=f"{name}'s own report",
         title=f"{proposal.purpose} (as seen by {name})",

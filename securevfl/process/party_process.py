@@ -16,6 +16,7 @@ from securevfl.data import PartyTable
 from securevfl.errors import DiskFull, MachineFault, Parked, SecureVFLError
 from securevfl.ledger import Closing
 from securevfl.party.leaving import Departures
+from securevfl.party.report_options import ReportOptions
 from securevfl.party_context import SILENCE, Observer
 from securevfl.privacy import HeldNumbers, Policy, PrivateKey, ResultBook
 from securevfl.process.attempt import AttemptOutcome, PartyAttempts
@@ -62,6 +63,7 @@ class JobProcess:
         filters: see `PartyContext.filters`.
         hearers: of what happens, observers and `RunEvents`.
         command: what makes the report again.
+        report: what the party's own report decides with.
 
     Attributes:
         record: its own report, once there is one.
@@ -88,6 +90,7 @@ class JobProcess:
         filters: Path | None = None,
         hearers: Iterable[RunEvents | Observer] = (),
         command: str = "",
+        report: ReportOptions | None = None,
     ) -> None:
         proposal = agreement.proposal
         self.name = name
@@ -95,7 +98,7 @@ class JobProcess:
         self.table = table
         self.proposal = proposal
         own = {name: _bound_policy(policy or Policy(), proposal, name, budget)}
-        self.job = proposal.job_of(device=device, pool=pool, policies=own)
+        self.job = proposal.job_of(device=device, pool=pool, policies=own, report=report)
         self.roster = Roster(
             owners=proposal.owner_names, passive=proposal.passive_names, coordinator=proposal.coordinator_name
         )

@@ -11,6 +11,7 @@ from securevfl.errors import InputError
 from securevfl.report import plots
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import LEGEND
+from securevfl.report.decision_words import describe_decision, format_cutoff, format_estimate, group_sentences
 from securevfl.report.derived import (
     active_name,
     bytes_each_way,
@@ -33,7 +34,8 @@ from securevfl.report.importance import ImportanceRecord, describe_importance, d
 from securevfl.report.joined import describe_gain, find_joined, format_signed
 from securevfl.report.own_share import describe_own_share, rate_own_share
 from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
-from securevfl.report.quality import describe_target, make_pictures, make_price_picture
+from securevfl.report.price_picture import make_price_picture
+from securevfl.report.quality import describe_target, make_pictures
 from securevfl.report.record import Record
 from securevfl.report.template import fill_template
 
@@ -127,7 +129,13 @@ def render_report(
     return fill_template(
         "report.html.j2",
         record.title,
-        {"bytes": human_bytes, "seconds": human_seconds, "signed": format_signed},
+        {
+            "bytes": human_bytes,
+            "seconds": human_seconds,
+            "signed": format_signed,
+            "cutoff": format_cutoff,
+            "estimate": format_estimate,
+        },
         record=record,
         pictures=pictures,
         headlines=_make_headlines(record),
@@ -139,6 +147,8 @@ def render_report(
         metric_text=metric_text,
         quality={run.key: make_pictures(record, run) for run in record.runs},
         price=make_price_picture(record),
+        decided={run.key: describe_decision(run.evaluation) for run in record.runs},
+        grouped={run.key: group_sentences(run.evaluation, active_name(record)) for run in record.runs},
         holdings=list_holdings(record),
         overlap=draw_overlap(record),
         flows=[(run, drawn) for run in record.runs if (drawn := draw_flow(record, run)) is not None],

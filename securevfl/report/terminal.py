@@ -11,6 +11,7 @@ from rich.text import Text
 
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import card_table
+from securevfl.report.decision_words import decision_lines
 from securevfl.report.derived import (
     bytes_each_way,
     constant_of,
@@ -33,6 +34,7 @@ from securevfl.report.tables import make_table, number_column, text_column
 __all__ = [
     "cards_text",
     "comparison_table",
+    "decision_text",
     "joined_text",
     "learned_table",
     "ledgers_text",
@@ -106,6 +108,12 @@ def joined_text(record: Record) -> RenderableType | None:
     """What joining was worth, the figure in bold; None where nothing was compared."""
     told, _, detail = joined_sentence(record).partition(" (")
     return Text.assemble((told, "bold"), f" ({detail}") if told else None
+
+
+def decision_text(record: Record) -> RenderableType | None:
+    """How good the scores are for deciding, a few lines for each federated run; None without scores."""
+    lines = [Text(line) for line in decision_lines(record)]
+    return Group(*lines) if lines else None
 
 
 def self_training_text(record: Record) -> RenderableType | None:

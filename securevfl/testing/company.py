@@ -152,6 +152,7 @@ class Company:
                     organisations=own.organisations,
                     filters=own.filters,
                     hearers=hearers.get(name, ()),
+                    report=own.report,
                 )
             yield parties
 

@@ -19,7 +19,8 @@ from securevfl.cli import main
 from securevfl.report import Record, render_report, render_text
 from securevfl.report.chart import Chart, ChartCurve, chart_svg
 from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
-from securevfl.report.quality import choosing_metric, make_pictures, make_price_picture
+from securevfl.report.price_picture import make_price_picture
+from securevfl.report.quality import choosing_metric, make_pictures
 from securevfl.report.runs_page import group_alike_runs, render_runs, write_runs
 from securevfl.report.runs_table import runs_table
 from securevfl.report.svg_shapes import estimate_width
@@ -59,7 +60,7 @@ def test_words_are_of_the_target_and_its_classes_whatever_the_data(binary: Recor
 
 
 def test_each_task_has_its_pictures(binary: Record, number: Record) -> None:
-    assert _titles(binary)[:3] == ["ROC of yes", "Lift of yes", "Calibration"]
+    assert _titles(binary)[:4] == ["ROC of yes", "Precision and recall of yes", "Lift of yes", "Calibration"]
     assert _titles(number)[:3] == ["Predicted against true", "Residuals", "Error by tenth"]
     assert choosing_metric(binary.runs[-1]) == "auc"
     assert choosing_metric(number.runs[-1]) == "rmse"
