@@ -118,7 +118,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         predict,
     )
     from securevfl.shares import Shares
-    from securevfl.training import Algorithm, Frozen
+    from securevfl.training import Algorithm, AutoAlgorithm, Frozen
 
 __version__ = "0.2.0"
 
@@ -151,7 +151,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.party_context": "Observer",
     "securevfl.party": "Costs Job ReportOptions",
     "securevfl.privacy": "DP Gaussian JointNoise Policy RandomisedResponse",
-    "securevfl.training": "Algorithm Frozen",
+    "securevfl.training": "Algorithm AutoAlgorithm Frozen",
 }
 """Module → the public names that it gives to `sv`. A module without one is still loaded by its own name."""
 
@@ -186,6 +186,7 @@ __all__ = [
     "AttackResult",
     "AuditError",
     "Auto",
+    "AutoAlgorithm",
     "Best",
     "BoostedResidual",
     "Boosting",

@@ -196,6 +196,7 @@ class _Sections(Config):
     filters: Word | None = None
     device: Word = "cpu"
     pool: Word = "local"
+    baselines: bool = True
     listen: Word | None = None
     policy_file: Word | None = None
     data: PartyDataSection | None = None
@@ -237,6 +238,7 @@ class PartyFile:
             none.
         device: ``"cpu"`` or ``"cuda"``.
         pool: workers for the products of a sealed cut; see `securevfl_crypto.pools.open_pool`.
+        baselines: whether a label owner also trains what it has alone, so that its report says what joining was worth.
         listen: own address; None to accept no connections.
         data: the table; None at a coordinator.
         keys: paths of keys and certificates, as `KeySection` has them; see `resolve_path`.
@@ -255,6 +257,7 @@ class PartyFile:
     filters: Path | None
     device: str
     pool: str
+    baselines: bool
     listen: Address | None
     data: PartyDataSection | None
     keys: KeySection
@@ -342,6 +345,7 @@ def read_party_file(path: str | Path) -> PartyFile:
         filters=None if sections.filters is None else file.parent / sections.filters,
         device=sections.device,
         pool=sections.pool,
+        baselines=sections.baselines,
         listen=None if sections.listen is None else Address.parse(sections.listen),
         data=sections.data,
         keys=sections.keys,

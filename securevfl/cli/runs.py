@@ -36,6 +36,7 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     """Print a run's results and the path of its report."""
     from securevfl.report import (
         cards_text,
+        choice_text,
         comparison_table,
         decision_text,
         learned_table,
@@ -53,6 +54,9 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     if (decided := decision_text(result.record)) is not None:
         terminal.out.print(decided, soft_wrap=True)
     federated = [run for run in result.record.runs if not run.baseline]
+    if (chosen := choice_text(result.record)) is not None:
+        terminal.out.print(chosen, soft_wrap=True)
+        federated = federated[:1]  # receipts of the others are in the report
     if federated:
         terminal.out.print(learned_table(result.record))
     for run in federated:
@@ -389,6 +393,7 @@ def predict_command(
     content_of_file = scores_as_csv(found.classes, found.ids, found.probabilities.tolist(), used, found.skipped)
     write_atomic(file, content_of_file)
     _show_prediction(found, file)
+    _show_quality(found, tables.parties, content.job, place)
 
 
 def _find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
@@ -435,19 +440,18 @@ def _show_prediction(found: sv.Prediction, file: Path) -> None:
     if found.unmeasured:
         terminal.print_line(found.unmeasured)
     terminal.out.print(f"{len(found.ids):,} rows: {file}", soft_wrap=True, highlight=False)
-    _show_quality(found, content, model)
     if found.kept:
         terminal.print_line(describe_answers(found.kept, 0, found.asked, found.numbers))
     if found.skipped:
         terminal.print_line(describe_skipped(found.refused, len(found.skipped), file))
 
 
-def _show_quality(found: sv.Prediction, content: JobFile, model: Path) -> None:
+def _show_quality(found: sv.Prediction, parties: sv.Parties, job: sv.Job, model: Path) -> None:
     """Print how good the predictions are, where the tables have labels; at the cut-off that the model's run chose."""
     from securevfl.report.decision_words import evaluation_lines
     from securevfl.run.judging import judge_prediction, read_cutoff
 
-    judged = judge_prediction(found, content.parties, content.job.report, cutoff=read_cutoff(model.parent))
+    judged = judge_prediction(found, parties, job.report, cutoff=read_cutoff(model.parent))
     for line in [] if judged is None else evaluation_lines(judged):
         terminal.print_line(line)
 
@@ -459,6 +463,7 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
         Record,
         attacks_beside,
         cards_text,
+        choice_text,
         comparison_table,
         decision_text,
         importance_beside,
@@ -479,6 +484,8 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
     terminal.out.print(comparison_table(record))
     if (decided := decision_text(record)) is not None:
         terminal.out.print(decided, soft_wrap=True)
+    if (chosen := choice_text(record)) is not None:
+        terminal.out.print(chosen, soft_wrap=True)
     if (labelled := self_training_text(record)) is not None:
         terminal.out.print(labelled, soft_wrap=True)
     if (warnings := warnings_text(record)) is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from securevfl.report.progress import RunBars
+    from securevfl.party_context import Observer
 
 __all__ = ["ACCEPT_LEAK", "LOG_TO", "POOL", "err", "open_page", "out", "print_line", "progress_bars", "typed_command"]
 
@@ -35,7 +35,7 @@ out = _console()
 err = _console(stderr=True)
 
 
-def progress_bars() -> AbstractContextManager[RunBars]:
+def progress_bars() -> AbstractContextManager[Observer]:
     """Progress bars of a run, on the standard error."""
     from securevfl.report.progress import run_bars
 

@@ -119,6 +119,7 @@ class Start:
                 results=own.results,
                 organisations=own.organisations,
                 filters=own.filters,
+                baselines=own.baselines,
                 hearers=hearers,
                 command=command,
                 report=own.report,

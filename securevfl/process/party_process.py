@@ -61,6 +61,7 @@ class JobProcess:
             served; beside its state folder unless given.
         organisations: see `PartyContext.organisations`.
         filters: see `PartyContext.filters`.
+        baselines: whether a label owner also trains what it has alone, for its report.
         hearers: of what happens, observers and `RunEvents`.
         command: what makes the report again.
         report: what the party's own report decides with.
@@ -88,6 +89,7 @@ class JobProcess:
         results: Path | None = None,
         organisations: Mapping[str, str] | None = None,
         filters: Path | None = None,
+        baselines: bool = False,
         hearers: Iterable[RunEvents | Observer] = (),
         command: str = "",
         report: ReportOptions | None = None,
@@ -135,6 +137,7 @@ class JobProcess:
             organisations=organisations or {},
             classes=proposal.class_count,
             filters=filters,
+            baselines=baselines,
         )
         self.attempts = StoredAttempts(
             state, self.incarnation, agreement, self.course.keeper, self.chains, budget, self.course.departed

@@ -29,6 +29,7 @@ from securevfl.report.sweep_verdicts import Verdict, list_verdicts
 from securevfl.report.tables import Shown, table_html
 from securevfl.report.terminal import (
     cards_text,
+    choice_text,
     comparison_table,
     decision_text,
     joined_text,
@@ -60,6 +61,7 @@ __all__ = [
     "attacks_beside",
     "card_table",
     "cards_text",
+    "choice_text",
     "comparison_table",
     "count_table",
     "decision_text",

@@ -11,6 +11,7 @@ from securevfl.errors import InputError
 from securevfl.report import plots
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import LEGEND
+from securevfl.report.choice import METRIC_TITLES, choice_sentence, explain_choice, kept_name
 from securevfl.report.decision_words import describe_decision, format_cutoff, format_estimate, group_sentences
 from securevfl.report.derived import (
     active_name,
@@ -71,6 +72,8 @@ def _make_headlines(record: Record) -> list[Headline]:
     elif (alone := find_run(record, "alone")) and plain and name in alone.test and name in plain.test:
         figure = f"{alone.test[name]:.3f} → {plain.test[name]:.3f}"
         found.append(Headline(figure, f"{title}, alone → together", "on the test rows"))
+    if record.choice is not None:
+        found.append(Headline(kept_name(record, record.choice), "chosen", explain_choice(record.choice)))
     sealed = next((run for run in record.runs if cost_per_epoch(run)[1]), None)
     if sealed and plain and sum(cost_per_epoch(plain)):
         ratio = sum(cost_per_epoch(sealed)) / sum(cost_per_epoch(plain))
@@ -137,6 +140,8 @@ def render_report(
             "estimate": format_estimate,
         },
         record=record,
+        chosen=choice_sentence(record).replace("chosen", "Chosen", 1) + ".",
+        choice_metric="" if record.choice is None else METRIC_TITLES.get(record.choice.metric, record.choice.metric),
         pictures=pictures,
         headlines=_make_headlines(record),
         metrics=metrics_of(record),

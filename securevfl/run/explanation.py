@@ -15,6 +15,7 @@ from securevfl_net.durable import make_folder, write_atomic
 from securevfl.data.column_terms import Direction, PartyTerms, Reason, find_reasons
 from securevfl.errors import UnknownNameError
 from securevfl.report.importance import ImportanceRecord, PartyImportance
+from securevfl.report.printed_scores import print_score
 from securevfl.run.frames import frame_of
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class Explanation:
         for name, score, value, row in zip(
             self.ids, self.scores.tolist(), self.sums.tolist(), self.totals.tolist(), strict=True
         ):
-            shown = f"{score:.6f}" if self.output else f"{score:.10g}"
+            shown = print_score(score, number=not self.output)
             writer.writerow([name, shown, *(f"{one:.6g}" for one in (value, self.baseline, *row))])
         write_atomic(target, text.getvalue().encode(), private=True)
         found = [target]

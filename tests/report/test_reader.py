@@ -108,6 +108,20 @@ def test_a_link_has_a_shut_lock_only_where_every_message_was_protected(binary: R
     assert f"{binary.alignment.common:,} common rows" in str(draw_overlap(binary))
 
 
+def test_links_between_parties_that_are_not_active_are_drawn(binary: Record) -> None:
+    """On secret shares most bytes go there; a coordinator without data has a box, too."""
+    run, line = binary.runs[-1], binary.runs[-1].receipt[0]
+    ends = [("shop1", "helper", 3_000_000), ("helper", "shop1", 5_000_000)]
+    more = [msgspec.structs.replace(line, sender=a, receiver=b, bytes=n, protected=True) for a, b, n in ends]
+    drawn = draw_flow(binary, msgspec.structs.replace(run, receipt=[*run.receipt, *more]))
+    assert drawn is not None
+    assert "shop1 to helper: 3 MB; helper to shop1: 5 MB" in drawn
+    assert "no data" in drawn
+    assert str(drawn).count('<path d="M357') == 1 + str(draw_flow(binary, run)).count('<path d="M357')
+    alone = [one for one in run.receipt if "bank" in (one.sender, one.receiver)]
+    assert "M357" not in str(draw_flow(binary, msgspec.structs.replace(run, receipt=alone)))
+
+
 def test_hostile_names_of_parties_columns_classes_and_targets_are_escaped(binary: Record) -> None:
     text = binary.to_json().decode()
     for name in ("shop1", "subscribes", "yes", binary.parties[0].columns[0], "Who subscribes?"):
