@@ -24,7 +24,7 @@ from securevfl.attacks.learners import fit_ridge, standardise
 from securevfl.attacks.measure import Known
 from securevfl.data import FeatureEncoder, Parties
 from securevfl.run import Aligned, join_parties
-from securevfl.run.coalitions import Coalitions, draw_background
+from securevfl.run.explained.coalitions import Coalitions, draw_background
 from securevfl.run.simulation import predict_parties
 
 ROWS, EXPLAINED, KNOWN, BACKGROUND = 6_000, 1_500, 300, 8

@@ -144,8 +144,8 @@ def _explain_own(
     from securevfl_net.durable import make_folder, write_atomic
 
     from securevfl.data.column_terms import find_reasons
-    from securevfl.run.explanation import reasons_as_csv
-    from securevfl.run.own_terms import find_own_terms, find_rows
+    from securevfl.run.explained.explanation import reasons_as_csv
+    from securevfl.run.explained.own_terms import find_own_terms, find_rows
     from securevfl.serving.process import read_own_part
 
     part, table = read_own_part(agreement, party, own_file, data)

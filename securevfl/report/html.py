@@ -31,7 +31,7 @@ from securevfl.report.derived import (
     phases_by_party,
     short_title,
 )
-from securevfl.report.importance import ImportanceRecord, describe_importance, draw_importance
+from securevfl.report.importance import ImportanceRecord, draw_importance, summarise_importance
 from securevfl.report.joined import describe_gain, find_joined, format_signed
 from securevfl.report.own_share import describe_own_share, rate_own_share
 from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
@@ -180,7 +180,7 @@ def render_report(
         ),
         shapes=(shapes := next((run.shapes for run in record.runs if run.shapes and not run.baseline), {})),
         drawn_shapes=plots.draw_shapes(shapes),
-        moved="" if importance is None else describe_importance(importance),
+        moved="" if importance is None else summarise_importance(importance),
         movers=[] if importance is None else draw_importance(importance),
         waiting={run.key: phases_by_party(run) for run in record.runs},
         short=short_title,

@@ -13,7 +13,14 @@ from securevfl.errors import InputError
 from securevfl.report.bar_chart import Bar, BarRow, bar_chart
 from securevfl.report.plots import COMPUTE
 
-__all__ = ["FILE", "ImportanceRecord", "PartyImportance", "describe_importance", "draw_importance", "importance_beside"]
+__all__ = [
+    "FILE",
+    "ImportanceRecord",
+    "PartyImportance",
+    "draw_importance",
+    "importance_beside",
+    "summarise_importance",
+]
 
 FILE = "importance.json"
 _MOST = 12
@@ -64,7 +71,7 @@ def importance_beside(folder: Path) -> ImportanceRecord | None:
         raise InputError(f"{folder / FILE} is damaged ({error}): write it again with securevfl explain") from None
 
 
-def describe_importance(record: ImportanceRecord) -> str:
+def summarise_importance(record: ImportanceRecord) -> str:
     """One sentence on what the bars are."""
     what = f"the score of {record.output!r}" if record.output else "the predicted number"
     how = (

@@ -11,8 +11,8 @@ import numpy as np
 
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.column_terms import PartyTerms
+from securevfl.run.explained.own_terms import mean_terms, sum_of_answers
 from securevfl.run.model_parts import ModelPart
-from securevfl.run.own_terms import mean_terms, sum_of_answers
 
 __all__ = ["ReasonsOfScore", "ServedReasons"]
 

@@ -21,8 +21,8 @@ from securevfl.algorithms.scorecard import counting
 from securevfl.algorithms.scorecard import roles as roles_module
 from securevfl.algorithms.scorecard.binning import Evidence, EvidenceEncoder, codes_of, cut_points, merge_to_monotone
 from securevfl.cut import Protection
+from securevfl.run.explained.own_terms import find_own_terms
 from securevfl.run.model_parts import ModelPart
-from securevfl.run.own_terms import find_own_terms
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.parties import make_parties
 from securevfl.testing.trial import roles_begun

@@ -16,9 +16,9 @@ import pytest
 import securevfl as sv
 from securevfl.data import Parties
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.report.importance import describe_importance, draw_importance, importance_beside
+from securevfl.report.importance import draw_importance, importance_beside, summarise_importance
 from securevfl.run import Aligned, join_parties
-from securevfl.run.coalitions import Coalitions, draw_background
+from securevfl.run.explained.coalitions import Coalitions, draw_background
 from securevfl.testing.parties import make_parties
 
 IDS = 6
@@ -281,7 +281,7 @@ def test_the_record_of_importance_is_read_again_and_drawn(
     assert [one.importance for one in record.parties] == sorted(found.importance.values(), reverse=True)
     pictures = draw_importance(record)
     assert [title for title, _ in pictures] == ["Parties", *(f"Columns of {one.party}" for one in record.parties)]
-    assert "exact" in describe_importance(record)
+    assert "exact" in summarise_importance(record)
     (tmp_path / "importance.json").write_text("{}")
     with pytest.raises(InputError, match="damaged"):
         importance_beside(tmp_path)

@@ -14,8 +14,8 @@ import pytest
 from support.servers import JOB, ready, served, trained
 
 import securevfl as sv
+from securevfl.run.explained.own_terms import sum_of_answers
 from securevfl.run.model_parts import ModelPart
-from securevfl.run.own_terms import sum_of_answers
 from securevfl.serving.access import AccessControl
 from securevfl.serving.http import application
 from securevfl.serving.metrics import ServingMetrics

@@ -31,7 +31,7 @@ class Explanation:
     In each row, `baseline` and the row of `totals` add up to `sums`.
 
     Attributes:
-        method: ``"terms"``: exact, because the model is a sum; ``"shapley"``: values of `securevfl.run.coalitions`.
+        method: ``"terms"``: exact, because the model is a sum; ``"shapley"``: values of `run.explained.coalitions`.
         title: of the job.
         ids: the active party's identifiers of the rows.
         output: name of the class whose score is explained; empty for a number.

@@ -15,11 +15,11 @@ from securevfl.data.column_terms import PartyTerms
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.party import Job
 from securevfl.privacy import ResultBook
-from securevfl.run.coalitions import Coalitions, draw_background
-from securevfl.run.explanation import Explanation
+from securevfl.run.explained.coalitions import Coalitions, draw_background
+from securevfl.run.explained.explanation import Explanation
+from securevfl.run.explained.own_terms import build_task, find_own_terms, find_rows
 from securevfl.run.model import Model
 from securevfl.run.model_parts import ModelPart
-from securevfl.run.own_terms import build_task, find_own_terms, find_rows
 from securevfl.run.simulation import Aligned, align_parties, predict_parties, result_books
 from securevfl.training.calibration import WHOLE, correction_of
 
@@ -46,7 +46,7 @@ def explain(
     An additive model, a scorecard and a logistic regression are sums of terms, which each party computes from its own
     part of the model: no message is sent but those of aligning, and nothing is opened. Two passive parties whose sum
     alone the protection opens are told together. Other models are split among parties by Shapley values, see
-    `securevfl.run.coalitions`: rows that mix persons are scored as in a prediction, so that the active party can
+    `run.explained.coalitions`: rows that mix persons are scored as in a prediction, so that the active party can
     subtract answers and learns what each party adds. Under any protection these are answers, counted as such.
 
     Args:
