@@ -104,6 +104,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.additive", quick=("--quick",)),
     Benchmark("benchmarks.additive_number", quick=("--quick",)),
     Benchmark("benchmarks.additive_two", quick=("--only", "cost")),
+    Benchmark("benchmarks.explained", quick=("--quick",)),
     Benchmark("benchmarks.false_verdicts", quick=("--quick",)),
     Benchmark("benchmarks.few_trees", ("--overlaps", "0.01", "0.02", "0.05", "0.2"), ("--quick",)),
     Benchmark("benchmarks.shares_trees", quick=("--quick",)),

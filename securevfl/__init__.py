@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         SFHTL,
         Additive,
         AllLabels,
+        AutoAlgorithm,
         Best,
         BoostedResidual,
         Boosting,
@@ -106,16 +107,26 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.party_context import Observer
     from securevfl.privacy import DP, Gaussian, JointNoise, Policy, RandomisedResponse
     from securevfl.report import loggers
-    from securevfl.run import Model, Prediction, Result, align_parties, predict
+    from securevfl.run import (
+        Explanation,
+        Model,
+        Prediction,
+        Result,
+        align_parties,
+        explain,
+        own_curve,
+        own_reasons,
+        predict,
+    )
     from securevfl.shares import Shares
-    from securevfl.training import Algorithm, AutoAlgorithm, Frozen
+    from securevfl.training import Algorithm, Frozen
 
 __version__ = "0.2.0"
 
 _NAMES: Mapping[str, str] = {
     "securevfl.align": "Align Linkage",
     "securevfl.algorithms": (
-        "APCVFL Additive AllLabels Best BoostedResidual Boosting Distilled EntityAugmentation FedCVT FedDA FedHSSL "
+        "APCVFL Additive AllLabels AutoAlgorithm Best BoostedResidual Boosting Distilled EntityAugmentation FedCVT FedDA FedHSSL "
         "FewShotVFL LaserVFL Local LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch "
         "ResidualAtTheCut SFHTL Scorecard SelfSupervised SplitNN ZeroImputation"
     ),
@@ -132,7 +143,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.experiments": ("AttackResult Study attack compare cross_validate demo read_sweep run_sweep simulate"),
     "securevfl.jobfile": "read_job",
     "securevfl.report": "loggers",
-    "securevfl.run": "Model Prediction Result align_parties predict",
+    "securevfl.run": "Explanation Model Prediction Result align_parties explain own_curve own_reasons predict",
     "securevfl.experiments.aligned_rows": "AlignedRows",
     "securevfl.experiments.estimators": "VerticalClassifier VerticalRegressor",
     "securevfl.experiments.search": "search",
@@ -141,7 +152,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.party_context": "Observer",
     "securevfl.party": "Costs Job ReportOptions",
     "securevfl.privacy": "DP Gaussian JointNoise Policy RandomisedResponse",
-    "securevfl.training": "Algorithm AutoAlgorithm Frozen",
+    "securevfl.training": "Algorithm Frozen",
 }
 """Module → the public names that it gives to `sv`. A module without one is still loaded by its own name."""
 
@@ -186,6 +197,7 @@ __all__ = [
     "Distilled",
     "EntityAugmentation",
     "Expired",
+    "Explanation",
     "FedCVT",
     "FedDA",
     "FedHSSL",
@@ -251,7 +263,10 @@ __all__ = [
     "cross_validate",
     "datasets",
     "demo",
+    "explain",
     "loggers",
+    "own_curve",
+    "own_reasons",
     "predict",
     "read_csv",
     "read_job",

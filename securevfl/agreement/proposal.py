@@ -130,12 +130,15 @@ class ServingTerms(Config):
         min_batch: the fewest rows in one request.
         rows_per_day: most rows of all requests in a day; None for no limit.
         scores_per_record: how often one row may be scored in a day; None for no limit.
+        reasons: whether an answer comes with reasons: what each of the asking party's own columns adds, and what the
+            others add together. Both follow from the score and from what that party has.
     """
 
     asks: Annotated[tuple[str, ...], Meta(min_length=1, max_length=60)]
     min_batch: Annotated[int, Meta(ge=1, le=2048)] = 1
     rows_per_day: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
     scores_per_record: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
+    reasons: bool = False
 
     @classmethod
     def section_path(cls) -> str:

@@ -177,7 +177,7 @@ def propose_job(
 
     Raises:
         InputError: a protocol that this installation does not speak, mistakes in the file, or parties that the
-            algorithm cannot serve.
+            algorithm cannot serve; or reasons of a model that has none.
         PolicyError: the algorithm does not support the protection; or somebody could read what the job does not accept.
     """
     versions = Versions.read_installed()
@@ -212,6 +212,8 @@ def propose_job(
         party=tuple(sorted(cards, key=lambda card: card.name)),
         serving=serving,
     )
+    if serving is not None and serving.reasons:
+        proposal.algorithm.check_reasons(proposal.protection)
     given = dict(epsilon or {})
     for name in given:
         proposal.card_of(name)

@@ -1,5 +1,5 @@
-"""The command line: `securevfl demo | check | policy | run | predict | export | drift | sweep | attack | report | runs
-| audit | dossier | keys | certs | relay | card | propose | approve | agreement | readmit | leave | serve | node
+"""The command line: `securevfl demo | check | policy | run | predict | explain | export | drift | sweep | attack |
+report | runs | audit | dossier | keys | certs | relay | card | propose | approve | agreement | readmit | leave | serve | node
 | engine | psi`.
 
 Exit codes are those of `securevfl_net.exit_codes`: 0 done; 75, 130 and 143 start again; any other: a person must act.
@@ -25,6 +25,7 @@ from securevfl.cli import (
     dossiers,
     engines,
     experiments,
+    explaining,
     exports,
     leaving,
     nodes,
@@ -48,6 +49,7 @@ __all__ = [
     "dossiers",
     "engines",
     "experiments",
+    "explaining",
     "exports",
     "leaving",
     "main",

@@ -19,6 +19,7 @@ _ORDER = (
     "predict",
     "export",
     "drift",
+    "explain",
     "report",
     "runs",
     "sweep",

@@ -557,6 +557,7 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
         choice_text,
         comparison_table,
         decision_text,
+        importance_beside,
         ledgers_text,
         self_training_text,
         warnings_text,
@@ -566,7 +567,9 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
 
     record = Record.read(folder / "metrics.json")
     attacked = attacks_beside(folder)
-    page = write_report(record, folder, attacked)  # first: a reader such as `head` may close what is printed to
+    page = write_report(
+        record, folder, attacked, importance_beside(folder)
+    )  # first: a reader such as `head` may close what is printed to
     terminal.out.print(cards_text(record, attacked))
     terminal.out.print(worst_text(record), soft_wrap=True)
     terminal.out.print(comparison_table(record))

@@ -167,6 +167,15 @@ class FeatureEncoder:
         return found
 
     @property
+    def source_columns(self) -> list[int]:
+        """For each encoded column, the place in `columns` of the column that it comes from."""
+        return [
+            place
+            for place, (name, encoding) in enumerate(self.columns.items())
+            for _ in FeatureEncoder({name: encoding}, self.clip).column_names
+        ]
+
+    @property
     def code_counts(self) -> list[int]:
         """For each encoded column of ``"coded"``, its number of codes (0, 1, …); 0 for columns of numbers."""
         found: list[int] = []

@@ -8,6 +8,7 @@ from securevfl.report.card_making import make_card, make_run_card
 from securevfl.report.derived import make_cards
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.html import render_report, write_report
+from securevfl.report.importance import importance_beside
 from securevfl.report.overviews import overview_table
 from securevfl.report.own_share import describe_own_share, own_shares_text, rate_own_share
 from securevfl.report.progress_line import progress_line
@@ -66,6 +67,7 @@ __all__ = [
     "decision_text",
     "describe_own_share",
     "failures_text",
+    "importance_beside",
     "joined_text",
     "learned_table",
     "ledgers_text",

@@ -31,6 +31,7 @@ from securevfl.report.derived import (
     phases_by_party,
     short_title,
 )
+from securevfl.report.importance import ImportanceRecord, draw_importance, summarise_importance
 from securevfl.report.joined import describe_gain, find_joined, format_signed
 from securevfl.report.own_share import describe_own_share, rate_own_share
 from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
@@ -107,12 +108,15 @@ def _group_warnings(record: Record) -> dict[str, list[str]]:
     return found
 
 
-def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
+def render_report(
+    record: Record, attacked: AttackRecord | None = None, importance: ImportanceRecord | None = None
+) -> str:
     """The whole page. The same record gives the same text.
 
     Args:
         record: of the runs.
         attacked: attacks on the job of one of them, whose figures the card shows.
+        importance: of parties and columns in the scores of one of them.
     """
     pictures = {
         name: plot(record)
@@ -176,6 +180,8 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
         ),
         shapes=(shapes := next((run.shapes for run in record.runs if run.shapes and not run.baseline), {})),
         drawn_shapes=plots.draw_shapes(shapes),
+        moved="" if importance is None else summarise_importance(importance),
+        movers=[] if importance is None else draw_importance(importance),
         waiting={run.key: phases_by_party(run) for run in record.runs},
         short=short_title,
         keys={name: getattr(plots, name) for name in ("COMPUTE", "HE", "FROM_ACTIVE", "FROM_PASSIVE")},
@@ -185,14 +191,17 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
     )
 
 
-def write_report(record: Record, folder: Path, attacked: AttackRecord | None = None) -> Path:
+def write_report(
+    record: Record, folder: Path, attacked: AttackRecord | None = None, importance: ImportanceRecord | None = None
+) -> Path:
     """Write `metrics.json` and then `report.html` to `folder`, each whole or not at all and for its owner alone (mode
     0600); returns the page's path.
 
     Args:
         record: of the runs.
         folder: is made where it is missing.
-        attacked: see `render`.
+        attacked: see `render_report`.
+        importance: likewise.
 
     Raises:
         InputError: the figures are there and the page could not be written.
@@ -202,7 +211,7 @@ def write_report(record: Record, folder: Path, attacked: AttackRecord | None = N
     page = folder / "report.html"
     write_atomic(folder / "metrics.json", record.to_json(), private=True)
     try:
-        write_atomic(page, render_report(record, attacked).encode(), private=True)
+        write_atomic(page, render_report(record, attacked, importance).encode(), private=True)
     except OSError as error:
         raise InputError(
             f"{page} could not be written ({error.strerror}); nothing else is missing: make room, then "

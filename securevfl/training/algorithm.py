@@ -24,6 +24,9 @@ from securevfl.training.registry import load_registered, registered_algorithms, 
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from securevfl.data.column_terms import ColumnTerms
     from securevfl.export import ExportedModel, PartSource
     from securevfl.party_context import PartyContext
     from securevfl.training.active_program import ActiveProgram
@@ -326,6 +329,51 @@ class Algorithm(Abilities):
             protection: of the job.
         """
         return False
+
+    def column_terms(
+        self, part: Mapping[str, Any], x: np.ndarray, party: str, number: LossOfNumber | None
+    ) -> ColumnTerms:
+        """What each encoded column of a party adds to the model's sum, for algorithms whose model is such a sum.
+
+        Args:
+            part: the party's part of the model.
+            x: its encoded columns of some rows, (n, columns).
+            party: its name, for messages.
+            number: how a numeric target is learned; None for classes.
+
+        Raises:
+            InputError: the model is not such a sum, or this part does not have the party's own terms.
+        """
+        self.check_reasons(None)
+        raise NotImplementedError
+
+    def check_reasons(self, protection: Protection | None) -> None:
+        """Check that the active party of a job sees what each of its own columns adds to a score.
+
+        Args:
+            protection: of the job; None for any.
+
+        Raises:
+            InputError: it does not.
+        """
+        raise InputError(
+            f"a model of {self.name} is not a sum of terms of single columns, so no party can tell what each of its "
+            "columns adds: sv.explain splits scores among parties, and an additive model, a scorecard or a logistic "
+            "regression explains columns too"
+        )
+
+    def sums_to_logits(self, sums: np.ndarray, *, numeric: bool) -> np.ndarray:
+        """Logits of what all parties' `column_terms` add up to, float64 (n, outputs).
+
+        Args:
+            sums: (n, outputs).
+            numeric: whether the target is a number.
+        """
+        return sums
+
+    def logits_to_sums(self, logits: np.ndarray, *, numeric: bool) -> np.ndarray:
+        """The inverse of `sums_to_logits`, for one output."""
+        return logits
 
     def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
         """Sentences about settings that name a column which is not among the parties' `columns`."""

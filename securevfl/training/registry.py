@@ -13,7 +13,7 @@ __all__ = ["AUTO", "algorithms_fit", "load_registered", "registered_algorithms",
 
 _REGISTRY = Registry("algorithm", "securevfl.algorithms")
 
-AUTO = EntryPoint("auto", "securevfl.training.auto_algorithm:AutoAlgorithm", _REGISTRY.group)
+AUTO = EntryPoint("auto", "securevfl.algorithms.automatic:AutoAlgorithm", _REGISTRY.group)
 """The choice among algorithms: a job can name it, and it is not one of them."""
 
 

@@ -11,6 +11,7 @@ import pytest
 from support.helpers import make_parties
 
 import securevfl as sv
+from securevfl.algorithms import AutoAlgorithm
 from securevfl.experiments import choosing
 from securevfl.experiments.choosing import find_candidates
 from securevfl.party import undecided_choice, with_default_protection
@@ -19,7 +20,6 @@ from securevfl.report import render_report, render_text
 from securevfl.report.choice import choice_sentence, choice_table, explain_choice
 from securevfl.report.record import ChoiceRecord
 from securevfl.testing.company import create_company
-from securevfl.training.auto_algorithm import AutoAlgorithm
 
 PEOPLE = make_parties(passive=1, rows=160)
 PASSIVE = PEOPLE.passive[0].name
