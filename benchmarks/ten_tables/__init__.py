@@ -1,1 +1,1 @@
-"""Ten public tables through the three commands, beside pooled models."""
+"""Ten public tables through the three commands, beside pooled models in the clear."""
