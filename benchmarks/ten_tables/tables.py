@@ -87,7 +87,11 @@ TABLES: Mapping[str, PublicTable] = {
         functools.partial(_from_scikit_learn, "diabetes"), "target", "number", "s1", "scikit-learn"
     ),
     "breast cancer": PublicTable(
-        functools.partial(_from_scikit_learn, "breast_cancer"), "target", "two classes", "mean smoothness", "scikit-learn"
+        functools.partial(_from_scikit_learn, "breast_cancer"),
+        "target",
+        "two classes",
+        "mean smoothness",
+        "scikit-learn",
     ),
     "digits": PublicTable(
         functools.partial(_from_scikit_learn, "digits"), "target", "many classes", "pixel_4_0", "scikit-learn"

@@ -88,6 +88,7 @@ class TreeCourse(SharedCourse):
     """
 
     step_name: ClassVar[str] = "round of trees"
+    chooses_by_loss: ClassVar[bool] = True
     range_cure: ClassVar[str] = (
         f"a leaf is beyond ±{LARGEST_LEAF:g}, the range of trees on shares: lower boosting.lr, or raise boosting.l2 or "
         "boosting.min_hessian"
