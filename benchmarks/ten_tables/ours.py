@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -81,9 +80,15 @@ def run_commands(
         with (folder / "log").open("a", encoding="utf-8") as log:
             left = max(1.0, seconds - (time.monotonic() - began))
             command = [sys.executable, "-m", "securevfl", *words]
-            told = {"stdout": log, "stderr": log, "cwd": folder, "env": dict(os.environ), "timeout": left}
-            subprocess.run(command, check=True, **told)  # type: ignore[call-overload]
+            subprocess.run(command, check=True, stdout=log, stderr=log, cwd=folder, timeout=left)
     end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found, split = _read_run(table, folder)
+    spent = end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
+    return found | {"cpu seconds": round(spent, 1)}, split
+
+
+def _read_run(table: PublicTable, folder: Path) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """What the three commands left, as `run_commands` returns it."""
     job = read_job(folder / "job.toml").job
     (run,) = [
         one
@@ -96,7 +101,6 @@ def run_commands(
         "algorithm": job.algorithm.name,
         "protection": run["key"],
         "warnings": run["warnings"],
-        "cpu seconds": round(end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime, 1),
     }
     scored = (folder / "found" / "scores.csv").read_text(encoding="utf-8").splitlines()[1:]
     test = list(dict.fromkeys(line.split(",")[0].strip('"') for line in scored))

@@ -60,8 +60,8 @@ class Algorithm(Abilities):
         many_owners: whether several parties own labels, with a coordinator without data between them.
         asks_partner: whether passive parties take part in scoring a common row; False where the active party scores it
             from its own columns.
-        chooses_by_loss: whether the loss of the validation rows chooses the best epoch even where the AUC would: one tree
-            can rank few rows well by chance, while all their probabilities are still near the base rate.
+        chooses_by_loss: whether the loss of the validation rows chooses the best epoch even where the AUC would: one
+            tree can rank few rows well by chance, while all their probabilities are still near the base rate.
         view: the columns it takes: scaled numbers for a ``"network"``, or ``"coded"`` ones for trees; see
             `FeatureEncoder`.
     """

@@ -41,7 +41,7 @@ _PART_OF_LEAF = 10
 
 
 def fit_bin_count(rows: int, *, costly: bool) -> int:
-    """The most bins of a column where the job states no number: 32, and up to 255 where sums cost little and rows allow.
+    """The most bins of a column where the job states no number: 32, or up to 255 where sums cost little.
 
     Args:
         rows: that train.
@@ -51,8 +51,10 @@ def fit_bin_count(rows: int, *, costly: bool) -> int:
 
 
 def fit_least_hessian(rows: int, *, counts_rows: bool) -> float:
-    """The least sum of second derivatives of a leaf where the job states none: 1, as in XGBoost; where a row's is 1, and
-    the sum counts rows, 20 of them, as in scikit-learn and LightGBM, but no more than a tenth of all.
+    """The least sum of second derivatives of a leaf where the job states none: 1, as in XGBoost.
+
+    Where a row's is 1, the sum counts rows: 20 of them, as in scikit-learn and LightGBM, or a tenth of all if that
+    is less.
 
     Args:
         rows: that train.

@@ -145,5 +145,6 @@ def _gaps_around(apart: np.ndarray, count: int) -> np.ndarray:
         apart: places of the values that get a bin each.
         count: of all values.
     """
-    found: np.ndarray = np.union1d(apart - 1, apart)
-    return found[(found >= 0) & (found < count - 1)]
+    gaps = np.union1d(apart - 1, apart)
+    found: np.ndarray = gaps[(gaps >= 0) & (gaps < count - 1)]
+    return found
