@@ -41,8 +41,8 @@ def train_plain_trees(table: PublicTable, folder: Path, seed: int) -> tuple[dict
     second = sv.read_table(folder / "second.csv", name="second", id=_ID, prepare="auto")
     budget = sv.Boosting().fit_budget(first.rows)
     plan: dict[str, Any] = {"epochs": budget.epochs, "patience": budget.patience, "seed": seed}
-    task = "regression" if is_number else "classification"
-    job = sv.Job(algorithm=sv.Boosting(), protection=sv.Plain(), task=task, **plan)
+    plan["task"] = "regression" if is_number else "classification"
+    job = sv.Job(algorithm=sv.Boosting(), protection=sv.Plain(), **plan)
     parties = sv.Parties.of(first, second)
     aligned = join_parties(parties, job)
     start = time.process_time()

@@ -27,13 +27,13 @@ def _score(table: PublicTable, y: np.ndarray, found: np.ndarray, classes: np.nda
     return float(accuracy_score(y, classes[found.argmax(axis=1)]))
 
 
-def _targets(table: PublicTable, frame: Any, ids: Sequence[str]) -> np.ndarray:
+def _targets(table: PublicTable, frame: Any, ids: np.ndarray) -> np.ndarray:
     found = frame.loc[ids, table.label]
     values: np.ndarray = (found if table.task == "number" else found.astype(str)).to_numpy()
     return values
 
 
-def _columns(table: PublicTable, frame: Any, train: Sequence[str]) -> Any:
+def _columns(table: PublicTable, frame: Any, train: np.ndarray) -> Any:
     """The features: texts as categories, of which the most frequent in the training rows are kept."""
     x = frame.drop(columns=table.label)
     for name in x.columns:
@@ -43,7 +43,7 @@ def _columns(table: PublicTable, frame: Any, train: Sequence[str]) -> Any:
     return x
 
 
-def measure_boosted(table: PublicTable, frame: Any, split: Sequence[Sequence[str]]) -> dict[str, float]:
+def measure_boosted(table: PublicTable, frame: Any, split: Sequence[np.ndarray]) -> dict[str, float]:
     """The test metric of boosted trees over all columns, whose rounds the loss of the validation rows chose.
 
     Args:
@@ -69,7 +69,7 @@ def measure_boosted(table: PublicTable, frame: Any, split: Sequence[Sequence[str
     return {"metric": _score(table, y[2], found, getattr(model, "classes_", np.empty(0))), "rounds": float(best)}
 
 
-def measure_linear(table: PublicTable, frame: Any, split: Sequence[Sequence[str]]) -> dict[str, float]:
+def measure_linear(table: PublicTable, frame: Any, split: Sequence[np.ndarray]) -> dict[str, float]:
     """The test metric of a linear model over all columns: gaps filled by medians, texts one-hot, numbers standardised.
 
     Args:
@@ -83,7 +83,7 @@ def measure_linear(table: PublicTable, frame: Any, split: Sequence[Sequence[str]
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    train = [*split[0], *split[1]]
+    train = np.concatenate([split[0], split[1]])
     columns = _columns(table, frame, train)
     numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
     texts = OneHotEncoder(handle_unknown="ignore", min_frequency=10)

@@ -60,6 +60,11 @@ class GrowingRole(Protocol):
         ...
 
     @property
+    def bin_count(self) -> int:
+        """The most bins of a column."""
+        ...
+
+    @property
     def trained_with(self) -> tuple[str, ...]:
         """Names of the passive parties, in their order."""
         ...
