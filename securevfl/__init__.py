@@ -102,12 +102,13 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.experiments.search import search
     from securevfl.experiments.sweep import sweep
     from securevfl.jobfile import read_job
-    from securevfl.party import Job
+    from securevfl.party import Costs, Job, ReportOptions
     from securevfl.party_context import Observer
     from securevfl.privacy import DP, Gaussian, JointNoise, Policy, RandomisedResponse
+    from securevfl.report import loggers
     from securevfl.run import Model, Prediction, Result, align_parties, predict
     from securevfl.shares import Shares
-    from securevfl.training import Algorithm, Frozen
+    from securevfl.training import Algorithm, AutoAlgorithm, Frozen
 
 __version__ = "0.2.0"
 
@@ -130,6 +131,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.auditing": "audit",
     "securevfl.experiments": ("AttackResult Study attack compare cross_validate demo read_sweep run_sweep simulate"),
     "securevfl.jobfile": "read_job",
+    "securevfl.report": "loggers",
     "securevfl.run": "Model Prediction Result align_parties predict",
     "securevfl.experiments.aligned_rows": "AlignedRows",
     "securevfl.experiments.estimators": "VerticalClassifier VerticalRegressor",
@@ -137,9 +139,9 @@ _NAMES: Mapping[str, str] = {
     "securevfl.experiments.sweep": "sweep",
     "securevfl.shares": "Shares",
     "securevfl.party_context": "Observer",
-    "securevfl.party": "Job",
+    "securevfl.party": "Costs Job ReportOptions",
     "securevfl.privacy": "DP Gaussian JointNoise Policy RandomisedResponse",
-    "securevfl.training": "Algorithm Frozen",
+    "securevfl.training": "Algorithm AutoAlgorithm Frozen",
 }
 """Module → the public names that it gives to `sv`. A module without one is still loaded by its own name."""
 
@@ -174,10 +176,12 @@ __all__ = [
     "AttackResult",
     "AuditError",
     "Auto",
+    "AutoAlgorithm",
     "Best",
     "BoostedResidual",
     "Boosting",
     "ColumnPreparation",
+    "Costs",
     "DiskFull",
     "Distilled",
     "EntityAugmentation",
@@ -222,6 +226,7 @@ __all__ = [
     "RandomMatch",
     "RandomisedResponse",
     "RangeError",
+    "ReportOptions",
     "ResidualAtTheCut",
     "Result",
     "RowsSpent",
@@ -246,6 +251,7 @@ __all__ = [
     "cross_validate",
     "datasets",
     "demo",
+    "loggers",
     "predict",
     "read_csv",
     "read_job",

@@ -11,6 +11,8 @@ from pathlib import Path
 for _library in ("OMP", "OPENBLAS", "MKL"):  # read when torch and NumPy are loaded: here, and by the processes of tests
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
+gc.disable()  # until all tests are collected: objects of modules and of tests are made, and hardly one is dropped
+
 _cache = tempfile.TemporaryDirectory(prefix="securevfl-tests-")  # no test reads or fills the user's cache
 os.environ["SECUREVFL_CACHE"] = _cache.name
 
@@ -71,3 +73,4 @@ def pytest_collection_finish() -> None:
     """Exempt what imports and collection made from the collector: it would walk over all of it again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()

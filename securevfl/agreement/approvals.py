@@ -22,10 +22,22 @@ from securevfl.errors import AuditError, InputError, PeerRefused
 from securevfl.ledger import PublicSigningKey
 from securevfl.privacy import PrivateKey
 
-__all__ = ["SIGNED", "Agreement", "Approval", "approval_path", "read_agreement", "read_bytes", "write_approval"]
+__all__ = [
+    "SIGNATURE_OF",
+    "SIGNED",
+    "Agreement",
+    "Approval",
+    "approval_path",
+    "read_agreement",
+    "read_bytes",
+    "write_approval",
+]
 
 SIGNED = "application/vnd.securevfl.agreement+toml;version=1"
 """The type under which a proposal is signed."""
+
+SIGNATURE_OF = "signature of "
+"""Begins the name of a party's signature in the ledgers' note of the agreement."""
 
 _HEADER = "# securevfl approval, version 1"
 _MOST = 1024
@@ -190,7 +202,7 @@ class Agreement:
     def ledger_note(self) -> dict[str, str]:
         """Facts of the agreement for every ledger: its digest, and each party's signature."""
         return {"agreement": self.digest, "id": self.proposal.id} | {
-            f"signature of {name}": approval.signature for name, approval in self.approvals.items()
+            f"{SIGNATURE_OF}{name}": approval.signature for name, approval in self.approvals.items()
         }
 
 

@@ -25,8 +25,9 @@ from securevfl.align import Align, Linkage
 from securevfl.config import Config, Mistaken, take_all
 from securevfl.cut import Protection
 from securevfl.errors import InputError, PolicyError, UnknownNameError
-from securevfl.party import Job, JobTerms, Leaving, too_few_epochs, wrong_parties
+from securevfl.party import Job, JobTerms, Leaving, too_few_epochs, undecided_choice, wrong_parties
 from securevfl.party.leaving import LEAVES_FEWEST
+from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Policy
 from securevfl.training import Algorithm
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE
@@ -181,6 +182,7 @@ class Proposal(Config, dict=True):
         rule = text_problem(self.purpose)
         found += [f"an agreement cannot contain this purpose: {rule}"] if rule else []
         found += self._about_parties()
+        found += undecided_choice(self.algorithm, "an agreement names")
         found += wrong_parties(self.algorithm, self.owner_names, self.passive_names, self.protection)
         found += too_few_epochs(self.algorithm, self.job.epochs)
         found += self._about_leaving()
@@ -318,13 +320,21 @@ class Proposal(Config, dict=True):
                 return card
         raise UnknownNameError("party of the agreement", name, self.party_names)
 
-    def job_of(self, *, device: str = "cpu", pool: str = "local", policies: Mapping[str, Policy] | None = None) -> Job:
+    def job_of(
+        self,
+        *,
+        device: str = "cpu",
+        pool: str = "local",
+        policies: Mapping[str, Policy] | None = None,
+        report: ReportOptions | None = None,
+    ) -> Job:
         """The job, as one party runs it.
 
         Args:
             device: where this party trains; the agreement does not name one.
             pool: where this party encrypts and multiplies; likewise.
             policies: this party's name → its policy.
+            report: what this party's own report decides with.
 
         Raises:
             InputError, PolicyError: the device does not exist, or parts of the job cannot be combined.
@@ -340,6 +350,7 @@ class Proposal(Config, dict=True):
             device=device,
             pool=pool,
             policies=dict(policies or {}),
+            report=report or ReportOptions(),
         )
 
     @cached_property

@@ -130,6 +130,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     mistakes += found
     if roster is not None:
         mistakes += _about_parties(sections, broken, roster)
+        mistakes += _group_mistakes(sections, file.parent, roster.owners[0]) if roster.owners else []
     hints: list[str] = []
     if sections.link is None and roster is not None and len(roster.owners) == 1 and not mistakes:
         found, hints = _about_identifiers(sections.party, file.parent)
@@ -193,6 +194,23 @@ def _column_mistakes(sections: JobSections, folder: Path) -> list[str]:
     """Columns that the algorithm's settings name but no table has."""
     columns = _feature_columns(sections, folder) if sections.party else {}
     return sections.algorithm.column_mistakes(columns) if columns else []
+
+
+def _group_mistakes(sections: JobSections, folder: Path, owner: str) -> list[str]:
+    """A party or column that ``report.group`` names and nobody has."""
+    where = sections.report.grouping(owner)
+    if where is None or not sections.party:
+        return []
+    party, column = where
+    section = next((one for one in sections.party if one.name == party), None)
+    if section is None:
+        return [str(UnknownNameError("party of report.group", party, [one.name for one in sections.party]))]
+    try:
+        columns = table_columns(section.path_from(folder), TableLimits())
+    except InputError:  # reported elsewhere
+        return []
+    known = column in columns
+    return [] if known else [str(UnknownNameError(f"column of {party!r} in report.group:", column, columns))]
 
 
 def _feature_columns(sections: JobSections, folder: Path) -> dict[str, tuple[str, ...]]:

@@ -1,5 +1,5 @@
-"""The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | runs | audit | keys |
-certs | relay | card | propose | approve | agreement | readmit | leave | serve | node | engine | psi`.
+"""The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | runs | audit |
+dossier | keys | certs | relay | card | propose | approve | agreement | readmit | leave | serve | node | engine | psi`.
 
 Exit codes are those of `securevfl_net.exit_codes`: 0 done; 75, 130 and 143 start again; any other: a person must act.
 
@@ -21,6 +21,7 @@ from securevfl.cli import (
     agreements,
     audits,
     certificates,
+    dossiers,
     engines,
     experiments,
     leaving,
@@ -42,6 +43,7 @@ __all__ = [
     "app",
     "audits",
     "certificates",
+    "dossiers",
     "engines",
     "experiments",
     "leaving",

@@ -22,6 +22,7 @@ _ORDER = (
     "sweep",
     "attack",
     "audit",
+    "dossier",
     "card",
     "propose",
     "approve",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
+from securevfl.data.aggregates import check_aggregate
 from securevfl.data.categories import Column
 from securevfl.data.column_builders import CategoryColumn, LabelColumn, NumberColumn
 from securevfl.data.labels import Coded
@@ -47,6 +48,9 @@ class ColumnUse:
         time: the column by which rows are split, or None.
         person: the column that names the person of a row, or None for the identifier; it may be part of the identifier.
         labels: the 0/1 label columns if a row can have several labels; empty unless `target` is ``"labels"``.
+        aggregate: column of the file → functions that make one value of several rows of an identifier; the other
+            attributes name the columns that come of it.
+        order_by: the column of the file by which ``first`` and ``last`` are told.
     """
 
     id: str | tuple[str, ...]
@@ -62,6 +66,8 @@ class ColumnUse:
     time: str | None = None
     person: str | None = None
     labels: tuple[str, ...] = ()
+    aggregate: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    order_by: str | None = None
 
     @classmethod
     def from_arguments(
@@ -78,12 +84,14 @@ class ColumnUse:
         group: str | None = None,
         time: str | None = None,
         person: str | None = None,
+        aggregate: Mapping[str, str | Sequence[str]] | None = None,
+        order_by: str | None = None,
     ) -> ColumnUse:
         """Build it from the loaders' arguments.
 
         Raises:
             InputError: an unknown target, classes given for a number, a weight, group or time without a label, fewer
-                than two labels for ``"labels"``, or an invalid `prepare`.
+                than two labels for ``"labels"``, or an invalid `prepare` or `aggregate`.
         """
         several: tuple[str, ...] = ()
         if label is not None and not isinstance(label, str):
@@ -124,6 +132,8 @@ class ColumnUse:
             group=group,
             time=time,
             person=person,
+            aggregate=check_aggregate(aggregate, order_by),
+            order_by=order_by,
         )
 
     @property

@@ -54,6 +54,8 @@ def read_table(
     delimiter: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
+    aggregate: Mapping[str, str | Sequence[str]] | None = None,
+    order_by: str | None = None,
 ) -> PartyTable:
     """Load a party's table from a file, a folder of Parquet files or an object store. Reads only the columns it uses,
     once, some rows at a time.
@@ -63,7 +65,8 @@ def read_table(
     Args:
         path: a CSV file with a header (also .gz, .bz2), a Parquet file or a folder of them, or an Arrow file (.arrow,
             .feather, .ipc), told apart by the ending; or an address such as ``s3://bucket/folder`` in any store that
-            `pyarrow.fs` supports, without credentials in it.
+            `pyarrow.fs` supports, without credentials in it. Also the folder of a Delta or an Iceberg table, or a query
+            (.sql) for DuckDB, PostgreSQL, MySQL or SQLite.
         name: the party's name.
         id: the identifier column; read as text, so that ``007`` stays ``007``. Up to 16 columns for a compound
             identifier; all parties list theirs in the same order.
@@ -88,6 +91,10 @@ def read_table(
         delimiter: of CSV: ``","``, ``";"``, ``"|"`` or a tab; detected from the first lines by default.
         encoding: of CSV, Python's name of it, for example ``"cp1252"``; detected by default.
         decimal: decimal mark of CSV, ``"."`` or ``","``; detected by default.
+        aggregate: of a table with several rows of an identifier, column → functions that make one value of them: sum,
+            mean, std, min, max, count, distinct, first, last. ``{"amount": ["sum", "max"], "*": "count"}`` gives the
+            columns ``amount_sum``, ``amount_max`` and ``rows``, which all other arguments name; other columns go.
+        order_by: the column by which ``first`` and ``last`` are told.
 
     Raises:
         InputError: the file or its content cannot be used; the message names the place and the cure.
@@ -105,8 +112,10 @@ def read_table(
         group=group,
         time=time,
         person=person,
+        aggregate=aggregate,
+        order_by=order_by,
     )
-    source = source_of(place_of(path, filesystem), kind, CsvForm(delimiter, encoding, decimal))
+    source = source_of(place_of(path, filesystem), kind, CsvForm(delimiter, encoding, decimal), use, limits)
     columns = use.columns_to_read(source.column_names(limits), source.location)
     while True:
         rows = source.most_rows(columns, use, limits)

@@ -119,7 +119,7 @@ def table_overview(
         sample: number of first rows to examine.
     """
     try:
-        source = source_of(place_of(path), form=form)
+        source = source_of(place_of(path), form=form, use=use)
         table = top_rows(source, use, sample)
         names = column_names(table.schema, source.location)
         if not table.num_rows or len(set(names)) < len(names):

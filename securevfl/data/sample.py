@@ -41,7 +41,7 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
         form: the dialect of a CSV file, as far as the user gave it.
     """
     try:
-        source = source_of(place_of(path), form=form)
+        source = source_of(place_of(path), form=form, use=use)
         file = source.location
         table = top_rows(source, use, rows)
         names = column_names(table.schema, file)
@@ -93,7 +93,7 @@ def read_identifiers(path: str | Path, use: ColumnUse, *, most: int, form: CsvFo
         form: the dialect of a CSV file, as far as the user gave it.
     """
     try:
-        source = source_of(place_of(path), form=form)
+        source = source_of(place_of(path), form=form, use=use)
         gathered = identifier_of(use.ids, source.location)
         batches, rows = source.iter_batches(list(use.ids), use, DEFAULT_LIMITS), 0
         try:

@@ -82,7 +82,7 @@ def snapshot_hint(path: str | Path, use: ColumnUse, *, form: CsvForm | None = No
     if use.person is not None or use.wrong_ids(str(path)):
         return []
     try:
-        source = source_of(place_of(path), form=form)
+        source = source_of(place_of(path), form=form, use=use)
         table = top_rows(source, use, SAMPLE)
         names = column_names(table.schema, source.location)
         if any(names.count(column) != 1 for column in use.ids):

@@ -31,10 +31,17 @@ from securevfl.jobfile.joining import (
 )
 from securevfl.training import Algorithm, find_algorithm
 
-__all__ = ["Draft", "draft_job"]
+__all__ = ["SHARES_RATE", "Draft", "draft_job"]
 
 _USUAL = "splitnn"
-_TREES = "   # `securevfl init --algorithm boosting` drafts trees; `docs/algorithms` has them all"
+_OTHERS = {
+    "splitnn": "   # `securevfl init --algorithm boosting` drafts trees, `--algorithm auto` tries several",
+    "auto": "   # tries several, and keeps the best on the validation rows; an agreement names one",
+}
+SHARES_RATE = 0.05
+"""η on shares of a drafted budget. The default of 0.2, with momentum 0.9, is for some hundred steps of 256 rows. In the
+thousands of steps of 32 rows that a budget has, the loss grows again after few epochs, and with many classes the
+weights leave the range within which products on shares do not wrap."""
 _SEALED = "       # everything at the cut is encrypted; the report lists what the result reveals"
 _TRAINS = 0.7
 """Share of a table's rows that trains, with the usual split of rows that all parties have."""
@@ -326,15 +333,13 @@ def _format_job(tables: list[_Table], folder: Path, algorithm: str) -> str:
         f"task = {quote_text(task)}" + ("   # the label has many different numbers" if task == "regression" else ""),
         "",
         "[algorithm]",
-        f"name = {quote_text(algorithm)}" + _TREES * (algorithm == _USUAL),
+        f"name = {quote_text(algorithm)}" + _OTHERS.get(algorithm, ""),
         "",
     ]
     if len(tables) == 2:
         lines += ["[protection]", *_protect_two(chosen, task), ""]
     else:
-        lines += ["# No [protection]: three parties or more train on secret shares if they can.", ""]
-        if task == "multilabel":
-            lines += ["[protection]", 'name = "bfv"       # several labels are not learned on shares', ""]
+        lines += _protect_several(chosen, task)
     for one in tables:
         lines += _format_party(one, folder)
     return "\n".join(lines) + "\n"
@@ -358,11 +363,28 @@ def _protect_two(algorithm: Algorithm, task: str) -> list[str]:
         pass
     else:
         if task != "multilabel":
-            return ['name = "shares"', "computing = 2   # these two, and nobody else"]
+            return ['name = "shares"', "computing = 2   # these two, and nobody else", *_shares_rate(algorithm)]
     sealed = _find_sealed(algorithm)
     if sealed:
         return [f"name = {quote_text(sealed)}{_SEALED}"]
     return ['name = "FILL IN"   # `securevfl check` says what this algorithm can have']
+
+
+def _protect_several(algorithm: Algorithm, task: str) -> list[str]:
+    """The section on the protection of three parties or more."""
+    if task == "multilabel":
+        return ["[protection]", 'name = "bfv"       # several labels are not learned on shares', ""]
+    rate = _shares_rate(algorithm)
+    if rate:
+        return ["[protection]", 'name = "shares"   # three of the parties compute; nobody sees a value', *rate, ""]
+    return ["# No [protection]: three parties or more train on secret shares if they can.", ""]
+
+
+def _shares_rate(algorithm: Algorithm) -> list[str]:
+    """The learning rate on shares for the steps of `fit_budget`; empty for an algorithm without one."""
+    if algorithm.fits.shares_kind != "network" or not algorithm.fits.shares:
+        return []
+    return [f"lr = {SHARES_RATE}   # for small batches and thousands of steps; the default is for few, large ones"]
 
 
 def _find_sealed(algorithm: Algorithm) -> str:

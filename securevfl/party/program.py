@@ -209,10 +209,11 @@ def _widest_before(site: PartyContext) -> int:
 
 
 def _with_labels(trained: Trained, table: PartyTable, rows: NumberedRows | None) -> None:
-    """Add the labels of the test rows, with which the first label owner evaluates them."""
+    """Add the labels of the test rows, with which the first label owner evaluates them, and of the validation rows."""
     if rows is None or rows.y is None or not len(trained.scores):
         return
     trained.labels = rows.y[torch.from_numpy(rows.split.test)].cpu().numpy()
+    trained.valid_labels = rows.y[torch.from_numpy(rows.split.valid)].cpu().numpy()
     trained.weight = None if rows.weight is None else rows.weight[torch.from_numpy(rows.split.test)].numpy()
     trained.classes, trained.target = tuple(map(str, table.classes)), table.label_name
 

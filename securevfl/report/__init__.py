@@ -1,5 +1,6 @@
 """Showing what a run measured: tables for the terminal, plots, and a self-contained page."""
 
+from securevfl.report import loggers
 from securevfl.report.attack_record import attacks_beside
 from securevfl.report.axes import Plots, trials_axes
 from securevfl.report.card import Card, card_table
@@ -27,7 +28,9 @@ from securevfl.report.sweep_verdicts import Verdict, list_verdicts
 from securevfl.report.tables import Shown, table_html
 from securevfl.report.terminal import (
     cards_text,
+    choice_text,
     comparison_table,
+    decision_text,
     joined_text,
     learned_table,
     ledgers_text,
@@ -57,14 +60,17 @@ __all__ = [
     "attacks_beside",
     "card_table",
     "cards_text",
+    "choice_text",
     "comparison_table",
     "count_table",
+    "decision_text",
     "describe_own_share",
     "failures_text",
     "joined_text",
     "learned_table",
     "ledgers_text",
     "list_verdicts",
+    "loggers",
     "make_card",
     "make_cards",
     "make_run_card",

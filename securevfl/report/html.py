@@ -11,6 +11,8 @@ from securevfl.errors import InputError
 from securevfl.report import plots
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import LEGEND
+from securevfl.report.choice import METRIC_TITLES, choice_sentence, explain_choice, kept_name
+from securevfl.report.decision_words import describe_decision, format_cutoff, format_estimate, group_sentences
 from securevfl.report.derived import (
     active_name,
     bytes_each_way,
@@ -32,7 +34,8 @@ from securevfl.report.derived import (
 from securevfl.report.joined import describe_gain, find_joined, format_signed
 from securevfl.report.own_share import describe_own_share, rate_own_share
 from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
-from securevfl.report.quality import describe_target, make_pictures, make_price_picture
+from securevfl.report.price_picture import make_price_picture
+from securevfl.report.quality import describe_target, make_pictures
 from securevfl.report.record import Record
 from securevfl.report.template import fill_template
 
@@ -68,6 +71,8 @@ def _make_headlines(record: Record) -> list[Headline]:
     elif (alone := find_run(record, "alone")) and plain and name in alone.test and name in plain.test:
         figure = f"{alone.test[name]:.3f} → {plain.test[name]:.3f}"
         found.append(Headline(figure, f"{title}, alone → together", "on the test rows"))
+    if record.choice is not None:
+        found.append(Headline(kept_name(record, record.choice), "chosen", explain_choice(record.choice)))
     sealed = next((run for run in record.runs if cost_per_epoch(run)[1]), None)
     if sealed and plain and sum(cost_per_epoch(plain)):
         ratio = sum(cost_per_epoch(sealed)) / sum(cost_per_epoch(plain))
@@ -123,8 +128,16 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
     return fill_template(
         "report.html.j2",
         record.title,
-        {"bytes": human_bytes, "seconds": human_seconds, "signed": format_signed},
+        {
+            "bytes": human_bytes,
+            "seconds": human_seconds,
+            "signed": format_signed,
+            "cutoff": format_cutoff,
+            "estimate": format_estimate,
+        },
         record=record,
+        chosen=choice_sentence(record).replace("chosen", "Chosen", 1) + ".",
+        choice_metric="" if record.choice is None else METRIC_TITLES.get(record.choice.metric, record.choice.metric),
         pictures=pictures,
         headlines=_make_headlines(record),
         metrics=metrics_of(record),
@@ -135,6 +148,8 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
         metric_text=metric_text,
         quality={run.key: make_pictures(record, run) for run in record.runs},
         price=make_price_picture(record),
+        decided={run.key: describe_decision(run.evaluation) for run in record.runs},
+        grouped={run.key: group_sentences(run.evaluation, active_name(record)) for run in record.runs},
         holdings=list_holdings(record),
         overlap=draw_overlap(record),
         flows=[(run, drawn) for run in record.runs if (drawn := draw_flow(record, run)) is not None],

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from securevfl_net.networks import network_of
 
+from securevfl.report.printed_scores import print_score
 from securevfl.serving.limits import Buckets, RequestLimits
 from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.policy import Refusal
@@ -149,10 +150,11 @@ def _request_buckets(rate: float, now: Callable[[], float]) -> Buckets[str]:
 def _customer_answer(answer: Answer) -> Score | Predicted:
     if answer.numeric:
         (target,), (number,) = answer.classes, answer.probabilities.tolist()
-        return Predicted(model=answer.model, digest=answer.digest, target=target, predicted=number)
+        shown = float(print_score(number, number=True))
+        return Predicted(model=answer.model, digest=answer.digest, target=target, predicted=shown)
     return Score(
         model=answer.model,
         digest=answer.digest,
         classes=list(answer.classes),
-        probabilities=answer.probabilities.tolist(),
+        probabilities=[float(print_score(one)) for one in answer.probabilities.tolist()],
     )

@@ -14,7 +14,6 @@ from securevfl_net.durable import InUse
 from securevfl_net.incarnation import Incarnation
 
 from securevfl.agreement import Agreement, PartyFile, check_versions, read_agreement, read_party_file, row_of
-from securevfl.agreement.party_file import PartyDataSection
 from securevfl.data import PartyTable
 from securevfl.errors import Expired, InputError, MachineFault, Parked, PolicyError
 from securevfl.jobfile.job_file import read_job
@@ -299,16 +298,7 @@ def _read_table(own: PartyFile, data: Path | None, part: ModelPart) -> PartyTabl
     if section is None:
         raise InputError(f"{own.path} names no table: give [data]")
     columns = tuple(map(str, part.tree["encoder"]["columns"]))
-    bare: PartyDataSection = section.replace(
-        label=None,
-        classes=None,
-        target=None,
-        weight=None,
-        group=None,
-        time=None,
-        features=columns,
-        categorical=tuple(name for name in section.categorical if name in columns),
-    )
+    bare = section.without_label(columns)
     if data is not None:
         return bare.replace(file=str(data)).read_table(Path(), own.party)
     return bare.read_table(own.folder, own.party)

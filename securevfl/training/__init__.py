@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.training.active_program import ActiveProgram
     from securevfl.training.active_role import ActiveRole
     from securevfl.training.algorithm import Algorithm, ReleaseCounts, Subsets, find_algorithm, registered_algorithms
+    from securevfl.training.auto_algorithm import AutoAlgorithm
     from securevfl.training.bookkeeping import Bookkeeping
     from securevfl.training.bottoms import Frozen
     from securevfl.training.fits import Fits
@@ -34,6 +35,7 @@ _NAMES = {
     "securevfl.training.active_program": "ActiveProgram",
     "securevfl.training.active_role": "ActiveRole",
     "securevfl.training.algorithm": "Algorithm ReleaseCounts Subsets find_algorithm registered_algorithms",
+    "securevfl.training.auto_algorithm": "AutoAlgorithm",
     "securevfl.training.bookkeeping": "Bookkeeping",
     "securevfl.training.fits": "Fits",
     "securevfl.training.bottoms": "Frozen",
@@ -54,6 +56,7 @@ __all__ = [
     "ActiveProgram",
     "ActiveRole",
     "Algorithm",
+    "AutoAlgorithm",
     "Bookkeeping",
     "Epoch",
     "Fits",

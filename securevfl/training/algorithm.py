@@ -20,7 +20,7 @@ from securevfl.registry import FoundByName
 from securevfl.training.abilities import Abilities, Subsets
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.plan import EXCHANGES, Budget, Plan, network_budget
-from securevfl.training.registry import load_registered, registered_algorithms
+from securevfl.training.registry import load_registered, registered_algorithms, selectable_algorithms
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Algorithm(Abilities):
             from its own columns.
         chooses_by_loss: whether the loss of the validation rows chooses the best epoch even where the AUC would: one
             tree can rank few rows well by chance, while all their probabilities are still near the base rate.
+        chooses: whether it is a choice among algorithms, which a simulation makes; see `AutoAlgorithm`.
         view: the columns it takes: scaled numbers for a ``"network"``, or ``"coded"`` ones for trees; see
             `FeatureEncoder`.
     """
@@ -72,12 +73,13 @@ class Algorithm(Abilities):
     many_owners: ClassVar[bool] = False
     asks_partner: ClassVar[bool] = True
     chooses_by_loss: ClassVar[bool] = False
+    chooses: ClassVar[bool] = False
     view: ClassVar[View] = "network"
 
     @classmethod
     def known_types(cls) -> Mapping[str, type[Config]]:
         """All installed algorithms, each imported when it is asked for; or a class itself where it has a name."""
-        return super().known_types() or FoundByName(registered_algorithms(), find_algorithm)
+        return super().known_types() or FoundByName(selectable_algorithms(), find_algorithm)
 
     @abstractmethod
     def active(self, setting: Setting) -> ActiveRole:
@@ -95,6 +97,14 @@ class Algorithm(Abilities):
     def fit_budget(self, rows: int) -> Budget:
         """How long to train on so many rows, as `securevfl init` drafts it; jobs state their own budget."""
         return network_budget(rows)
+
+    def candidates_under(self, protection: Protection) -> Sequence[Algorithm]:
+        """The algorithms that a simulation tries in this one's place; empty for one that trains. See `AutoAlgorithm`.
+
+        Args:
+            protection: of the job.
+        """
+        return ()
 
     @property
     def draws_secretly(self) -> bool:

@@ -121,7 +121,8 @@ def _cut_values(values: np.ndarray, counts: np.ndarray, most: int) -> np.ndarray
         frequent = frequent[:-1]  # the least frequent of them shares a bin
     rest = np.ones(len(values), dtype=bool)
     rest[frequent] = False
-    others, found, parts = np.repeat(values[rest], counts[rest]), middles[apart], most - len(apart)
+    others, parts = np.repeat(values[rest], counts[rest]), most - len(apart)
+    found: np.ndarray = middles[apart]
     while parts > 1:
         shares = np.linspace(0, 100, num=parts + 1)[1:-1]
         cuts = np.percentile(others, shares, method="averaged_inverted_cdf")
