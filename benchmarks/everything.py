@@ -109,6 +109,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.few_trees", ("--overlaps", "0.01", "0.02", "0.05", "0.2"), ("--quick",)),
     Benchmark("benchmarks.shares_trees", quick=("--quick",)),
     Benchmark("benchmarks.shares_trees_links", quick=("--quick",)),
+    Benchmark("benchmarks.ten_tables", quick=("--quick",)),
     Benchmark("benchmarks.preparation", quick=("--quick",)),
     Benchmark("benchmarks.best_members", quick=("--quick",)),
     Benchmark("benchmarks.fedda_images", ("mnist",), ("mnist", "--seeds", "1", "--aligned", "250", "--steps", "20")),

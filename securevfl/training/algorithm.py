@@ -64,6 +64,8 @@ class Algorithm(Abilities):
         many_owners: whether several parties own labels, with a coordinator without data between them.
         asks_partner: whether passive parties take part in scoring a common row; False where the active party scores it
             from its own columns.
+        chooses_by_loss: whether the loss of the validation rows chooses the best epoch even where the AUC would: one
+            tree can rank few rows well by chance, while all their probabilities are still near the base rate.
         chooses: whether it is a choice among algorithms, which a simulation makes; see `AutoAlgorithm`.
         view: the columns it takes: scaled numbers for a ``"network"``, or ``"coded"`` ones for trees; see
             `FeatureEncoder`.
@@ -74,6 +76,7 @@ class Algorithm(Abilities):
     most_classes: ClassVar[int | None] = None
     many_owners: ClassVar[bool] = False
     asks_partner: ClassVar[bool] = True
+    chooses_by_loss: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
     view: ClassVar[View] = "network"
 

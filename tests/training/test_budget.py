@@ -146,7 +146,7 @@ def test_training_goes_on_while_the_loss_falls() -> None:
     role: Any = SimpleNamespace(
         task=Task(2),
         plan=plan,
-        config=SimpleNamespace(least_epochs=1),
+        config=SimpleNamespace(least_epochs=1, chooses_by_loss=False),
         books=books,
         releases=releases,
         site=SimpleNamespace(other_links=[]),

@@ -92,7 +92,7 @@ class BoostingPassive(PassiveRole):
         train = self.table.split.train
         if len(train):
             x = self.columns_of(train)
-            self.bins: Bins = fit_bins(x, self.config.bins, self.table.codes)
+            self.bins: Bins = fit_bins(x, self.bin_count, self.table.codes)
             self.codes = self.bins.encode_rows(x).astype(np.int16)
             config, mine = self.config, self.table
             self.directions = column_directions(self.site.name, mine.encoded, mine.codes, config.rising, config.falling)
@@ -122,6 +122,11 @@ class BoostingPassive(PassiveRole):
 
     def recall(self, memory: State) -> None:
         self.equations = int(str(memory.get("equations", 0)))  # older checkpoints lack it
+
+    @property
+    def bin_count(self) -> int:
+        """The most bins of a column."""
+        return self.config.bin_count(self.protection, len(self.table.split.train))
 
     @property
     def width(self) -> int:
