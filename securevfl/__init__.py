@@ -127,8 +127,8 @@ _NAMES: Mapping[str, str] = {
     "securevfl.align": "Align Linkage",
     "securevfl.algorithms": (
         "APCVFL Additive AllLabels AutoAlgorithm Best BoostedResidual Boosting Distilled EntityAugmentation FedCVT "
-        "FedDA FedHSSL FewShotVFL LaserVFL Local LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch "
-        "ResidualAtTheCut SFHTL Scorecard SelfSupervised SplitNN ZeroImputation"
+        "FedDA FedHSSL FewShotVFL LaserVFL Local LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA "
+        "RandomMatch ResidualAtTheCut SFHTL Scorecard SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.checks": "",
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
