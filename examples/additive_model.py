@@ -6,7 +6,6 @@ python examples/additive_model.py [--rows 2000] [--epsilon 8]
 import argparse
 
 import securevfl as sv
-from securevfl.algorithms.additive import explain_rows
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--rows", type=int, default=2_000, help="clients of the credit table")
@@ -33,11 +32,11 @@ print(result.table())
 print(*(note for note in result.record.runs[-1].notes if "ε" in note), sep="\n")
 
 # Each party reads the shapes of its own columns, and nobody else's.
-part = result.model("dp").parts["network"]
-for shape in part["shape tables"][:2]:
+part = result.model("dp").part("network")
+for shape in part.tree["shape tables"][:2]:
     print(shape["column"], "importance", shape["importance"], "noise alone", shape["noise"])
     for one in shape["bins"]:
         print("  ", one["bin"], one["points"], "points")
 network = parties["network"]
-for person, reasons in explain_rows(part, network, network.ids[:1]).items():
-    print(person, "is lowered by", [(one.column, one.bin, round(one.term, 3)) for one in reasons])
+for person, reasons in sv.own_reasons(part, network, network.ids[:1]).items():
+    print(person, "is lowered by", [(one.column, one.value, round(one.term, 3)) for one in reasons])

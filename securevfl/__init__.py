@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         SFHTL,
         Additive,
         AllLabels,
+        AutoAlgorithm,
         Best,
         BoostedResidual,
         Boosting,
@@ -102,10 +103,21 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.experiments.search import search
     from securevfl.experiments.sweep import sweep
     from securevfl.jobfile import read_job
-    from securevfl.party import Job
+    from securevfl.party import Costs, Job, ReportOptions
     from securevfl.party_context import Observer
     from securevfl.privacy import DP, Gaussian, JointNoise, Policy, RandomisedResponse
-    from securevfl.run import Model, Prediction, Result, align_parties, predict
+    from securevfl.report import loggers
+    from securevfl.run import (
+        Explanation,
+        Model,
+        Prediction,
+        Result,
+        align_parties,
+        explain,
+        own_curve,
+        own_reasons,
+        predict,
+    )
     from securevfl.shares import Shares
     from securevfl.training import Algorithm, Frozen
 
@@ -114,9 +126,9 @@ __version__ = "0.2.0"
 _NAMES: Mapping[str, str] = {
     "securevfl.align": "Align Linkage",
     "securevfl.algorithms": (
-        "APCVFL Additive AllLabels Best BoostedResidual Boosting Distilled EntityAugmentation FedCVT FedDA FedHSSL "
-        "FewShotVFL LaserVFL Local LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch "
-        "ResidualAtTheCut SFHTL Scorecard SelfSupervised SplitNN ZeroImputation"
+        "APCVFL Additive AllLabels AutoAlgorithm Best BoostedResidual Boosting Distilled EntityAugmentation FedCVT "
+        "FedDA FedHSSL FewShotVFL LaserVFL Local LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA "
+        "RandomMatch ResidualAtTheCut SFHTL Scorecard SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.checks": "",
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
@@ -130,14 +142,15 @@ _NAMES: Mapping[str, str] = {
     "securevfl.auditing": "audit",
     "securevfl.experiments": ("AttackResult Study attack compare cross_validate demo read_sweep run_sweep simulate"),
     "securevfl.jobfile": "read_job",
-    "securevfl.run": "Model Prediction Result align_parties predict",
+    "securevfl.report": "loggers",
+    "securevfl.run": "Explanation Model Prediction Result align_parties explain own_curve own_reasons predict",
     "securevfl.experiments.aligned_rows": "AlignedRows",
     "securevfl.experiments.estimators": "VerticalClassifier VerticalRegressor",
     "securevfl.experiments.search": "search",
     "securevfl.experiments.sweep": "sweep",
     "securevfl.shares": "Shares",
     "securevfl.party_context": "Observer",
-    "securevfl.party": "Job",
+    "securevfl.party": "Costs Job ReportOptions",
     "securevfl.privacy": "DP Gaussian JointNoise Policy RandomisedResponse",
     "securevfl.training": "Algorithm Frozen",
 }
@@ -174,14 +187,17 @@ __all__ = [
     "AttackResult",
     "AuditError",
     "Auto",
+    "AutoAlgorithm",
     "Best",
     "BoostedResidual",
     "Boosting",
     "ColumnPreparation",
+    "Costs",
     "DiskFull",
     "Distilled",
     "EntityAugmentation",
     "Expired",
+    "Explanation",
     "FedCVT",
     "FedDA",
     "FedHSSL",
@@ -222,6 +238,7 @@ __all__ = [
     "RandomMatch",
     "RandomisedResponse",
     "RangeError",
+    "ReportOptions",
     "ResidualAtTheCut",
     "Result",
     "RowsSpent",
@@ -246,6 +263,10 @@ __all__ = [
     "cross_validate",
     "datasets",
     "demo",
+    "explain",
+    "loggers",
+    "own_curve",
+    "own_reasons",
     "predict",
     "read_csv",
     "read_job",

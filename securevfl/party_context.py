@@ -187,6 +187,7 @@ class Keeper:
         step: batches of the epoch after it that were done too.
         steps: batches between checkpoints inside an epoch, if the algorithm can resume there; 0 for checkpoints only
             between epochs. Useful for long epochs: see `securevfl.training.checkpoints`.
+        first_part: the party's part of an earlier model, from which training begins; None to begin anew.
         scope: for whom the releases in the journal are, where the party has several lists of them; see `Journal`.
     """
 
@@ -194,6 +195,7 @@ class Keeper:
     step: int = 0
     steps: int = 0
     scope: str = ""
+    first_part: Mapping[str, Any] | None = None
 
     @cached_property
     def journal(self) -> Journal:

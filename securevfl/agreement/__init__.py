@@ -5,6 +5,7 @@
   differ.
 - `party_file`: a party's own file, which no peer sees. `proposing`: makes cards and proposals. `approving`: checks a
   proposal against a party's own file. `words`: describes a proposal for people.
+- `draft_party`: drafts a party's own file from its table and the others' cards.
 - `peers`: what connections need of it. `bounds`: what an agreement allows while a job runs.
 """
 
@@ -13,6 +14,7 @@ from securevfl.agreement.approving import ProposalCheck, approve_proposal, check
 from securevfl.agreement.bounds import AgreementUse, check_running, check_versions
 from securevfl.agreement.cards import PartyCard, TableSchema
 from securevfl.agreement.differences import field_digests, find_differences
+from securevfl.agreement.draft_party import PartyDraft, draft_party
 from securevfl.agreement.party_file import Address, PartyBudget, PartyFile, PeerSection, read_party_file
 from securevfl.agreement.peers import identity_of, peer_book, require_peers, row_of
 from securevfl.agreement.proposal import AgreedLimits, Proposal, ServingTerms
@@ -27,6 +29,7 @@ __all__ = [
     "Approval",
     "PartyBudget",
     "PartyCard",
+    "PartyDraft",
     "PartyFile",
     "PeerSection",
     "Proposal",
@@ -39,6 +42,7 @@ __all__ = [
     "check_proposal",
     "check_running",
     "check_versions",
+    "draft_party",
     "field_digests",
     "find_differences",
     "identity_of",

@@ -125,7 +125,8 @@ class Agreement:
         if approval.agreement != self.digest:
             raise AuditError(
                 f"{party!r} approved agreement {approval.agreement[:16]!a}, this is {self.digest[:16]}: it is an "
-                "approval of another one, or of an older version"
+                "approval of another one, or of an older version: get the file that was approved from the party that "
+                "proposed it, or approve this one"
             )
         try:
             self.proposal.card_of(party).public_key.verify(SIGNED, self.proposal.signed_bytes, approval.signature)

@@ -46,7 +46,8 @@ class ProposalCheck:
             PolicyError: refusals alone.
         """
         if self.differences:
-            raise InputError(_join_lines("the agreement differs from this party's own file", self.differences))
+            differs = _join_lines("the agreement differs from this party's own file", self.differences)
+            raise InputError(f"{differs}; correct the file, or have it proposed again with this party's new card")
         if self.refusals:
             raise PolicyError(_join_lines("this party refuses the agreement", self.refusals))
 

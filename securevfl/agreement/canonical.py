@@ -156,6 +156,11 @@ def _encode_item(value: object, where: str) -> str:
     raise InputError(f"{where} is {value!r:.80}; an agreement contains texts, whole numbers, truth values, lists")
 
 
+_PROPOSED = "`securevfl propose` wrote it, and propose again to change it"
+_WRITERS = {"card": "`securevfl card` wrote it", "approval": "`securevfl approve` wrote it"}
+"""Kind of file → what wrote it; all others are proposals."""
+
+
 def decode_tree(raw: bytes, header: str, what: str) -> dict[str, Any]:
     """Parse bytes to a tree. The caller writes it again and compares: see `Proposal.decode`.
 
@@ -182,7 +187,7 @@ def decode_tree(raw: bytes, header: str, what: str) -> dict[str, Any]:
         if line and _TABLE.fullmatch(line) is None and _VALUE.fullmatch(line) is None:
             raise InputError(
                 f"line {i} of {what} is {line[:60]!a}; it was written or changed by hand: take the file as "
-                "`securevfl propose` wrote it, and propose again to change it"
+                + next((text for name, text in _WRITERS.items() if name in what), _PROPOSED)
             )
     try:
         return tomllib.loads(text)

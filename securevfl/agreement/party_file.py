@@ -38,6 +38,7 @@ from securevfl.jobfile.job_file import TableSection
 from securevfl.jobfile.policy_file import read_policy
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.ledger import read_private_key
+from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Policy, PrivateKey
 
 __all__ = ["Address", "KeySection", "PartyBudget", "PartyDataSection", "PartyFile", "PeerSection", "read_party_file"]
@@ -195,14 +196,31 @@ class _Sections(Config):
     filters: Word | None = None
     device: Word = "cpu"
     pool: Word = "local"
+    baselines: bool = True
     listen: Word | None = None
     policy_file: Word | None = None
     data: PartyDataSection | None = None
     keys: KeySection | None = None
     policy: Policy | None = None
     budget: PartyBudget = msgspec.field(default_factory=PartyBudget)
+    report: ReportOptions = msgspec.field(default_factory=ReportOptions)
     peer: Mapping[str, PeerSection] = msgspec.field(default_factory=dict)
     organisations: Mapping[str, Word] = msgspec.field(default_factory=dict)
+
+
+def _report_mistakes(sections: _Sections) -> list[str]:
+    """What the party's own report could never show."""
+    if sections.report == ReportOptions():
+        return []
+    if sections.data is None or sections.data.label is None:
+        return ["report is for the party with the labels, whose report has figures of scores: leave it out"]
+    grouping = sections.report.grouping(sections.party)
+    if grouping is None or grouping[0] == sections.party:
+        return []
+    return [
+        f"report.group is {sections.report.group!r}, a column of {grouping[0]!r}: this party does not have its values, "
+        "and nothing is sent for a report. Name a column of its own table; only a simulation can group by another's"
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,11 +238,13 @@ class PartyFile:
             none.
         device: ``"cpu"`` or ``"cuda"``.
         pool: workers for the products of a sealed cut; see `securevfl_crypto.pools.open_pool`.
+        baselines: whether a label owner also trains what it has alone, so that its report says what joining was worth.
         listen: own address; None to accept no connections.
         data: the table; None at a coordinator.
         keys: paths of keys and certificates, as `KeySection` has them; see `resolve_path`.
         policy: the party's own; of its file and of the section, both.
         budget: the party's own.
+        report: what its own report decides with, if it has the labels: costs, and one of its columns.
         peers: name → how it is reached.
         organisations: name of a party → its organisation, as this party's officer knows it. Numbers are counted for
             organisations: two parties of one organisation share what it may have.
@@ -237,11 +257,13 @@ class PartyFile:
     filters: Path | None
     device: str
     pool: str
+    baselines: bool
     listen: Address | None
     data: PartyDataSection | None
     keys: KeySection
     policy: Policy
     budget: PartyBudget
+    report: ReportOptions
     peers: Mapping[str, PeerSection]
     organisations: Mapping[str, str]
 
@@ -273,7 +295,9 @@ class PartyFile:
         Raises:
             InputError: it cannot be used.
         """
-        return None if self.data is None else self.data.read_table(self.folder, self.party)
+        grouping = self.report.grouping(self.party)
+        beside = "" if grouping is None else grouping[1]
+        return None if self.data is None else self.data.read_table(self.folder, self.party, beside)
 
 
 def read_party_file(path: str | Path) -> PartyFile:
@@ -308,6 +332,7 @@ def read_party_file(path: str | Path) -> PartyFile:
                 found.append(f"policy_file is the policy of {whose!r}, this is the file of {sections.party!r}")
         except InputError as error:
             found.append(f"policy_file: {error}")
+    found += _report_mistakes(sections)
     raise_all(file, found)
     if sections.keys is None:
         raise InputError(f"{file}: keys is missing")
@@ -320,10 +345,12 @@ def read_party_file(path: str | Path) -> PartyFile:
         filters=None if sections.filters is None else file.parent / sections.filters,
         device=sections.device,
         pool=sections.pool,
+        baselines=sections.baselines,
         listen=None if sections.listen is None else Address.parse(sections.listen),
         data=sections.data,
         keys=sections.keys,
         policy=policy,
         budget=sections.budget,
+        report=sections.report,
         peers=sections.peer,
     )

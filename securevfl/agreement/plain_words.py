@@ -185,7 +185,13 @@ def _describe_serving(proposal: Proposal) -> tuple[str, ...]:
     bounds += [f"up to {serving.rows_per_day:,} rows a day"] if serving.rows_per_day is not None else []
     if serving.scores_per_record is not None:
         bounds.append(f"one row up to {serving.scores_per_record} times a day")
-    return (f"{', '.join(serving.asks)} may ask the model for scores: {', '.join(bounds)}.",)
+    found = f"{', '.join(serving.asks)} may ask the model for scores: {', '.join(bounds)}."
+    if serving.reasons:
+        found += (
+            " Answers come with reasons: what each of the asking party's own columns adds, and what the others add "
+            "together, which follows from the score."
+        )
+    return (found,)
 
 
 def describe_approvals(agreement: Agreement) -> Paragraph:

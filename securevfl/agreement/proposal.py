@@ -25,8 +25,9 @@ from securevfl.align import Align, Linkage
 from securevfl.config import Config, Mistaken, take_all
 from securevfl.cut import Protection
 from securevfl.errors import InputError, PolicyError, UnknownNameError
-from securevfl.party import Job, JobTerms, Leaving, too_few_epochs, wrong_parties
+from securevfl.party import Job, JobTerms, Leaving, too_few_epochs, undecided_choice, wrong_parties
 from securevfl.party.leaving import LEAVES_FEWEST
+from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Policy
 from securevfl.training import Algorithm
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE
@@ -129,12 +130,15 @@ class ServingTerms(Config):
         min_batch: the fewest rows in one request.
         rows_per_day: most rows of all requests in a day; None for no limit.
         scores_per_record: how often one row may be scored in a day; None for no limit.
+        reasons: whether an answer comes with reasons: what each of the asking party's own columns adds, and what the
+            others add together. Both follow from the score and from what that party has.
     """
 
     asks: Annotated[tuple[str, ...], Meta(min_length=1, max_length=60)]
     min_batch: Annotated[int, Meta(ge=1, le=2048)] = 1
     rows_per_day: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
     scores_per_record: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
+    reasons: bool = False
 
     @classmethod
     def section_path(cls) -> str:
@@ -181,6 +185,7 @@ class Proposal(Config, dict=True):
         rule = text_problem(self.purpose)
         found += [f"an agreement cannot contain this purpose: {rule}"] if rule else []
         found += self._about_parties()
+        found += undecided_choice(self.algorithm, "an agreement names")
         found += wrong_parties(self.algorithm, self.owner_names, self.passive_names, self.protection)
         found += too_few_epochs(self.algorithm, self.job.epochs)
         found += self._about_leaving()
@@ -318,13 +323,21 @@ class Proposal(Config, dict=True):
                 return card
         raise UnknownNameError("party of the agreement", name, self.party_names)
 
-    def job_of(self, *, device: str = "cpu", pool: str = "local", policies: Mapping[str, Policy] | None = None) -> Job:
+    def job_of(
+        self,
+        *,
+        device: str = "cpu",
+        pool: str = "local",
+        policies: Mapping[str, Policy] | None = None,
+        report: ReportOptions | None = None,
+    ) -> Job:
         """The job, as one party runs it.
 
         Args:
             device: where this party trains; the agreement does not name one.
             pool: where this party encrypts and multiplies; likewise.
             policies: this party's name → its policy.
+            report: what this party's own report decides with.
 
         Raises:
             InputError, PolicyError: the device does not exist, or parts of the job cannot be combined.
@@ -340,6 +353,7 @@ class Proposal(Config, dict=True):
             device=device,
             pool=pool,
             policies=dict(policies or {}),
+            report=report or ReportOptions(),
         )
 
     @cached_property

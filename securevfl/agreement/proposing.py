@@ -36,7 +36,7 @@ LEAVING_AFTER = 3600
 ROOM = 2.0
 """A proposal's default limit on ε, as a multiple of the job's plan: room for what restarts release again."""
 
-_PRIVATE = ("data", "party", "policy", "baselines", "name")
+_PRIVATE = ("data", "party", "policy", "report", "baselines", "name")
 """Sections of a job file that no agreement contains: tables, policies, and settings of simulations only."""
 
 _SPAN = re.compile(r"([1-9][0-9]{0,4})(m|h|d|w)")
@@ -160,7 +160,8 @@ def propose_job(
     accept_leak: bool = False,
     protocol: int | None = None,
 ) -> Proposal:
-    """A proposal for the job of a job file. Tables, policies, the device and the pool in the file are left out.
+    """A proposal for the job of a job file. Tables, policies, the device, the pool and what the
+    report decides with are left out.
 
     Args:
         job_file: TOML.
@@ -176,7 +177,7 @@ def propose_job(
 
     Raises:
         InputError: a protocol that this installation does not speak, mistakes in the file, or parties that the
-            algorithm cannot serve.
+            algorithm cannot serve; or reasons of a model that has none.
         PolicyError: the algorithm does not support the protection; or somebody could read what the job does not accept.
     """
     versions = Versions.read_installed()
@@ -211,6 +212,8 @@ def propose_job(
         party=tuple(sorted(cards, key=lambda card: card.name)),
         serving=serving,
     )
+    if serving is not None and serving.reasons:
+        proposal.algorithm.check_reasons(proposal.protection)
     given = dict(epsilon or {})
     for name in given:
         proposal.card_of(name)

@@ -14,6 +14,7 @@ from securevfl.lazy import load_on_use
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.algorithms.additive import Additive
+    from securevfl.algorithms.automatic import AutoAlgorithm
     from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression, RandomMatch, ZeroImputation
     from securevfl.algorithms.best import Best
     from securevfl.algorithms.boosting import BoostedResidual, Boosting
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
 
 _NAMES = {
     "securevfl.algorithms.additive": "Additive",
+    "securevfl.algorithms.automatic": "AutoAlgorithm",
     "securevfl.algorithms.baselines": "AllLabels Local LogisticRegression RandomMatch ZeroImputation",
     "securevfl.algorithms.best": "Best",
     "securevfl.algorithms.boosting": "BoostedResidual Boosting",
@@ -65,6 +67,7 @@ __all__ = [
     "SFHTL",
     "Additive",
     "AllLabels",
+    "AutoAlgorithm",
     "Best",
     "BoostedResidual",
     "Boosting",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
+from securevfl.algorithms.linear_terms import STAYS_IN_SHARES, name_sum, read_weights
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, Plain, Protection
+from securevfl.data.column_terms import ColumnTerms, multiply_columns
 from securevfl.errors import InputError
 from securevfl.privacy import PrivateSteps
 from securevfl.training.active_role import ActiveRole
@@ -50,7 +53,14 @@ class LogisticRegression(SplitNN):
 
     name: ClassVar[str] = "logistic_regression"
     label: ClassVar[str] = "logistic regression"
-    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, learns={"labels", "numbers", "weights"}, shares=True, counts=True)
+    fits: ClassVar[Fits] = Fits(
+        dp={"joint", "stop"},
+        learns={"labels", "numbers", "weights"},
+        shares=True,
+        counts=True,
+        exports=True,
+        starts=True,
+    )
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -66,6 +76,25 @@ class LogisticRegression(SplitNN):
 
     def title_for(self, number: LossOfNumber | None) -> str:
         return self.title if number is None else _LINEAR[number.name]
+
+    def column_terms(
+        self, part: Mapping[str, Any], x: np.ndarray, party: str, number: LossOfNumber | None
+    ) -> ColumnTerms:
+        """See `Algorithm.column_terms`."""
+        self.check_reasons(None)
+        flat = x.reshape(len(x), -1)
+        weights, start = read_weights(part, flat.shape[1], party)
+        return ColumnTerms(values=multiply_columns(flat, weights), start=start, unit=name_sum(number))
+
+    def check_reasons(self, protection: Protection | None) -> None:
+        """See `Algorithm.check_reasons`."""
+        if self.bottom:
+            raise InputError(
+                f"{self.name}.bottom is Frozen, and each of its features mixes columns: no column has a term of its "
+                "own; sv.explain splits scores among parties"
+            )
+        if protection is not None and protection.on_shares and not protection.hands_out:
+            raise InputError(f"no party would see the terms of its own columns: {STAYS_IN_SHARES}")
 
     def build_architecture(self, outputs: int) -> Architecture:
         return Architecture(hidden=outputs, top=None, bottom=self.bottom, lr=self.lr, weight_decay=self.weight_decay)

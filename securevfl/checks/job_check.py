@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from securevfl_net.fields import suggest_nearest
 
 from securevfl.align.linkage import unknown_values
 from securevfl.align.result import RULES
+from securevfl.checks.label_leaks import CheckedTable, find_leaks
 from securevfl.checks.party_check import CertificateEnd, check_party_file
 from securevfl.data import TableLimits
 from securevfl.data.link_columns import read_texts, table_columns
@@ -130,6 +131,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     mistakes += found
     if roster is not None:
         mistakes += _about_parties(sections, broken, roster)
+        mistakes += _group_mistakes(sections, file.parent, roster.owners[0]) if roster.owners else []
     hints: list[str] = []
     if sections.link is None and roster is not None and len(roster.owners) == 1 and not mistakes:
         found, hints = _about_identifiers(sections.party, file.parent)
@@ -148,11 +150,8 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
             mistakes.append(str(error))
         except PolicyError as error:
             refused.append(str(error))
-    hints += [
-        hint
-        for party in sections.party
-        for hint in snapshot_hint(party.path_from(file.parent), party.column_use, form=party.csv_form)
-    ]
+    leaks = [] if mistakes or active else _about_leaks(sections, file.parent)
+    hints += [*leaks, *_about_snapshots(sections, file.parent), *_about_company(roster)]
     if job is not None:
         hints += _about_rows(job, tables)
         mistakes += [too_many_classes(job, one.party, one.classes) for one in tables if one.classes is not None]
@@ -195,6 +194,23 @@ def _column_mistakes(sections: JobSections, folder: Path) -> list[str]:
     return sections.algorithm.column_mistakes(columns) if columns else []
 
 
+def _group_mistakes(sections: JobSections, folder: Path, owner: str) -> list[str]:
+    """A party or column that ``report.group`` names and nobody has."""
+    where = sections.report.grouping(owner)
+    if where is None or not sections.party:
+        return []
+    party, column = where
+    section = next((one for one in sections.party if one.name == party), None)
+    if section is None:
+        return [str(UnknownNameError("party of report.group", party, [one.name for one in sections.party]))]
+    try:
+        columns = table_columns(section.path_from(folder), TableLimits())
+    except InputError:  # reported elsewhere
+        return []
+    known = column in columns
+    return [] if known else [str(UnknownNameError(f"column of {party!r} in report.group:", column, columns))]
+
+
 def _feature_columns(sections: JobSections, folder: Path) -> dict[str, tuple[str, ...]]:
     """Party → its features. Empty where a table cannot be read, which is reported elsewhere."""
     columns = {}
@@ -203,8 +219,9 @@ def _feature_columns(sections: JobSections, folder: Path) -> dict[str, tuple[str
             names = table_columns(party.path_from(folder), TableLimits())
         except InputError:
             return {}
-        used = {*party.column_use.reserved_columns, *(party.link or {}).values()}
-        columns[party.name] = party.features or tuple(name for name in names if name not in used)
+        linked = set((party.link or {}).values())
+        chosen = party.column_use.select_features(names)
+        columns[party.name] = tuple(chosen if party.features else [name for name in chosen if name not in linked])
     if not columns and sections.data is not None:
         columns = {table.name: tuple(table.columns) for table in sections.load_parties(Path(), "").values()}
     return columns
@@ -224,8 +241,9 @@ def _looked_at(party: PartySection, folder: Path) -> tuple[list[str], TableOverv
             if column not in names
         ]
         if party.features is None:
-            used = {*party.column_use.reserved_columns, *party.link.values()}
-            party = party.replace(features=tuple(name for name in names if name not in used))
+            linked = set(party.link.values())
+            chosen = [name for name in party.column_use.select_features(names) if name not in linked]
+            party = party.replace(features=tuple(chosen), drop=())
     found += table_mistakes(path, party.column_use, form=party.csv_form)
     return found, table_overview(party.name, path, party.column_use, form=party.csv_form)
 
@@ -247,7 +265,37 @@ def _about_identifiers(parties: Sequence[PartySection], folder: Path) -> tuple[l
     hints = find_spellings(ids)
     if set.intersection(*({RULES.apply(text) for text in some} for some in ids.values())):
         return [], hints
+    if not hints:
+        hints = ["are they the same people, and does id name the column of the same numbers in each?"]
     return ["; ".join(["no row is common to all parties: the tables have no identifier in common", *hints])], []
+
+
+def _about_snapshots(sections: JobSections, folder: Path) -> list[str]:
+    """Identifiers that end in dates, of all tables."""
+    return [
+        hint
+        for party in sections.party
+        for hint in snapshot_hint(party.path_from(folder), party.column_use, form=party.csv_form)
+    ]
+
+
+def _about_company(roster: Roster | None) -> list[str]:
+    """A job of one party."""
+    if roster is None or len(roster.names) > 1:
+        return []
+    return [f"{roster.names[0]} is the only party: nothing is joined; add a [[party]] for each other table"]
+
+
+def _about_leaks(sections: JobSections, folder: Path) -> list[str]:
+    """Columns that are nearly the label: of all tables, or of the label's own where records are linked."""
+    parties = [party.with_task(sections.job.task).linked_by(sections.link) for party in sections.party]
+    tables = []
+    for party in parties:
+        use = party.column_use
+        use = replace(use, drop=(*use.drop, *(party.link or {}).values())) if party.features is None else use
+        tables.append(CheckedTable(party=party.name, path=party.path_from(folder), use=use, form=party.csv_form))
+    together = [tables] if sections.link is None else [[one] for one in tables]
+    return [str(leak) for some in together for leak in find_leaks(some)]
 
 
 def _about_placeholders(parties: Sequence[PartySection], folder: Path) -> list[str]:

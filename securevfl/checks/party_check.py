@@ -12,6 +12,7 @@ from securevfl_net.identity.certificate import Certificate, format_time, read_ce
 from securevfl_net.identity.own import Identity
 
 from securevfl.agreement.party_file import PartyFile, read_party_file
+from securevfl.checks.label_leaks import CheckedTable, find_leaks
 from securevfl.data.overview import TableOverview, table_overview
 from securevfl.data.sample import table_mistakes
 from securevfl.data.snapshots import snapshot_hint
@@ -92,6 +93,8 @@ def check_party_file(path: Path, *, now: Callable[[], datetime] = utc_now) -> Pa
         found += table_mistakes(place, own.data.column_use, form=own.data.csv_form)
         table = table_overview(own.party, place, own.data.column_use, form=own.data.csv_form)
         hints = snapshot_hint(place, own.data.column_use, form=own.data.csv_form)
+        checked = CheckedTable(party=own.party, path=place, use=own.data.column_use, form=own.data.csv_form)
+        hints += map(str, find_leaks([checked]))
     return PartyFindings(
         party=own.party,
         mistakes=tuple(found),

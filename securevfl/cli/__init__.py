@@ -1,5 +1,6 @@
-"""The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | runs | audit |
-dossier | keys | certs | relay | card | propose | approve | agreement | readmit | leave | serve | node | engine | psi`.
+"""The command line: `securevfl demo | check | policy | run | predict | explain | export | drift | sweep | attack |
+report | runs | audit | dossier | keys | certs | relay | card | propose | approve | agreement | readmit | leave | serve
+| node | engine | psi`.
 
 Exit codes are those of `securevfl_net.exit_codes`: 0 done; 75, 130 and 143 start again; any other: a person must act.
 
@@ -24,6 +25,8 @@ from securevfl.cli import (
     dossiers,
     engines,
     experiments,
+    explaining,
+    exports,
     leaving,
     nodes,
     parties,
@@ -46,6 +49,8 @@ __all__ = [
     "dossiers",
     "engines",
     "experiments",
+    "explaining",
+    "exports",
     "leaving",
     "main",
     "nodes",

@@ -76,6 +76,7 @@ def propose_command(
     ] = None,
     asks: Annotated[list[str] | None, typer.Option(help="A label owner that may request scores.")] = None,
     min_batch: Annotated[int, typer.Option(help="With --asks: minimum rows per request.")] = 1,
+    reasons: Annotated[bool, typer.Option("--reasons", help="With --asks: served answers come with reasons.")] = False,
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
     protocol: Annotated[
         int | None, typer.Option(help="Protocol of the job, if a party has an older release; default: the newest.")
@@ -104,7 +105,7 @@ def propose_command(
             "leaving_after": parse_span(leaving_after) if leaving_after else None,
         },
         epsilon=dict(_parse_bound(text) for text in epsilon or []),
-        serving=ServingTerms(asks=tuple(asks), min_batch=min_batch) if asks else None,
+        serving=ServingTerms(asks=tuple(asks), min_batch=min_batch, reasons=reasons) if asks else None,
         accept_leak=accept_leak,
         protocol=protocol,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -50,6 +50,7 @@ def party_command(
     trace: Annotated[
         bool, typer.Option("--trace", help="Export OpenTelemetry traces without values, as the OTEL_… variables say.")
     ] = False,
+    log_to: Annotated[list[str] | None, typer.Option("--log-to", help=terminal.LOG_TO)] = None,
     door: Annotated[int | None, typer.Option(hidden=True, help="Of the node that started it.")] = None,
 ) -> None:
     """Take part in an agreement: connect, agree, align, train. Start it again to resume.
@@ -62,6 +63,7 @@ def party_command(
     from securevfl.process.door import follow_node
     from securevfl.process.launch import read_start
     from securevfl.process.operations import keep_to_quota, open_outputs
+    from securevfl.report.loggers import open_logger
 
     keep_to_quota()
     start = replace(read_start(agreement, name, file), door=follow_node(door))
@@ -78,16 +80,21 @@ def party_command(
             trace=trace,
         ) as told,
         _progress(bars=style is None) as bars,
+        ExitStack() as logging,
     ):
+        loggers = [logging.enter_context(open_logger(one)) for one in log_to or ()]
         party = start.run(
             wait=wait,
             stay=stay,
             silence=silence,
             pool=pool,
-            hearers=[*told.hearers, *bars],
+            hearers=[*told.hearers, *bars, *loggers],
             command=terminal.typed_command(),
             stopping=_stop_on_signal(told.log),
         )
+        for one in loggers:
+            if party is not None and party.record is not None:
+                one.log_record(party.record)
     _say_results(start, party)
 
 

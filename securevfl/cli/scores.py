@@ -7,7 +7,9 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["describe_answers", "describe_skipped", "scores_as_csv"]
+from securevfl.report.printed_scores import print_score
+
+__all__ = ["describe_answers", "describe_skipped", "format_figures", "scores_as_csv"]
 
 
 def scores_as_csv(
@@ -28,11 +30,15 @@ def scores_as_csv(
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    digits = ".10g" if len(classes) == 1 else ".6f"
+    number = len(classes) == 1
     writer.writerow(["id", *classes, *([] if used is None else ["parties"])])
     for place, (name, row) in enumerate(zip(ids, probabilities, strict=True)):
         writer.writerow(
-            [name, *(format(value, digits) for value in row), *([] if used is None else [" ".join(used[place])])]
+            [
+                name,
+                *(print_score(one, number=number) for one in row),
+                *([] if used is None else [" ".join(used[place])]),
+            ]
         )
     blank = [""] * (len(classes) + (used is not None))
     writer.writerows([name, *blank] for name in skipped)
@@ -66,3 +72,8 @@ def describe_skipped(refused: Mapping[str, int], skipped: int, file: Path) -> st
     """
     who = " and ".join(f"{name} ({count:,})" for name, count in sorted(refused.items()))
     return f"{skipped:,} rows were left out, about which {who} answers nothing more; {file} lists them without a score"
+
+
+def format_figures(metrics: Mapping[str, float]) -> str:
+    """Metrics in one line."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())

@@ -16,7 +16,8 @@ from typer.core import TyperGroup
 
 from securevfl.cli import terminal
 from securevfl.cli.application import app
-from securevfl.cli.scores import describe_answers, describe_skipped, scores_as_csv
+from securevfl.cli.own_parts import own_drift_line
+from securevfl.cli.scores import describe_answers, describe_skipped, format_figures, scores_as_csv
 from securevfl.errors import InputError, Parked
 
 if TYPE_CHECKING:
@@ -227,9 +228,11 @@ def predict_as(
     everyone: bool = False,
     skip_spent: bool = False,
     ask_again: bool = False,
+    labels: bool = True,
 ) -> None:
     """Take part in a prediction as one party. The active party writes the scores to `out`; with `everyone`, also those
-    of its other rows, which it scores alone. See `predict_all` for the other options.
+    of its other rows, which it scores alone. With `labels`, figures are printed if its table has labels. See
+    `predict_all` for the other options.
     """
 
     def write_scores(found: Scored) -> None:
@@ -253,6 +256,8 @@ def predict_as(
     if was_over:
         _say(f"The prediction was over when the process of {party} was killed; if it asked, {out} has the scores.")
         return
+    if drifted := own_drift_line(agreement, file, party, data):
+        _say(drifted)
     if found is None:
         _say(f"{party} took part; the active party has the scores.")
         return
@@ -262,6 +267,27 @@ def predict_as(
     _say(describe_answers(found.kept, found.older, found.asked, found.numbers))
     if found.skipped:
         _say(describe_skipped(found.refused, len(found.skipped), out))
+    if labels:
+        _show_own_figures(agreement, party, file, data, found)
+
+
+def _show_own_figures(agreement: Path, party: str, file: Path, data: Path | None, found: Scored) -> None:
+    """Print figures of scored rows by the labels of the party's own table, if it has some."""
+    import numpy as np
+
+    from securevfl.agreement import read_agreement, read_party_file
+    from securevfl.jobfile.new_tables import read_own_labels
+    from securevfl.run.scored_labels import measure_scores
+
+    own, job = read_party_file(file), read_agreement(agreement).proposal.job_of()
+    section = None if own.data is None else own.data.with_task(job.task)
+    table = None if section is None else read_own_labels(section, data, own.folder, party)
+    if table is None or not found.ids:
+        return
+    at = {name: row for row, name in enumerate(table.ids)}
+    rows = np.array([at[name] for name in found.ids], dtype=np.int64)
+    figures, why = measure_scores(job, {"names": found.classes}, table, rows, np.array(found.probabilities))
+    _say(f"By the labels of these rows: {format_figures(figures)}" if figures else why)
 
 
 async def _predict_rows(

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from securevfl.report.progress import RunBars
+    from securevfl.party_context import Observer
 
-__all__ = ["ACCEPT_LEAK", "POOL", "err", "open_page", "out", "print_line", "progress_bars", "typed_command"]
+__all__ = ["ACCEPT_LEAK", "LOG_TO", "POOL", "err", "open_page", "out", "print_line", "progress_bars", "typed_command"]
 
 ACCEPT_LEAK = "Run a job without protection in the clear, even if it leaks."
 """Help text of the option of that name."""
+LOG_TO = "Also log epochs, settings and final figures, no rows: tensorboard:FOLDER or mlflow:URI. Repeat for several."
+"""Help text of --log-to."""
 POOL = "Workers for products of a sealed cut: local, process:2, ray, ray:HOST:PORT."
 """Help text of --pool."""
 
@@ -33,7 +35,7 @@ out = _console()
 err = _console(stderr=True)
 
 
-def progress_bars() -> AbstractContextManager[RunBars]:
+def progress_bars() -> AbstractContextManager[Observer]:
     """Progress bars of a run, on the standard error."""
     from securevfl.report.progress import run_bars
 

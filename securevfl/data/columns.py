@@ -47,6 +47,7 @@ class ColumnUse:
         group: the column whose values stay together in a split, or None.
         time: the column by which rows are split, or None.
         person: the column that names the person of a row, or None for the identifier; it may be part of the identifier.
+        drop: columns that are not used.
         labels: the 0/1 label columns if a row can have several labels; empty unless `target` is ``"labels"``.
         aggregate: column of the file → functions that make one value of several rows of an identifier; the other
             attributes name the columns that come of it.
@@ -65,6 +66,7 @@ class ColumnUse:
     group: str | None = None
     time: str | None = None
     person: str | None = None
+    drop: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     aggregate: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     order_by: str | None = None
@@ -84,6 +86,7 @@ class ColumnUse:
         group: str | None = None,
         time: str | None = None,
         person: str | None = None,
+        drop: Sequence[str] = (),
         aggregate: Mapping[str, str | Sequence[str]] | None = None,
         order_by: str | None = None,
     ) -> ColumnUse:
@@ -91,7 +94,8 @@ class ColumnUse:
 
         Raises:
             InputError: an unknown target, classes given for a number, a weight, group or time without a label, fewer
-                than two labels for ``"labels"``, or an invalid `prepare` or `aggregate`.
+                than two labels for ``"labels"``, both features and columns to drop, or an invalid `prepare` or
+                `aggregate`.
         """
         several: tuple[str, ...] = ()
         if label is not None and not isinstance(label, str):
@@ -115,6 +119,10 @@ class ColumnUse:
         given = [role for role, value in roles.items() if value is not None]
         if given and label is None:
             raise InputError(f"{given[0]} belongs to the party with the label; name its column in label=…")
+        if drop and features is not None:
+            raise InputError(
+                f"features lists what is used and drop names {', '.join(map(repr, drop))}: leave one of the two out"
+            )
         if prepare is not None and not isinstance(prepare, Preparation):
             prepare = Preparation.from_values(prepare)
         named = frozenset() if prepare is None else prepare.category_columns
@@ -132,6 +140,7 @@ class ColumnUse:
             group=group,
             time=time,
             person=person,
+            drop=(drop,) if isinstance(drop, str) else tuple(drop),
             aggregate=check_aggregate(aggregate, order_by),
             order_by=order_by,
         )
@@ -156,7 +165,8 @@ class ColumnUse:
 
     def select_features(self, names: Sequence[str]) -> list[str]:
         """Return the feature columns among `names`."""
-        return [c for c in names if c not in self.reserved_columns] if self.features is None else list(self.features)
+        out = {*self.reserved_columns, *self.drop}
+        return [c for c in names if c not in out] if self.features is None else list(self.features)
 
     def columns_to_read(self, names: Sequence[str], where: str) -> list[str]:
         """Return the columns to read, in table order.
@@ -184,6 +194,7 @@ class ColumnUse:
             ("group column", [self.group] if self.group else []),
             ("time column", [self.time] if self.time else []),
             ("person column", [self.person] if self.person else []),
+            ("column to drop", self.drop),
             ("column", [*chosen, *sorted(self.categorical - set(chosen))]),
         ):
             found += [UnknownNameError(f"{what} of {where}:", c, names) for c in wanted if c not in there]
@@ -195,6 +206,8 @@ class ColumnUse:
             found.append(InputError(f"{where}: the weight {self.weight!r} also has another use; a column has one use"))
         if self.person and self.person in {self.label, *self.labels, self.weight, *chosen}:
             found.append(InputError(f"{where}: the person {self.person!r} also has another use; a column has one use"))
+        if dropped := [c for c in self.drop if c in self.reserved_columns]:
+            found.append(InputError(f"{where}: {dropped[0]!r} is in drop and also has a use: leave one of the two out"))
         if not chosen and (self.features is None or not self.label):
             hint = "; a party with labels only passes features=[]" if self.label else ""
             found.append(InputError(f"{where} has no feature columns; name at least one in features=…{hint}"))

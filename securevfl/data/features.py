@@ -167,6 +167,15 @@ class FeatureEncoder:
         return found
 
     @property
+    def source_columns(self) -> list[int]:
+        """For each encoded column, the place in `columns` of the column that it comes from."""
+        return [
+            place
+            for place, (name, encoding) in enumerate(self.columns.items())
+            for _ in FeatureEncoder({name: encoding}, self.clip).column_names
+        ]
+
+    @property
     def code_counts(self) -> list[int]:
         """For each encoded column of ``"coded"``, its number of codes (0, 1, …); 0 for columns of numbers."""
         found: list[int] = []
@@ -253,7 +262,7 @@ class FeatureEncoder:
         count, kind = table.rows if rows is None else len(rows), self._encoded_dtype
         if not self.columns:
             return np.zeros((count, 0), dtype=kind)
-        shape = self._row_shape()
+        shape = self.row_shape
         writers = {
             name: encoding.build_encoder(table.columns[name])
             for name, encoding in self.columns.items()
@@ -300,9 +309,10 @@ class FeatureEncoder:
         if mistakes:
             raise InputError(f"{table.source or f'the table of {table.name!r}'}: " + "\n  ".join(mistakes))
 
-    def _row_shape(self) -> tuple[int, ...]:
+    @property
+    def row_shape(self) -> tuple[int, ...]:
         """Shape of one encoded row."""
-        only = next(iter(self.columns.values()))
+        only = next(iter(self.columns.values()), None)
         if (
             len(self.columns) == 1
             and isinstance(only, BlockEncoding)

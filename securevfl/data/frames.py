@@ -17,7 +17,7 @@ Ids = str | Sequence[str]
 
 
 def tables_of_frames(
-    kind: str, frames: Mapping[str, Any], id: Ids | Mapping[str, Ids], label: Ids, options: Mapping[str, Any]
+    kind: str, frames: Mapping[str, Any], id: Ids | Mapping[str, Ids], label: Ids | None, options: Mapping[str, Any]
 ) -> list[PartyTable]:
     """Build the parties' tables from frames; see `Parties.from_pandas`.
 
@@ -25,7 +25,7 @@ def tables_of_frames(
         kind: ``"pandas"``, ``"polars"`` or ``"arrow"``.
         frames: party → its frame.
         id: the identifier column, or party → its own.
-        label: the label column, in exactly one frame; or several columns, for several labels per row.
+        label: the label column, in exactly one frame; or several columns, for several labels per row; None for none.
         options: further arguments of `securevfl.data.read_table`, for all parties.
 
     Raises:
@@ -33,13 +33,16 @@ def tables_of_frames(
     """
     if not isinstance(frames, Mapping) or not frames:
         raise InputError("frames is empty; give frames by party name: {'bank': frame, 'shop': frame}")
-    wanted = {label} if isinstance(label, str) else set(label)
+    wanted = {label} if isinstance(label, str) else set(label or ())
     owners = [name for name, frame in frames.items() if wanted <= set(_frame_columns(kind, name, frame))]
-    if len(owners) != 1:
+    if label is None:
+        owners = []
+    elif len(owners) != 1:
         told = f"the frames of {', '.join(owners)} have" if owners else "no frame has"
         raise InputError(
             f"{told} the column{'s' * (len(wanted) > 1)} {label!r}; exactly one party's has the label: name another "
-            "column, or rename one"
+            "column, or rename one; of rows to score, whose labels nobody knows, leave label out, and name the party "
+            "that asks in active=…"
         )
     if isinstance(id, Mapping):
         for name in id:

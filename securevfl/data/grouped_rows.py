@@ -8,7 +8,7 @@ from typing import Any
 from securevfl.data.aggregates import ALL, FUNCTIONS
 from securevfl.data.columns import ColumnUse
 from securevfl.data.csv_rows import NotConverted
-from securevfl.data.dataset_rows import DatasetRows
+from securevfl.data.databases.dataset_rows import DatasetRows
 from securevfl.data.limits import TableLimits
 from securevfl.data.row_source import RowSource
 from securevfl.errors import InputError, UnknownNameError

@@ -79,7 +79,8 @@ def require_two(found: set[object], where: str) -> None:
     """
     if len(found) < 2:
         raise InputError(
-            f"{where}: all labels are {next(iter(found), None)!r}; there is nothing to learn from one class"
+            f"{where}: all labels are {next(iter(found), None)!r}; there is nothing to learn from one class: add "
+            "rows of another"
         )
 
 

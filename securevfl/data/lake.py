@@ -10,12 +10,12 @@ from securevfl_net.table_formats import PARQUET
 from securevfl.data.arrow_rows import ArrowRows, ParquetRows
 from securevfl.data.columns import ColumnUse
 from securevfl.data.csv_rows import CsvRows
+from securevfl.data.databases.lakehouse import find_table_format, open_lakehouse_table
+from securevfl.data.databases.query_rows import QUERY, open_query
 from securevfl.data.dialect import CsvForm
 from securevfl.data.file_locations import FileLocation
 from securevfl.data.grouped_rows import group_rows
-from securevfl.data.lakehouse import find_table_format, open_lakehouse_table
 from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
-from securevfl.data.query_rows import QUERY, open_query
 from securevfl.data.row_source import BATCH, RowSource
 
 __all__ = ["ARROW", "BATCH", "PARQUET", "ArrowRows", "CsvRows", "ParquetRows", "RowSource", "source_of"]

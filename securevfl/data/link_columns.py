@@ -23,13 +23,16 @@ def table_columns(path: str | Path, limits: TableLimits) -> list[str]:
     return list(source_of(place_of(path, None), "").column_names(limits))
 
 
-def read_texts(path: str | Path, columns: Mapping[str, str], limits: TableLimits) -> dict[str, list[object]]:
+def read_texts(
+    path: str | Path, columns: Mapping[str, str], limits: TableLimits, *, what: str = "linkage column"
+) -> dict[str, list[object]]:
     """Read some columns: the texts of a CSV file verbatim, None for an empty field.
 
     Args:
         path: as for `read_table`.
         columns: field → column.
         limits: bounds on rows and bytes.
+        what: they are, for messages.
 
     Raises:
         InputError: the file cannot be read.
@@ -39,7 +42,7 @@ def read_texts(path: str | Path, columns: Mapping[str, str], limits: TableLimits
     names = source.column_names(limits)
     for column in columns.values():
         if column not in names:
-            raise UnknownNameError(f"linkage column of {source.location}:", column, names)
+            raise UnknownNameError(f"{what} of {source.location}:", column, names)
     wanted = [name for name in names if name in set(columns.values())]
     use = ColumnUse.from_arguments(id=wanted[0], label=None, features=wanted, categorical=wanted, classes=None)
     found: dict[str, list[object]] = {name: [] for name in wanted}

@@ -47,6 +47,7 @@ def read_table(
     group: str | None = None,
     time: str | None = None,
     person: str | None = None,
+    drop: Sequence[str] = (),
     limits: TableLimits = DEFAULT_LIMITS,
     storage: Storage = DEFAULT_STORAGE,
     filesystem: Any = None,
@@ -84,6 +85,7 @@ def read_table(
         person: the column that names the person of each row, if a person has several rows or a new identifier in each
             snapshot: what may be answered about the person is counted by it. Not a feature; may be part of the
             identifier.
+        drop: columns that are not used, instead of listing all others in `features`.
         limits: bounds on rows, columns and bytes.
         storage: size above which columns go to a memory-mapped file, and the folder of that file.
         filesystem: a `pyarrow.fs.FileSystem` that `path` is in, if an address does not name it.
@@ -112,6 +114,7 @@ def read_table(
         group=group,
         time=time,
         person=person,
+        drop=drop,
         aggregate=aggregate,
         order_by=order_by,
     )
@@ -175,6 +178,7 @@ def from_arrow(
     group: str | None = None,
     time: str | None = None,
     person: str | None = None,
+    drop: Sequence[str] = (),
     source: str = "",
     storage: Storage = DEFAULT_STORAGE,
 ) -> PartyTable:
@@ -191,6 +195,7 @@ def from_arrow(
         group=group,
         time=time,
         person=person,
+        drop=drop,
     )
     where = source or f"the table of {name!r}"
     columns = use.columns_to_read(column_names(table.schema, where), where)
@@ -234,7 +239,7 @@ def _build_table(
         add_columns(features, batch)
         release_memory(area)
     if not rows:
-        raise InputError(f"{where} has no rows")
+        raise InputError(f"{where} has no rows below its header: export it again, with its rows")
     for batch in wide:
         add_columns(features, batch)
         release_memory(area)

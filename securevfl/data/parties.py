@@ -63,7 +63,8 @@ class Parties(Mapping[str, PartyTable]):
         frames: Mapping[str, Any],
         *,
         id: Ids | Mapping[str, Ids],
-        label: Ids,
+        label: Ids | None = None,
+        active: str = "",
         prepare: Any = "auto",
         **options: Any,
     ) -> Parties:
@@ -73,14 +74,16 @@ class Parties(Mapping[str, PartyTable]):
             frames: party → its DataFrame; the index is ignored.
             id: the identifier column, or party → its identifier column.
             label: the label column, in exactly one frame, whose party becomes the active one; or several columns of
-                zeros and ones, for several labels per row.
+                zeros and ones, for several labels per row; None for rows to score, whose labels nobody knows.
+            active: without a label, name of the party that asks for scores.
             prepare: how all parties prepare columns; None allows only numbers and categories without gaps.
             options: further arguments of `read_table`, for all parties; those on labels go only to the active one.
 
         Raises:
             InputError: lists every mistake in any of the frames.
         """
-        return cls.of(*tables_of_frames("pandas", frames, id, label, {"prepare": prepare, **options}))
+        tables = tables_of_frames("pandas", frames, id, label, {"prepare": prepare, **options})
+        return cls.of(*tables, active=active)
 
     @classmethod
     def from_polars(
@@ -88,12 +91,14 @@ class Parties(Mapping[str, PartyTable]):
         frames: Mapping[str, Any],
         *,
         id: Ids | Mapping[str, Ids],
-        label: Ids,
+        label: Ids | None = None,
+        active: str = "",
         prepare: Any = "auto",
         **options: Any,
     ) -> Parties:
         """Build it from polars DataFrames; arguments and errors as for `from_pandas`."""
-        return cls.of(*tables_of_frames("polars", frames, id, label, {"prepare": prepare, **options}))
+        tables = tables_of_frames("polars", frames, id, label, {"prepare": prepare, **options})
+        return cls.of(*tables, active=active)
 
     @classmethod
     def from_arrow(
@@ -101,12 +106,14 @@ class Parties(Mapping[str, PartyTable]):
         frames: Mapping[str, Any],
         *,
         id: Ids | Mapping[str, Ids],
-        label: Ids,
+        label: Ids | None = None,
+        active: str = "",
         prepare: Any = "auto",
         **options: Any,
     ) -> Parties:
         """Build it from `pyarrow` tables; arguments and errors as for `from_pandas`."""
-        return cls.of(*tables_of_frames("arrow", frames, id, label, {"prepare": prepare, **options}))
+        tables = tables_of_frames("arrow", frames, id, label, {"prepare": prepare, **options})
+        return cls.of(*tables, active=active)
 
     @property
     def active(self) -> PartyTable:

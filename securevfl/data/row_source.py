@@ -90,6 +90,16 @@ class RowSource(Protocol):
         yield from ()
 
 
+_DAMAGED = "; it is damaged, or not compressed as its name says: get it again, or rename it"
+_CURES = {
+    "header check": _DAMAGED,
+    "truncated": _DAMAGED,
+    "compressed": _DAMAGED,
+    "magic bytes": " If it is a CSV file, give it a name that ends in .csv",
+}
+"""A part of Arrow's message, in small letters → what helps."""
+
+
 @contextmanager
 def translate_arrow_errors(where: str, kind: str) -> Iterator[None]:
     """Raise Arrow's errors as `InputError`."""
@@ -101,7 +111,8 @@ def translate_arrow_errors(where: str, kind: str) -> Iterator[None]:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
         lines = str(error).splitlines() or [type(error).__name__]
-        raise InputError(f"{where} is not a {kind} table: {lines[0]}") from None
+        cure = next((text for sign, text in _CURES.items() if sign in lines[0].lower()), "")
+        raise InputError(f"{where} is not a {kind} table: {lines[0]}{cure}") from None
 
 
 @dataclass

@@ -14,8 +14,10 @@ from securevfl.data.categories import Column
 from securevfl.data.column_builders import PersonColumn
 from securevfl.data.columns import ColumnUse, column_names, convert_labels
 from securevfl.data.compound_ids import identifier_of
+from securevfl.data.csv_rows import CsvRows
 from securevfl.data.dialect import CsvForm
 from securevfl.data.file_locations import place_of
+from securevfl.data.headers import describe_missing_header, explain_one_column
 from securevfl.data.labels import Coded, check_label_column, require_classes, require_two
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
@@ -48,8 +50,13 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
     except InputError as error:
         return [str(error)]
     found = [str(mistake) for mistake in use.find_mistakes(names, file)]
+    if found and isinstance(source, CsvRows) and (joined := explain_one_column(names, file, source.dialect.delimiter)):
+        return [joined]
+    lacking = describe_missing_header(table, file, source.dialect.delimiter) if isinstance(source, CsvRows) else ""
+    if found and lacking:
+        return [lacking]
     if not table.num_rows:
-        return [*found, f"{file} has no rows"]
+        return [*found, f"{file} has no rows below its header: export it again, with its rows"]
     where = str(file) if table.num_rows < rows else f"{file}, first {rows:,} rows"
     single = {column for column in names if names.count(column) == 1}
     label = use.label

@@ -85,6 +85,8 @@ class PartyTable:
         id_columns: the columns that its identifiers were made from, in order; empty if unknown.
         link: linkage field → values of the rows (texts, numbers, dates or None), used to link records without a common
             identifier (`securevfl.Linkage`). They are not features.
+        beside: column → values of the rows, by which the party's own report can group them
+            (`securevfl.ReportOptions`). They are not features either.
 
     Raises:
         InputError: columns of different lengths, nulls, values that are not finite, unsupported block shapes, no rows,
@@ -109,6 +111,7 @@ class PartyTable:
     preparation: Preparation | None = field(default=None, repr=False)
     id_columns: tuple[str, ...] = field(default=(), repr=False)
     link: Mapping[str, Sequence[object]] = field(default_factory=dict, repr=False)
+    beside: Mapping[str, Sequence[object]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         rule = explain_bad_name(self.name)
@@ -145,11 +148,14 @@ class PartyTable:
             check_fold(self.fold, len(self.ids), where)
         if self.book is not None:
             self._check_book(where)
-        for field_name, record in self.link.items():
-            if len(record) != len(self.ids):
-                raise InputError(
-                    f"{where}: linkage field {field_name!r} has {len(record)} values for {len(self.ids)} rows"
-                )
+        self._check_extra(where)
+
+    def _check_extra(self, where: str) -> None:
+        """Check the columns that are not features."""
+        for what, columns in (("linkage field", self.link), ("column", self.beside)):
+            for name, values in columns.items():
+                if len(values) != self.rows:
+                    raise InputError(f"{where}: {what} {name!r} has {len(values)} values for {self.rows} rows")
 
     def _check_roles(self, where: str) -> None:
         for role in ("weight", "group", "time"):
@@ -243,6 +249,7 @@ class PartyTable:
             label=None if self.label is None else self.label[index],
             fold=None if self.fold is None else self.fold[index],
             link={name: [values[row] for row in index.tolist()] for name, values in self.link.items()},
+            beside={name: [values[row] for row in index.tolist()] for name, values in self.beside.items()},
             weight=None if self.weight is None else self.weight[index],
             group=None if self.group is None else self.group[index],
             time=None if self.time is None else self.time[index],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from securevfl.data import Parties
 from securevfl.errors import InputError, NoCommonRows
 
-__all__ = ["AlignedRows"]
+__all__ = ["AlignedRows", "same_labels", "set_row_weights"]
 
 
 class AlignedRows:
@@ -72,6 +73,29 @@ class AlignedRows:
         values: np.ndarray = np.asarray(table.classes)[found]
         return values
 
+    def to_pandas(self) -> Any:
+        """These rows as one pandas DataFrame with a column ``PARTY.COLUMN`` for each column of a party, for tools that
+        change columns: `permutation_importance`, `ColumnTransformer`.
+
+        Raises:
+            InputError: pandas is not installed, or a column has several values of a row.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise InputError("to_pandas needs pandas, which is not installed: pip install pandas") from None
+        found = {}
+        for name, table in self.parties.items():
+            at = {one: row for row, one in enumerate(table.ids)}
+            rows = np.array([at[one] for one in self.ids], dtype=np.int64)
+            for column, values in table.columns.items():
+                if values.ndim > 1:
+                    raise InputError(
+                        f"column {column!r} of {name!r} has {values.shape[1:]} values of a row: leave it out"
+                    )
+                found[f"{name}.{column}"] = np.asarray(values[rows])
+        return pd.DataFrame(found)
+
     def __getitem__(self, key: Any) -> AlignedRows:
         """These rows: a slice, numbers, or a mask; of a pair, such as ``rows, ...``, the first counts.
 
@@ -99,3 +123,25 @@ class AlignedRows:
     def __repr__(self) -> str:
         names = ", ".join(self.parties)
         return f"AlignedRows({len(self):,} rows of {names}; {self.shape[1]} columns)"
+
+
+def set_row_weights(rows: AlignedRows, weight: np.ndarray | None) -> AlignedRows:
+    """The same rows, of a table with these weights."""
+    if weight is None:
+        return rows
+    if weight.shape != (len(rows),):
+        raise InputError(f"sample_weight has shape {weight.shape}; there are {len(rows):,} rows: give one for each")
+    active = rows.parties.active
+    every = np.ones(active.rows)
+    every[rows.rows] = weight
+    tables = [replace(table, weight=every) if table is active else table for table in rows.parties.values()]
+    return AlignedRows(Parties.of(*tables, description=rows.parties.description, active=active.name), rows.rows)
+
+
+def same_labels(given: np.ndarray, own: np.ndarray) -> bool:
+    """Whether labels are the table's own, or their numbers in sorted order, which `cross_val_predict` makes of them."""
+    if np.array_equal(given, own):
+        return True
+    if given.shape != own.shape or given.dtype.kind not in "iu" or own.dtype.kind == "f":
+        return False
+    return np.array_equal(np.unique(given, return_inverse=True)[1], np.unique(own, return_inverse=True)[1])

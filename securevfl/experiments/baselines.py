@@ -18,6 +18,7 @@ from securevfl.party import Job
 from securevfl.party.numbering import excluded_rows
 from securevfl.party_context import Observer
 from securevfl.report.record import RunRecord
+from securevfl.run.grouping import find_grouping
 from securevfl.run.recording import run_record
 from securevfl.run.simulation import Aligned, RunOutcome, run_parties
 from securevfl.training import Algorithm, Split
@@ -81,14 +82,19 @@ def run_baseline(
         table, rows = _pool_tables(parties, aligned, job), np.arange(aligned.common_rows)
         title = "boosted trees, pooled in the clear" if boosting else "same model, pooled in the clear"
         note = "all columns in one table: nobody may do this" + ("" if boosting else "; the ceiling of this model")
+    places = {name: one.rows[split.test] for name, one in aligned.parties.items()}
+    grouping = find_grouping(job.report, parties, places, active.name)
     own = Aligned(alignments={active.name: {active.name: Alignment(rows=rows, digest="", verified_by=(), pairwise={})}})
     began = time.perf_counter()
     if boosting:
         ran = RunOutcome(trained={active.name: train_boosted(job, table, rows, split)}, ledgers={}, split=split)
-        record = run_record(key, job, ran, [table.name], (), time.perf_counter() - began, title=title)
+        record = run_record(
+            key, job, ran, [table.name], (), time.perf_counter() - began, title=title, grouping=grouping
+        )
         return msgspec.structs.replace(record, notes=[note, _SETTINGS]), ran
     ran = run_parties(job, Parties.of(table), own, run=key, split=split, observer=observer)
-    record = run_record(key, job, ran, [table.name], (), time.perf_counter() - began, title=title, notes=[note])
+    seconds = time.perf_counter() - began
+    record = run_record(key, job, ran, [table.name], (), seconds, title=title, notes=[note], grouping=grouping)
     return record, ran
 
 

@@ -66,7 +66,7 @@ def train_boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -
         models = [_make_model(job, categorical).fit(x[train], one[train], sample_weight=counts) for one in targets]
         staged = [_all_staged(models, part, len(table.classes)) for part in (x[valid], x[test])]
     trained = Trained(rows=len(train), classes=tuple(map(str, table.classes)), target=table.label_name, split=split)
-    trained.labels = y[test]
+    trained.labels, trained.valid_labels = y[test], y[valid]
     trained.weight = None if weight is None else weight[test]
     stages = [task.compute_metrics(one, y[valid], None if weight is None else weight[valid]) for one in staged[0]]
     best = int(np.argmin([one[task.loss_name] for one in stages])) if len(valid) else models[0].n_iter_ - 1

@@ -29,6 +29,7 @@ from securevfl.errors import InputError
 from securevfl.jobfile.policy_file import with_policies
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.party import Job, JobOptions
+from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Policy
 from securevfl.training import Algorithm, find_algorithm
 
@@ -66,6 +67,7 @@ class TableSection(Config):
         aggregate, order_by: how several rows of an identifier become one; see `read_table`.
         fold: a label owner's column that marks which rows train (0), validate (1) and test (2); not a feature.
         book: a label owner's file of rows of which it has only the label, with the same columns for id and label.
+        drop: columns that are not used, instead of listing all others in `features`.
         link: linkage field of the job → the table's column; these columns are not features.
         delimiter, encoding, decimal: the format of a CSV file; detected from its first lines unless given.
     """
@@ -82,6 +84,7 @@ class TableSection(Config):
     group: Word | None = None
     time: Word | None = None
     person: Word | None = None
+    drop: tuple[Word, ...] = ()
     aggregate: Mapping[str, Word | tuple[Word, ...]] = msgspec.field(default_factory=dict)
     order_by: Word | None = None
     fold: Word | None = None
@@ -104,6 +107,8 @@ class TableSection(Config):
 
     def problems(self) -> list[str]:
         found = super().problems()
+        if self.drop and self.features is not None:
+            found.append(f"features and drop = {list(self.drop)} are both given; leave one of the two out")
         for check in (lambda: self.csv_form, lambda: check_aggregate(self.aggregate, self.order_by)):
             try:
                 check()
@@ -124,7 +129,7 @@ class TableSection(Config):
 
     @property
     def _column_fields(self) -> dict[str, Any]:
-        names = "id label features categorical classes prepare weight group time person aggregate order_by"
+        names = "id label features categorical classes prepare weight group time person drop aggregate order_by"
         return {name: getattr(self, name) for name in names.split()} | {"target": self.target or "classes"}
 
     def with_task(self, task: str) -> Self:
@@ -132,12 +137,43 @@ class TableSection(Config):
         said = self.label is None or self.target is not None or task != "regression"
         return self if said else self.replace(target="number")
 
+    def without_label(self, columns: Sequence[str]) -> Self:
+        """The same section for rows to score: these feature columns, and nothing that only training or a test needs.
+
+        Args:
+            columns: that the party's part of the model takes.
+        """
+        rules, kinds = self.prepare, tuple(name for name in self.categorical if name in columns)
+        if self.aggregate:  # the model's columns are made of the file's
+            columns, kinds = self.features, self.categorical  # type: ignore[assignment]
+        elif rules is not None:
+            kept = {name: rule for name, rule in rules.columns.items() if name in columns}
+            rules = rules.replace(columns=kept)
+        return self.replace(
+            label=None,
+            classes=None,
+            target=None,
+            weight=None,
+            group=None,
+            time=None,
+            fold=None,
+            book=None,
+            features=None if columns is None else tuple(columns),
+            categorical=kinds,
+            prepare=rules,
+        )
+
     def path_from(self, folder: Path) -> str | Path:
         """The table's path or address; relative paths are relative to the folder of the file that names it."""
         return _path_or_address(folder, self.file)
 
-    def read_table(self, folder: Path, name: str) -> PartyTable:
+    def read_table(self, folder: Path, name: str, beside: str = "") -> PartyTable:
         """The table of party `name`.
+
+        Args:
+            folder: of the file that names it.
+            name: of the party.
+            beside: a column by which the report groups rows, whether it is a feature or not; empty for none.
 
         Raises:
             InputError: the table cannot be used; the message has the place and the remedy.
@@ -151,7 +187,8 @@ class TableSection(Config):
         linked = read_texts(path, self.link, limits) if self.link else {}
         if linked and self.features is None:
             names = table_columns(path, limits)
-            uses["features"] = [c for c in names if c not in (*self.column_use.reserved_columns, *self.link.values())]
+            columns = self.column_use.select_features(names)
+            uses |= {"features": [c for c in columns if c not in self.link.values()], "drop": ()}
         if self.fold is not None and self.features is not None:
             uses["features"] = (*self.features, self.fold)
         written = {name: getattr(self, name) for name in ("delimiter", "encoding", "decimal")}
@@ -160,6 +197,8 @@ class TableSection(Config):
             table = replace(table, link=linked)
         if self.fold is not None:
             table = _with_fold(table, self.fold, path)
+        if beside and beside not in table.columns:
+            table = replace(table, beside=read_texts(path, {beside: beside}, limits, what="column for report.group"))
         if self.book is not None:
             if not isinstance(self.label, str):
                 raise InputError(f"{path}: book is for one label of classes: leave it out, or name one label")
@@ -205,13 +244,17 @@ class PartySection(TableSection):
         """The section with a column for each linkage field: those that it names; of the field's own name otherwise."""
         return self if how is None else self.replace(link={**{name: name for name in how.fields}, **self.link})
 
-    def load_table(self, folder: Path) -> PartyTable:
+    def load_table(self, folder: Path, beside: str = "") -> PartyTable:
         """The table.
+
+        Args:
+            folder: of the file.
+            beside: see `read_table`.
 
         Raises:
             InputError: the table cannot be used; the message has the place and the remedy.
         """
-        return self.read_table(folder, self.name)
+        return self.read_table(folder, self.name, beside)
 
 
 def _default_algorithm() -> Algorithm:
@@ -231,6 +274,7 @@ class JobSections(Config):
     align: Align = msgspec.field(default_factory=Align)
     link: Linkage | None = None
     policy: Mapping[str, Policy] = msgspec.field(default_factory=dict)
+    report: ReportOptions = msgspec.field(default_factory=ReportOptions)
     data: Mapping[str, object] | None = None
     party: tuple[PartySection, ...] = ()
 
@@ -246,6 +290,7 @@ class JobSections(Config):
             align=self.align,
             link=self.link,
             policies=self.policies,
+            report=self.report,
         )
 
     @property
@@ -273,10 +318,13 @@ class JobSections(Config):
         if self.data is not None:
             options = dict(self.data)
             return datasets.load(str(options.pop("name")), **options)
-        return load_parties([party.linked_by(self.link) for party in self.party], self.job.task, folder, active)
+        sections = [party.linked_by(self.link) for party in self.party]
+        return load_parties(sections, self.job.task, folder, active, self.report)
 
 
-def load_parties(sections: Sequence[PartySection], task: str, folder: Path, active: str = "") -> Parties:
+def load_parties(
+    sections: Sequence[PartySection], task: str, folder: Path, active: str = "", report: ReportOptions | None = None
+) -> Parties:
     """The tables of ``[[party]]`` sections.
 
     Args:
@@ -284,14 +332,18 @@ def load_parties(sections: Sequence[PartySection], task: str, folder: Path, acti
         task: of the job.
         folder: of the file.
         active: name of the active party, where no table has labels.
+        report: names the column by which the report groups rows, which need not be a feature.
 
     Raises:
         InputError: tables that cannot be used, each party's first mistake.
     """
     tables, found = [], []
+    owner = next((party.name for party in sections if party.label is not None), active)
+    grouping = None if report is None else report.grouping(owner)
     for i, party in enumerate(sections):
+        beside = grouping[1] if grouping is not None and grouping[0] == party.name else ""
         try:
-            tables.append(party.with_task(task).load_table(folder))
+            tables.append(party.with_task(task).load_table(folder, beside))
         except InputError as error:
             found.append(f"party[{i}]: {error}")
     if found:

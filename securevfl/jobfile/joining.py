@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from securevfl.jobfile.column_words import has_id_name, has_part_name, names_other_things
 from securevfl.run.id_spelling import find_spellings
 
 if TYPE_CHECKING:
@@ -21,19 +22,13 @@ __all__ = [
     "counts_rows",
     "describe_obstacle",
     "distinct_values",
+    "doubt_single_ids",
     "find_compound_ids",
     "find_single_ids",
     "identifies_rows",
     "whole_numbers",
 ]
 
-_IDS = re.compile(
-    r"(^|_)(id|ids|key|ref|reference|uuid|guid|nr|no|number|client|customer|patient|user|account|iban)($|_)"
-)
-_PARTS = re.compile(
-    r"(^|_)(first|last|family|given|sur|name|surname|born|birth|dob|zip|postcode|street|year|month|day)"
-)
-"""Names of columns that make an identifier with others."""
 _LEAST = 0.02
 """Below this share of common values, a single column does not join tables."""
 _ROWS = 0.05
@@ -46,6 +41,9 @@ _COMPARED = 60
 """Columns up to which those of other names are compared by their values."""
 _NUMBERS = 60
 """The most columns of whole numbers that are compared."""
+_DENSE = 10
+"""Whole numbers are dense if their range is at most so many times as large as their number."""
+_WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 _SURELY = 0.5
 """Whole numbers under a generic name join tables if they share at least this part of their values."""
 
@@ -70,7 +68,7 @@ def identifies_rows(table: pa.Table, column: str) -> bool:
     if pa.types.is_floating(values.type) or values.null_count or count_distinct(table, column) < len(values):
         return False
     return len(distinct_values(table, column)) == len(values) and (
-        _has_id_name(column) or not counts_rows(table, column)
+        has_id_name(column) or not counts_rows(table, column)
     )
 
 
@@ -103,11 +101,7 @@ def counts_rows(table: pa.Table, column: str) -> bool:
 
 
 def _are_numbers(values: set[str]) -> bool:
-    return all(one.strip().lstrip("+-").isdigit() for one in values)
-
-
-def _has_id_name(column: str) -> bool:
-    return _IDS.search(column.lower()) is not None
+    return all(_WHOLE.fullmatch(one) is not None for one in values)
 
 
 def find_single_ids(tables: Sequence[pa.Table]) -> list[str]:
@@ -130,12 +124,40 @@ def find_single_ids(tables: Sequence[pa.Table]) -> list[str]:
     return chosen if best > _LEAST * len(tables) else []
 
 
+def doubt_single_ids(tables: Sequence[pa.Table], ids: Sequence[str]) -> str:
+    """Why columns that share values may still not mean the same people; empty where nothing speaks against it.
+
+    Args:
+        tables: one a party.
+        ids: of each, the column that `find_single_ids` found.
+    """
+    names = " and ".join(dict.fromkeys(map(repr, ids)))
+    counts = [counts_rows(one, column) for one, column in zip(tables, ids, strict=True)]
+    if all(counts) and len({one.num_rows for one in tables}) > 1:
+        rows = " and ".join(f"{one.num_rows:,}" for one in tables)
+        return (
+            f"the numbers of {names} count each table's own rows ({rows} of them), so that number 7 of one need not "
+            "be number 7 of the other"
+        )
+    for one, column in zip(tables[1:], ids[1:], strict=True):
+        values = distinct_values(one, column)
+        if names_other_things(ids[0], column) and _are_numbers(values) and _are_dense(values):
+            return f"{names} are whole numbers one after the other, of different things by their names: chance suffices"
+    return ""
+
+
+def _are_dense(values: set[str]) -> bool:
+    """Whether whole numbers fill at least a tenth of their range, so that those of two tables coincide."""
+    numbers = [int(one) for one in values]
+    return max(numbers) - min(numbers) < _DENSE * len(numbers)
+
+
 def _match_rate(first: str, mine: set[str], column: str, other: set[str], rows: int) -> float:
     """Share of common values; 0 for whole numbers whose names do not match, because amounts and counts coincide by
     chance.
     """
     share = len(mine & other) / rows
-    named = _has_id_name(first) and _has_id_name(column)
+    named = has_id_name(first) and has_id_name(column)
     return share if named or not _are_numbers(other) or (_same_name(first, column) and share >= _SURELY) else 0.0
 
 
@@ -184,7 +206,7 @@ def describe_obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]], nam
         leave: of each, columns that are no part of an identifier: labels.
         names: what to call each.
     """
-    advice = "name the columns with --id where all tables call them alike"
+    advice = "name the columns with --id COLUMN, or --id PARTY.COLUMN where tables call them differently"
     shared = _shared_columns(tables, leave)
     apart = _explain_disjoint(tables, shared, names)
     if apart:
@@ -234,7 +256,7 @@ def _explain_repeats(tables: Sequence[pa.Table], names: Sequence[str]) -> str:
 
     for first in tables[0].column_names:
         row = [next((one for one in table.column_names if _same_name(one, first)), "") for table in tables]
-        if not all(row) or not _has_id_name(first):
+        if not all(row) or not has_id_name(first):
             continue
         found = []
         for name, table, column in zip(names, tables, row, strict=True):
@@ -257,7 +279,7 @@ def _is_unique(columns: Sequence[Sequence[np.ndarray]]) -> bool:
 
 
 def _rank_name(column: str) -> int:
-    return int(_IDS.search(column.lower()) is not None or _PARTS.search(column.lower()) is not None)
+    return int(has_id_name(column) or has_part_name(column))
 
 
 def _shared_columns(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[tuple[str, ...]]:
@@ -294,7 +316,7 @@ def _may_be_part(table: pa.Table, column: str) -> bool:
     fits = (types.is_integer, types.is_string, types.is_large_string, types.is_date)
     if table[column].null_count or not any(one(kind) for one in fits):
         return False
-    return _has_id_name(column) or not counts_rows(table, column)
+    return has_id_name(column) or not counts_rows(table, column)
 
 
 def _find_same(first: str, own: pa.Table, table: pa.Table, columns: list[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any, TypeVar
 
 from securevfl.config import Config, Mistaken, take_all
 from securevfl.errors import InputError
+from securevfl.jobfile.fill_in import refuse_unfilled
 
-__all__ = ["raise_all", "read_sections", "read_toml", "settings_text"]
+__all__ = ["quote_text", "raise_all", "read_sections", "read_toml", "settings_text"]
 
 Sections = TypeVar("Sections", bound=Config)
 
 _WIDEST = 63
+_LINE = 60
 
 
 def read_toml(file: Path, what: str, example: str) -> dict[str, Any]:
@@ -27,14 +30,15 @@ def read_toml(file: Path, what: str, example: str) -> dict[str, Any]:
         example: where one can be found.
 
     Raises:
-        InputError: no such file, or not TOML.
+        InputError: no such file, not TOML, or a draft with places to fill in.
     """
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))  # editors of Windows put a mark before it
+        text = file.read_text(encoding="utf-8-sig")  # editors of Windows put a mark before it
+        content = tomllib.loads(text)
     except FileNotFoundError:
         raise InputError(f"{file} does not exist: name a {what} file, see {example}") from None
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{file} is not TOML: {error}") from None
+        raise InputError(f"{file} is not TOML: {error}{_quote_line(text, str(error))}") from None
     except IsADirectoryError:
         raise InputError(f"{file} is a folder: name a {what} file, see {example}") from None
     except UnicodeDecodeError as error:
@@ -46,6 +50,7 @@ def read_toml(file: Path, what: str, example: str) -> dict[str, Any]:
         raise InputError(f"{file} is not a {what} file: {error}") from None
     if _too_wide(content):
         raise InputError(f"{file} is not TOML: it has a whole number of more than 64 bits")
+    refuse_unfilled(file, text)
     return content
 
 
@@ -63,6 +68,16 @@ def settings_text(settings: Mapping[str, Any]) -> str:
         shown = json.dumps(value) if isinstance(value, str | bool) else repr(value)
         sections.setdefault(first, []).append(f"{key} = {shown}")
     return "\n".join("\n".join([f"[{name}]", *lines]) for name, lines in sections.items())
+
+
+def _quote_line(text: str, error: str) -> str:
+    """The line that a message of `tomllib` is about, with what is usually wrong there."""
+    found = re.search(r"at line (\d+)", error)
+    lines = text.splitlines()
+    if found is None or not 1 <= int(found[1]) <= len(lines):
+        return ""
+    line = lines[int(found[1]) - 1].strip()
+    return f': {line[:_LINE]!r}; texts stand in quotes, as in name = "bank", numbers and lists do not'
 
 
 def _too_wide(value: object) -> bool:
@@ -108,3 +123,8 @@ def raise_all(file: Path, mistakes: Sequence[str]) -> None:
         raise InputError(f"{file}: {mistakes[0]}")
     if mistakes:
         raise InputError(f"{file} has {len(mistakes)} mistakes:\n  " + "\n  ".join(mistakes))
+
+
+def quote_text(text: str) -> str:
+    """A text as TOML has it."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

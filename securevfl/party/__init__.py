@@ -1,7 +1,7 @@
 """One party: what it agrees to, and the program it runs on its own table and links.
 
 - `job`: what all parties agree to run. `declarations`: every message that such a run may send. `eligibility`: which
-  parties, epochs and labels an algorithm can serve.
+  parties, epochs and labels an algorithm can serve. `report_options`: what the label owner's report decides with.
 - `default_protection`: the protection of a job that names none.
 - `consent`: each party checks the job against its own policy and sends the others its decision.
 - `numbering`: the parties number their rows alike and agree which of them train, validate and test.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.party.consent import Terms, rule_against, terms_of_job
     from securevfl.party.declarations import job_exchanges
     from securevfl.party.default_protection import choose_protection, possible_defaults, with_default_protection
-    from securevfl.party.eligibility import too_few_epochs, too_many_classes, wrong_parties
+    from securevfl.party.eligibility import too_few_epochs, too_many_classes, undecided_choice, wrong_parties
     from securevfl.party.job import Job, JobOptions, JobTerms, Leaving
     from securevfl.party.planning import answer_price, planned_numbers
     from securevfl.party.program import (
@@ -39,29 +39,33 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         scoring_program,
         train_party,
     )
+    from securevfl.party.report_options import Costs, ReportOptions
 
 _NAMES = {
     "securevfl.party.alone": "Alone",
     "securevfl.party.consent": "Terms rule_against terms_of_job",
     "securevfl.party.declarations": "job_exchanges",
     "securevfl.party.default_protection": "choose_protection possible_defaults with_default_protection",
-    "securevfl.party.eligibility": "too_few_epochs too_many_classes wrong_parties",
+    "securevfl.party.eligibility": "too_few_epochs too_many_classes undecided_choice wrong_parties",
     "securevfl.party.job": "Job JobOptions JobTerms Leaving",
     "securevfl.party.planning": "answer_price planned_numbers",
     "securevfl.party.program": (
         "Alignments align_party consent_party helping_program note_spent predict_party run_party "
         "scoring_program train_party"
     ),
+    "securevfl.party.report_options": "Costs ReportOptions",
 }
 """Module → the names that it gives to this package, loaded when one of them is first used."""
 
 __all__ = [
     "Alignments",
     "Alone",
+    "Costs",
     "Job",
     "JobOptions",
     "JobTerms",
     "Leaving",
+    "ReportOptions",
     "Terms",
     "align_party",
     "answer_price",
@@ -80,6 +84,7 @@ __all__ = [
     "too_few_epochs",
     "too_many_classes",
     "train_party",
+    "undecided_choice",
     "with_default_protection",
     "wrong_parties",
 ]

@@ -16,10 +16,15 @@ from collections.abc import Iterator, Sequence
 
 from securevfl.cut import Auto, Plain, Protection, Unnamed, find_protection
 from securevfl.errors import InputError, PolicyError
+from securevfl.party.candidates import expand_candidates, possible_candidates
+from securevfl.party.eligibility import wrong_parties
 from securevfl.party.job import Job
 from securevfl.privacy import DP, Finding
 
 __all__ = ["choose_protection", "possible_defaults", "refuse_unnamed", "with_default_protection"]
+
+_SEALED = ("bfv", "paillier")
+"""Protections that encrypt what crosses, in the order in which a refusal suggests one."""
 
 
 def with_default_protection(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str = "") -> Job:
@@ -48,7 +53,7 @@ def with_default_protection(job: Job, owners: Sequence[str], passive: Sequence[s
         return shares
     if job.accept_leak:
         return plain
-    raise PolicyError(_compose_refusal(leaks, why_not))
+    raise PolicyError(_compose_refusal(leaks, why_not, _list_choices(job, owners, passive)))
 
 
 def choose_protection(
@@ -65,9 +70,14 @@ def choose_protection(
 
 
 def possible_defaults(job: Job) -> Iterator[Job]:
-    """All results that `settled` can give for a job, whatever the parties: to find out which of them a saved model
-    belongs to.
+    """All results that `with_default_protection`, and then a choice among algorithms, can give for a job, whatever the
+    parties: to find out which of them a saved model belongs to.
     """
+    for one in _possible_protections(job):
+        yield from possible_candidates(one) if one.algorithm.chooses else (one,)
+
+
+def _possible_protections(job: Job) -> Iterator[Job]:
     if isinstance(job.protection, Auto):
         for on_shares in (True, False):
             yield job.replace(protection=job.protection.choose(job.batch_size, on_shares=on_shares)[0])
@@ -119,14 +129,44 @@ def _on_shares(
         shares.computing_parties(owners[0], sorted(passive), coordinator)
     except InputError as error:
         return None, str(error)
-    found = job.replace(protection=shares)
-    training = [f for f in _leaking_findings(found, passive, owners[0]) if not all(sight.result for sight in f.sights)]
-    if training:  # beside what any model answers
+    found = _without_leaking_candidates(job.replace(protection=shares), passive, owners[0])
+    training = _leaks_of_training(found, passive, owners[0])
+    if training:
         return None, f"on shares {training[0].party!r} would still read, in training, {training[0].learns}"
     return found, ""
 
 
-def _compose_refusal(leaks: Sequence[Finding], why_not: str) -> str:
+def _leaks_of_training(job: Job, passive: Sequence[str], owner: str) -> list[Finding]:
+    """Leaks beside what any model answers."""
+    return [f for f in _leaking_findings(job, passive, owner) if not all(sight.result for sight in f.sights)]
+
+
+def _without_leaking_candidates(job: Job, passive: Sequence[str], owner: str) -> Job:
+    """A choice among algorithms without those that leak in training, where others are left: no default leaks."""
+    if not job.algorithm.chooses:
+        return job
+    tried = expand_candidates(job).jobs
+    names = tuple(name for name, one in tried.items() if not _leaks_of_training(one, passive, owner))
+    if not names or names == tuple(one.name for one in job.algorithm.candidates_under(job.protection)):
+        return job
+    return job.replace(algorithm=job.algorithm.replace(methods=names))
+
+
+def _list_choices(job: Job, owners: Sequence[str], passive: Sequence[str]) -> list[str]:
+    """Protections that this job can name, in words: none that would be refused for it."""
+    found = []
+    shares = _protection_by_shares()
+    if len(passive) == 1 and not _why_refused(job, shares):
+        found.append("'shares' with three computing parties, of which one may be a coordinator without data")
+    for name in _SEALED:
+        sealed = find_protection(name)()
+        if not _why_refused(job, sealed) and not wrong_parties(job.algorithm, owners, passive, sealed):
+            found.append(f"{name!r} (its report lists what it discloses)")
+            break
+    return found
+
+
+def _compose_refusal(leaks: Sequence[Finding], why_not: str, choices: Sequence[str]) -> str:
     """Compose the refusal: who would read what, and what to do about it."""
     told: dict[str, str] = {}
     for finding in leaks:
@@ -138,9 +178,9 @@ def _compose_refusal(leaks: Sequence[Finding], why_not: str) -> str:
         if not finding.sights:
             told.setdefault("data", f"{finding.party!r} learns of {finding.about!r} {finding.learns}")
     kinds = " and ".join(sorted(told)) or "data"
+    cure = f"Name a protection, for example {', or '.join(choices)}; or accept" if choices else "Accept"
     return (
         f"the job names no protection, and {kinds} leak: {'; '.join(told.values())}. By default a job trains "
-        f"on secret shares, but here it cannot: {why_not}. Name a protection, for example 'shares' with three "
-        "computing parties, or 'bfv' (its report lists what z discloses); or accept the leak: --accept-leak, "
-        "accept_leak=True, in a job file accept_leak = true under [job]"
+        f"on secret shares, but here it cannot: {why_not}. {cure} the leak: --accept-leak, accept_leak=True, in a job "
+        "file accept_leak = true under [job]"
     )

@@ -11,7 +11,7 @@ from securevfl.party.job import Job
 from securevfl.training import Algorithm
 from securevfl.training.objectives import check_numbers_fit
 
-__all__ = ["check_labels", "check_roster", "too_few_epochs", "too_many_classes", "wrong_parties"]
+__all__ = ["check_labels", "check_roster", "too_few_epochs", "too_many_classes", "undecided_choice", "wrong_parties"]
 
 
 def wrong_parties(
@@ -66,13 +66,31 @@ def check_roster(owners: Sequence[str], passive: Sequence[str], job: Job, coordi
         InputError: several label owners for an algorithm with one, too many passive parties, or too few epochs;
             parties that cannot be those that compute on shares.
     """
-    found = wrong_parties(job.algorithm, owners, passive, job.protection) + too_few_epochs(job.algorithm, job.epochs)
+    found = undecided_choice(job.algorithm, "a party trains")
+    found += wrong_parties(job.algorithm, owners, passive, job.protection)
+    found += too_few_epochs(job.algorithm, job.epochs)
     if not found and passive:
         job.protection.computing_parties(owners[0], passive, coordinator)
     if job.link is not None and len(owners) > 1:
         found.append(f"[link] is for one label owner, and {', '.join(owners)} own labels: leave it out, or all but one")
     if found:
         raise InputError("; ".join(found))
+
+
+def undecided_choice(algorithm: Algorithm, what: str) -> list[str]:
+    """Why a choice among algorithms cannot stand here; empty for an algorithm that trains.
+
+    Args:
+        algorithm: of a job.
+        what: what needs one, for the message: "an agreement names".
+    """
+    if not algorithm.chooses:
+        return []
+    return [
+        f"algorithm is {algorithm.name!r}, and {what} one algorithm: choose by `securevfl run` (sv.simulate) on tables "
+        "that may be in one place, such as simulated, public or past data, and name the one that it takes; or name "
+        'one now, such as "splitnn"'
+    ]
 
 
 def check_labels(table: PartyTable | None, job: Job) -> None:

@@ -18,6 +18,7 @@ from securevfl.align import Align, Linkage
 from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
 from securevfl.data import Scale
+from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Finding, Policy
 from securevfl.training import Algorithm, Keep, Plan, find_algorithm
 from securevfl.training.objectives import LossOfNumber
@@ -25,7 +26,7 @@ from securevfl.transport import Sight
 
 __all__ = ["Job", "JobOptions", "JobTerms", "Leaving"]
 
-_OWN_AFFAIR = ("policies", "device", "pool", "accept_leak")
+_OWN_AFFAIR = ("policies", "device", "pool", "accept_leak", "report")
 """Fields in which the parties may differ."""
 
 _LATER = {"align": Align(), "link": None} | {
@@ -249,6 +250,7 @@ class Job(JobOptions):
         align: how common rows are found.
         link: how records without a common identifier are linked before that; None if they have one.
         policies: party → that party's own policy, on top of what the protection demands.
+        report: what the label owner's report decides with, costs and groups. Peers need not know it.
         epochs, batch_size, steps, patience, keep: see `JobOptions`.
         valid, test, valid_every, valid_rows, stratify: see there.
         split_by, fold, task, loss, huber_delta, tweedie_power, target_range, class_weight: see there.
@@ -265,6 +267,7 @@ class Job(JobOptions):
     align: Align = msgspec.field(default_factory=Align)
     link: Linkage | None = None
     policies: Mapping[str, Policy] = msgspec.field(default_factory=dict)
+    report: ReportOptions = msgspec.field(default_factory=ReportOptions)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -295,6 +298,8 @@ class Job(JobOptions):
             )
         found += self.protection.plan_problems(patience=self.patience, keep=self.keep, batch_size=self.batch_size)
         found += self._validation_problems()
+        if self.report.costs is not None and self.task != "classification":
+            found.append(f"report.costs are for two classes, and task is {self.task!r}: leave them out")
         if not found and self.device != "cpu" and self.protection.uses_integers and not self.protection.is_sealed:
             found.append(f"fixed-point runs compute on the CPU, not on {self.device!r}: use device='cpu'")
         return found

@@ -22,6 +22,8 @@ from securevfl.align import Alignment, check_fields
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.snapshots import describe_snapshots, find_ending
 from securevfl.errors import InputError, MachineFault, PeerEnded
+from securevfl.export.drift import count_columns, count_scores
+from securevfl.export.raw_columns import raw_columns
 from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
 from securevfl.party.consent import exchange_consent
 from securevfl.party.default_protection import refuse_unnamed
@@ -44,6 +46,7 @@ from securevfl.training import (
     Split,
     Trained,
 )
+from securevfl.training.calibration import FEWEST_TO_CHOOSE
 from securevfl.transport import PASSIVE
 
 __all__ = [
@@ -166,7 +169,12 @@ async def train_party(
         alone = replace(member, owners=site.owners)  # how rows are split depends on who else has labels
         agreed[owner] = await agree_rows(alone, table, alignments[owner], job, evaluates=evaluates, split=split)
     fit_on = np.concatenate([fit_rows(alignments[owner], agreed[owner]) for owner in members])
-    encoder = encode_features(table, fit_on, job, site.secret)
+    first = site.keeper.first_part
+    if first is None:
+        encoder = encode_features(table, fit_on, job, site.secret)
+    else:
+        encoder = FeatureEncoder.from_state(first["encoder"])
+        site.notes.append(_describe_start(site.name))
     if site.role == PASSIVE and not len(table.persons) and (ending := find_ending(table.ids)):
         site.notes.append(describe_snapshots(f"the table of {site.name!r}", ending))
     tables = {
@@ -195,10 +203,34 @@ async def train_party(
         names = [table.label_name or "prediction"] if classes == 1 else list(map(str, table.classes))
         names = [] if table.label is None else names
         trained.model |= {"encoder": encoder.state(), "classes": classes, "names": names}
+        trained.model |= _count_for_drift(job, table, fit_on, encoder, trained.valid_scores)
     _with_labels(trained, table, tables.get(site.label_owners[0]))
     trained.prepared = encoder.lines
     trained.notes += site.notes
     return trained
+
+
+def _describe_start(party: str) -> str:
+    return (
+        f"training of {party!r} began from an earlier model, with its encoding of columns: rows that trained it may be "
+        "among the validation and test rows now, whose figures are then too good; a column of folds keeps them apart"
+    )
+
+
+def _count_for_drift(
+    job: Job, table: PartyTable, rows: np.ndarray, encoder: FeatureEncoder, scores: np.ndarray
+) -> dict[str, object]:
+    """The party's counts of its own training rows by bin, and of its validation scores, to compare later rows with.
+
+    They stay in the party's part of the model and no message has them. Where even the bins of a column must not depend
+    on exact rows, none are kept: the part would no longer be covered by ε.
+    """
+    if job.algorithm.encodes_blindly(job.protection):
+        return {}
+    kept: dict[str, object] = {"training counts": count_columns(raw_columns(encoder, table, rows))}
+    if len(scores) >= FEWEST_TO_CHOOSE:
+        kept["score counts"] = count_scores(scores)
+    return kept
 
 
 def _widest_before(site: PartyContext) -> int:
@@ -209,10 +241,11 @@ def _widest_before(site: PartyContext) -> int:
 
 
 def _with_labels(trained: Trained, table: PartyTable, rows: NumberedRows | None) -> None:
-    """Add the labels of the test rows, with which the first label owner evaluates them."""
+    """Add the labels of the test rows, with which the first label owner evaluates them, and of the validation rows."""
     if rows is None or rows.y is None or not len(trained.scores):
         return
     trained.labels = rows.y[torch.from_numpy(rows.split.test)].cpu().numpy()
+    trained.valid_labels = rows.y[torch.from_numpy(rows.split.valid)].cpu().numpy()
     trained.weight = None if rows.weight is None else rows.weight[torch.from_numpy(rows.split.test)].numpy()
     trained.classes, trained.target = tuple(map(str, table.classes)), table.label_name
 

@@ -18,6 +18,7 @@ from securevfl.party.program import note_spent, run_and_close
 from securevfl.party.reports import View
 from securevfl.party_context import SILENCE, Observer, PartyContext
 from securevfl.privacy import HeldNumbers, Ledger, Policy, ResultBook
+from securevfl.process.alone_baselines import AloneBaselines, measure_alone
 from securevfl.process.chains import Chains
 from securevfl.process.leaving import Departed
 from securevfl.process.state_folder import StateFolder, StoredAlignment
@@ -49,6 +50,7 @@ class AttemptOutcome:
         aligning: seconds that alignment took in this attempt; 0 where an earlier one was used.
         seconds: that the attempt took.
         model: SHA-256 of its part of the model; empty without one.
+        alone: the baselines of the label owner alone; empty at others.
     """
 
     trained: Trained
@@ -57,6 +59,7 @@ class AttemptOutcome:
     aligning: float
     seconds: float
     model: str = ""
+    alone: AloneBaselines = field(default_factory=AloneBaselines)
 
 
 @dataclass(kw_only=True)
@@ -82,6 +85,7 @@ class PartyAttempts:
         classes: how many classes the label has, as agreed; 0 if unknown.
         filters: see `PartyContext.filters`.
         departed: what was decided of parties that left for good.
+        baselines: whether the label owner also trains what it has alone, for its report.
     """
 
     state: StateFolder
@@ -102,6 +106,7 @@ class PartyAttempts:
     classes: int = 0
     filters: Path | None = None
     departed: Departed = field(default_factory=Departed)
+    baselines: bool = False
 
     def __post_init__(self) -> None:
         kept = self.state.read_alignment()
@@ -158,13 +163,17 @@ class PartyAttempts:
             roster.passive,
             resumed=view.start is not None,
         )
+        seconds, alone = time.perf_counter() - began, AloneBaselines()
+        if self.baselines:
+            alone = await measure_alone(self.job, self.name, self.table, alignments, trained)
         finished = AttemptOutcome(
             trained=trained,
             alignments=alignments,
             ledger=site.ledger,
             aligning=aligning,
-            seconds=time.perf_counter() - began,
+            seconds=seconds,
             model=self._part,
+            alone=alone,
         )
         if self.keep is not None:
             self.keep(finished)

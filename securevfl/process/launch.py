@@ -119,8 +119,10 @@ class Start:
                 results=own.results,
                 organisations=own.organisations,
                 filters=own.filters,
+                baselines=own.baselines,
                 hearers=hearers,
                 command=command,
+                report=own.report,
             )
             asyncio.run(self.run_connected(party, state, stopping=stopping))
             return party

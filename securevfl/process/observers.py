@@ -25,6 +25,14 @@ class SeveralObservers(Observer):
         self._counting = tuple(one for one in self._observers if one.counting)
         self.counting = bool(self._counting)
 
+    def run(self, title: str) -> None:
+        for one in self._observers:
+            one.run(title)
+
+    def end(self) -> None:
+        for one in self._observers:
+            one.end()
+
     def phase(self, name: str) -> None:
         for one in self._observers:
             one.phase(name)

@@ -1,5 +1,5 @@
-"""A party's own report, from what it alone knows. The label owner has the metrics; every party has bytes, time, ε,
-findings and the receipt of its own links.
+"""A party's own report, from what it alone knows. The label owner has the metrics, and what it has alone on the same
+rows; every party has bytes, time, ε, findings and the receipt of its own links.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from securevfl.party import Job
 from securevfl.privacy import Ledger, Policy, PublicSigningKey
 from securevfl.process.attempt import AttemptOutcome
 from securevfl.report.record import AlignmentRecord, LedgerRecord, OwnShareRecord, PartyRecord, Record
+from securevfl.run.gains import add_gains
+from securevfl.run.grouping import find_grouping
 from securevfl.run.job_card import run_title
 from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.own_share import compute_own_share
@@ -52,7 +54,21 @@ def own_record(
     """
     trained, ledger = finished.trained, finished.ledger
     ran = RunOutcome(trained={name: trained}, ledgers={name: ledger}, split=trained.split)
-    run = run_record("train", job, ran, roster.owners, roster.passive, finished.seconds, title=run_title(job))
+    own, grouping = next(iter(finished.alignments.values()), None), None
+    if table is not None and own is not None and name in roster.owners:
+        grouping = find_grouping(job.report, {name: table}, {name: own.rows[trained.split.test]}, name)
+    title, notes = run_title(job), finished.alone.notes
+    run = run_record(
+        "train",
+        job,
+        ran,
+        roster.owners,
+        roster.passive,
+        finished.seconds,
+        title=title,
+        notes=notes,
+        grouping=grouping,
+    )
     return Record(
         name=f"{name}'s own report",
         title=f"{proposal.purpose} (as seen by {name})",
@@ -63,7 +79,7 @@ def own_record(
         job=job.describe(),
         parties=[_party_record(proposal, roster, one, name, table) for one in roster.names],
         alignment=_alignment_record(name, roster, table, finished),
-        runs=[run],
+        runs=add_gains([*finished.alone.runs, run], {**finished.alone.trained, "train": trained}),
         ledgers=_ledger_records(name, ledger, heads or {}),
         known_to=name,
         own_shares=_own_shares(name, job, roster, table, ledger),

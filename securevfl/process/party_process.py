@@ -16,6 +16,7 @@ from securevfl.data import PartyTable
 from securevfl.errors import DiskFull, MachineFault, Parked, SecureVFLError
 from securevfl.ledger import Closing
 from securevfl.party.leaving import Departures
+from securevfl.party.report_options import ReportOptions
 from securevfl.party_context import SILENCE, Observer
 from securevfl.privacy import HeldNumbers, Policy, PrivateKey, ResultBook
 from securevfl.process.attempt import AttemptOutcome, PartyAttempts
@@ -60,8 +61,10 @@ class JobProcess:
             served; beside its state folder unless given.
         organisations: see `PartyContext.organisations`.
         filters: see `PartyContext.filters`.
+        baselines: whether a label owner also trains what it has alone, for its report.
         hearers: of what happens, observers and `RunEvents`.
         command: what makes the report again.
+        report: what the party's own report decides with.
 
     Attributes:
         record: its own report, once there is one.
@@ -86,8 +89,10 @@ class JobProcess:
         results: Path | None = None,
         organisations: Mapping[str, str] | None = None,
         filters: Path | None = None,
+        baselines: bool = False,
         hearers: Iterable[RunEvents | Observer] = (),
         command: str = "",
+        report: ReportOptions | None = None,
     ) -> None:
         proposal = agreement.proposal
         self.name = name
@@ -95,7 +100,7 @@ class JobProcess:
         self.table = table
         self.proposal = proposal
         own = {name: _bound_policy(policy or Policy(), proposal, name, budget)}
-        self.job = proposal.job_of(device=device, pool=pool, policies=own)
+        self.job = proposal.job_of(device=device, pool=pool, policies=own, report=report)
         self.roster = Roster(
             owners=proposal.owner_names, passive=proposal.passive_names, coordinator=proposal.coordinator_name
         )
@@ -132,6 +137,7 @@ class JobProcess:
             organisations=organisations or {},
             classes=proposal.class_count,
             filters=filters,
+            baselines=baselines,
         )
         self.attempts = StoredAttempts(
             state, self.incarnation, agreement, self.course.keeper, self.chains, budget, self.course.departed

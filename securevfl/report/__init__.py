@@ -1,5 +1,6 @@
 """Showing what a run measured: tables for the terminal, plots, and a self-contained page."""
 
+from securevfl.report import loggers
 from securevfl.report.attack_record import attacks_beside
 from securevfl.report.axes import Plots, trials_axes
 from securevfl.report.card import Card, card_table
@@ -7,6 +8,7 @@ from securevfl.report.card_making import make_card, make_run_card
 from securevfl.report.derived import make_cards
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.html import render_report, write_report
+from securevfl.report.importance import importance_beside
 from securevfl.report.overviews import overview_table
 from securevfl.report.own_share import describe_own_share, own_shares_text, rate_own_share
 from securevfl.report.progress_line import progress_line
@@ -27,7 +29,9 @@ from securevfl.report.sweep_verdicts import Verdict, list_verdicts
 from securevfl.report.tables import Shown, table_html
 from securevfl.report.terminal import (
     cards_text,
+    choice_text,
     comparison_table,
+    decision_text,
     joined_text,
     learned_table,
     ledgers_text,
@@ -57,14 +61,18 @@ __all__ = [
     "attacks_beside",
     "card_table",
     "cards_text",
+    "choice_text",
     "comparison_table",
     "count_table",
+    "decision_text",
     "describe_own_share",
     "failures_text",
+    "importance_beside",
     "joined_text",
     "learned_table",
     "ledgers_text",
     "list_verdicts",
+    "loggers",
     "make_card",
     "make_cards",
     "make_run_card",

@@ -12,7 +12,7 @@ from securevfl.report.evaluation import Evaluation
 from securevfl.report.quality import (
     METRIC_NAMES,
     calibration_chart,
-    calibration_points,
+    calibration_curve,
     lift_chart,
     lift_curves,
     roc_chart,
@@ -65,10 +65,7 @@ class Plots:
         """
         return draw_chart(
             calibration_chart(
-                [
-                    ChartCurve(points=calibration_points(found), title=one.title, marker="o")
-                    for one, found in self._select_evaluated("reliability", run)
-                ]
+                [calibration_curve(found, one.title) for one, found in self._select_evaluated("reliability", run)]
             ),
             ax,
         )

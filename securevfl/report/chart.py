@@ -53,6 +53,7 @@ class ChartCurve:
         width: of the line.
         opacity: of the line.
         deviations: length of each point's error bar to either side; empty: no error bars.
+        intervals: ends of each point's error bar, in place of `deviations`.
     """
 
     points: Sequence[tuple[float, float]]
@@ -65,6 +66,14 @@ class ChartCurve:
     width: float = 2.2
     opacity: float = 1.0
     deviations: Sequence[float] = ()
+    intervals: Sequence[tuple[float, float]] = ()
+
+    @property
+    def bars(self) -> list[tuple[float, float]]:
+        """Ends of the error bars, for each point or for none."""
+        if self.intervals:
+            return list(self.intervals)
+        return [(y - one, y + one) for (_, y), one in zip(self.points, self.deviations, strict=False)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +112,7 @@ class Chart:
         points = [point for curve in self.curves for point in curve.points]
         heights = [y for _, y in points] + ([] if self.level is None else [self.level])
         for curve in self.curves:
-            for (_, y), deviation in zip(curve.points, curve.deviations, strict=False):
-                heights += [y - deviation, y + deviation]
+            heights += [end for bar in curve.bars for end in bar]
         return self.x_span or _padded_span([x for x, _ in points]), self.y_span or _padded_span(heights)
 
     @property
@@ -159,9 +167,8 @@ def _draw_shapes(chart: Chart, width: float, height: float) -> list[Markup]:
     for start, end in chart.guides:
         parts.append(draw_path([place_point(*start), place_point(*end)], color="var(--muted)", dash="3 3"))
     for curve in chart.curves:
-        parts += _draw_curve(
-            curve, [place_point(*point) for point in curve.points], (low - top) / (y1 - y0), named=chart.named
-        )
+        bars = [(place_point(x0, start)[1], place_point(x0, end)[1]) for start, end in curve.bars]
+        parts += _draw_curve(curve, [place_point(*point) for point in curve.points], bars, named=chart.named)
     if names:
         ends = [place_point(*curve.points[-1]) for curve in chart.curves]
         parts += _write_names(chart.curves, names, ends, (right, top, low))
@@ -174,17 +181,16 @@ def _draw_shapes(chart: Chart, width: float, height: float) -> list[Markup]:
     return parts
 
 
-def _draw_curve(curve: ChartCurve, places: Sequence[tuple[float, float]], scale: float, *, named: bool) -> list[Markup]:
-    """Error bars, line and marks of one curve; `scale` is the height of one unit of y."""
+def _draw_curve(
+    curve: ChartCurve, places: Sequence[tuple[float, float]], bars: Sequence[tuple[float, float]], *, named: bool
+) -> list[Markup]:
+    """Error bars, line and marks of one curve; `bars` are heights in the picture."""
     color, parts = curve.color or "var(--accent)", []
     title = "" if named else curve.title
-    for (x, y), deviation in zip(places, curve.deviations, strict=False):
-        if deviation:
-            parts.append(draw_path([(x, y - deviation * scale), (x, y + deviation * scale)], color=color, width=1.2))
-            parts += [
-                draw_line(x - 3, end, (x + 3, end), color=color)
-                for end in (y - deviation * scale, y + deviation * scale)
-            ]
+    for (x, _), (start, end) in zip(places, bars, strict=False):
+        if abs(start - end) > 0:
+            parts.append(draw_path([(x, start), (x, end)], color=color, width=1.2))
+            parts += [draw_line(x - 3, y, (x + 3, y), color=color) for y in (start, end)]
     if curve.joined:
         parts.append(
             draw_path(places, color=color, width=curve.width, dash=curve.dash, opacity=curve.opacity, title=title)
@@ -262,8 +268,9 @@ def draw_chart(chart: Chart, ax: Axes | None = None, *, legend: bool = True) -> 
             "ms": 4.5,
             "label": _legend_text(curve.title) if curve.title else None,
         } | ({"mfc": "white"} if curve.hollow else {})
-        if any(curve.deviations):
-            ax.errorbar(xs, ys, yerr=list(curve.deviations), elinewidth=0.9, capsize=2, **style)
+        if any(start < end for start, end in curve.bars):
+            reach = [[max(0.0, y - start), max(0.0, end - y)] for y, (start, end) in zip(ys, curve.bars, strict=True)]
+            ax.errorbar(xs, ys, yerr=list(zip(*reach, strict=True)), elinewidth=0.9, capsize=2, **style)
         else:
             ax.plot(xs, ys, **style)
     if chart.x_marks is not None:

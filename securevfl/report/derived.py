@@ -93,7 +93,8 @@ def describe_verification(record: Record) -> str:
         return ""
     by = record.alignment.verified_by
     if all(party.name in by for party in record.parties):
-        return f"verified by all {len(record.parties)} parties"
+        count = len(record.parties)
+        return "verified by both parties" if count == 2 else f"verified by all {count} parties"
     return f"verified by {', '.join(by)} only" if by else "not verified"
 
 

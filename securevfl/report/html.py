@@ -11,6 +11,8 @@ from securevfl.errors import InputError
 from securevfl.report import plots
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import LEGEND
+from securevfl.report.choice import METRIC_TITLES, choice_sentence, explain_choice, kept_name
+from securevfl.report.decision_words import describe_decision, format_cutoff, format_estimate, group_sentences
 from securevfl.report.derived import (
     active_name,
     bytes_each_way,
@@ -29,10 +31,12 @@ from securevfl.report.derived import (
     phases_by_party,
     short_title,
 )
+from securevfl.report.importance import ImportanceRecord, draw_importance, summarise_importance
 from securevfl.report.joined import describe_gain, find_joined, format_signed
 from securevfl.report.own_share import describe_own_share, rate_own_share
 from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
-from securevfl.report.quality import describe_target, make_pictures, make_price_picture
+from securevfl.report.price_picture import make_price_picture
+from securevfl.report.quality import describe_target, make_pictures
 from securevfl.report.record import Record
 from securevfl.report.template import fill_template
 
@@ -68,6 +72,8 @@ def _make_headlines(record: Record) -> list[Headline]:
     elif (alone := find_run(record, "alone")) and plain and name in alone.test and name in plain.test:
         figure = f"{alone.test[name]:.3f} → {plain.test[name]:.3f}"
         found.append(Headline(figure, f"{title}, alone → together", "on the test rows"))
+    if record.choice is not None:
+        found.append(Headline(kept_name(record, record.choice), "chosen", explain_choice(record.choice)))
     sealed = next((run for run in record.runs if cost_per_epoch(run)[1]), None)
     if sealed and plain and sum(cost_per_epoch(plain)):
         ratio = sum(cost_per_epoch(sealed)) / sum(cost_per_epoch(plain))
@@ -102,12 +108,15 @@ def _group_warnings(record: Record) -> dict[str, list[str]]:
     return found
 
 
-def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
+def render_report(
+    record: Record, attacked: AttackRecord | None = None, importance: ImportanceRecord | None = None
+) -> str:
     """The whole page. The same record gives the same text.
 
     Args:
         record: of the runs.
         attacked: attacks on the job of one of them, whose figures the card shows.
+        importance: of parties and columns in the scores of one of them.
     """
     pictures = {
         name: plot(record)
@@ -123,8 +132,16 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
     return fill_template(
         "report.html.j2",
         record.title,
-        {"bytes": human_bytes, "seconds": human_seconds, "signed": format_signed},
+        {
+            "bytes": human_bytes,
+            "seconds": human_seconds,
+            "signed": format_signed,
+            "cutoff": format_cutoff,
+            "estimate": format_estimate,
+        },
         record=record,
+        chosen=choice_sentence(record).replace("chosen", "Chosen", 1) + ".",
+        choice_metric="" if record.choice is None else METRIC_TITLES.get(record.choice.metric, record.choice.metric),
         pictures=pictures,
         headlines=_make_headlines(record),
         metrics=metrics_of(record),
@@ -135,6 +152,8 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
         metric_text=metric_text,
         quality={run.key: make_pictures(record, run) for run in record.runs},
         price=make_price_picture(record),
+        decided={run.key: describe_decision(run.evaluation) for run in record.runs},
+        grouped={run.key: group_sentences(run.evaluation, active_name(record)) for run in record.runs},
         holdings=list_holdings(record),
         overlap=draw_overlap(record),
         flows=[(run, drawn) for run in record.runs if (drawn := draw_flow(record, run)) is not None],
@@ -161,6 +180,8 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
         ),
         shapes=(shapes := next((run.shapes for run in record.runs if run.shapes and not run.baseline), {})),
         drawn_shapes=plots.draw_shapes(shapes),
+        moved="" if importance is None else summarise_importance(importance),
+        movers=[] if importance is None else draw_importance(importance),
         waiting={run.key: phases_by_party(run) for run in record.runs},
         short=short_title,
         keys={name: getattr(plots, name) for name in ("COMPUTE", "HE", "FROM_ACTIVE", "FROM_PASSIVE")},
@@ -170,14 +191,17 @@ def render_report(record: Record, attacked: AttackRecord | None = None) -> str:
     )
 
 
-def write_report(record: Record, folder: Path, attacked: AttackRecord | None = None) -> Path:
+def write_report(
+    record: Record, folder: Path, attacked: AttackRecord | None = None, importance: ImportanceRecord | None = None
+) -> Path:
     """Write `metrics.json` and then `report.html` to `folder`, each whole or not at all and for its owner alone (mode
     0600); returns the page's path.
 
     Args:
         record: of the runs.
         folder: is made where it is missing.
-        attacked: see `render`.
+        attacked: see `render_report`.
+        importance: likewise.
 
     Raises:
         InputError: the figures are there and the page could not be written.
@@ -187,7 +211,7 @@ def write_report(record: Record, folder: Path, attacked: AttackRecord | None = N
     page = folder / "report.html"
     write_atomic(folder / "metrics.json", record.to_json(), private=True)
     try:
-        write_atomic(page, render_report(record, attacked).encode(), private=True)
+        write_atomic(page, render_report(record, attacked, importance).encode(), private=True)
     except OSError as error:
         raise InputError(
             f"{page} could not be written ({error.strerror}); nothing else is missing: make room, then "

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from securevfl.report.derived import active_name, human_bytes
-from securevfl.report.record import PartyRecord, Record, RunRecord
+from securevfl.report.record import PartyRecord, ReceiptLine, Record, RunRecord
 from securevfl.report.svg_shapes import draw_arrow, draw_box, draw_picture, draw_text, shorten_text
 
 __all__ = ["Holding", "draw_flow", "draw_overlap", "list_holdings"]
 
 _LOCK, _OPEN = "#0f8a6d", "#c8401a"
+_BESIDE = 74
+"""Room for links between parties that are not active, to the right of them."""
 _MOST = 12
 """Parties that a diagram has room for."""
 
@@ -71,12 +74,18 @@ def draw_overlap(record: Record) -> Markup | None:
 
 
 def draw_flow(record: Record, run: RunRecord) -> Markup | None:
-    """The active party, the passive ones below it, and between them what went each way: with a lock where nothing
-    readable did; None where the run has no receipt, or more parties than a picture holds."""
-    if not run.receipt or len(record.parties) < 2 or len(record.parties) > _MOST:
+    """The active party, the others beside it, and between every two what went each way: with a lock where nothing
+    readable did; None where the run has no receipt, or more parties than a picture holds. On secret shares most bytes
+    go between the others; one without data, such as a coordinator, stands in the receipt alone."""
+    if not run.receipt or len(record.parties) < 2:
         return None
     active = active_name(record)
     others = [party for party in record.parties if party.name != active]
+    known = {party.name for party in record.parties}
+    ends = dict.fromkeys(name for line in run.receipt for name in (line.sender, line.receiver))
+    others += [PartyRecord(name=name, role="no data", rows=0, columns=[]) for name in ends if name not in known]
+    if len(others) >= _MOST:
+        return None
     parts: list[Markup] = []
     height = 62 * len(others)
     parts.append(draw_box(4, height / 2 - 22, 96, 44, color="var(--soft)", title=active, kind="edge"))
@@ -98,13 +107,44 @@ def draw_flow(record: Record, run: RunRecord) -> Markup | None:
                 (100.0, height / 2 + min(14.0, 34 / len(others)) * (i - (len(others) - 1) / 2) + shift / 3),
                 (258.0, middle + shift),
             )
-            text = f"{sender} to {receiver}: {human_bytes(sum(line.bytes for line in lines))}"
+            text = _describe_traffic(lines)
             tail, head = (start, end) if way == "out" else (end, start)
             parts.append(draw_arrow(tail[0], tail[1], head, color=color, title=text))
             at = 0.72
             x, y = start[0] + at * (end[0] - start[0]), start[1] + at * (end[1] - start[1])
             parts.append(_draw_lock(x, y, color, sealed=sealed))
-    return draw_picture(360, height, parts, f"What went over each link in {run.title}")
+    beside = _draw_links_beside(run, others)
+    width = 360 + _BESIDE * bool(beside)
+    return draw_picture(width, height, [*parts, *beside], f"What went over each link in {run.title}")
+
+
+def _describe_traffic(lines: Sequence[ReceiptLine]) -> str:
+    return f"{lines[0].sender} to {lines[0].receiver}: {human_bytes(sum(line.bytes for line in lines))}"
+
+
+def _draw_links_beside(run: RunRecord, others: Sequence[PartyRecord]) -> list[Markup]:
+    """Arcs to the right of the parties that are not active, one for every two of them that sent each other something;
+    the farther apart they stand, the wider the arc."""
+    found: list[Markup] = []
+    for i, one in enumerate(others):
+        for j in range(i + 1, len(others)):
+            pairs = ((one.name, others[j].name), (others[j].name, one.name))
+            ways = [[line for line in run.receipt if (line.sender, line.receiver) == pair] for pair in pairs]
+            lines = [line for way in ways for line in way]
+            if not lines:
+                continue
+            sealed = all(line.protected for line in lines)
+            color, reach = _LOCK if sealed else _OPEN, 18 + (_BESIDE - 30) * (j - i) / (len(others) - 1)
+            low, high, shift = 62 * i + 31, 62 * j + 31, 4 * (j - i)
+            title = "; ".join(_describe_traffic(way) for way in ways if way)
+            found.append(
+                Markup(
+                    '<path d="M357 {}C{} {} {} {} 357 {}" fill="none" style="stroke:{}" stroke-width="1.6">'
+                    "<title>{}</title></path>"
+                ).format(low + shift, f"{357 + reach:.1f}", low, f"{357 + reach:.1f}", high, high - shift, color, title)
+            )
+            found.append(_draw_lock(357 + 0.75 * reach, (low + high) / 2, color, sealed=sealed))
+    return found
 
 
 def _draw_party(party: PartyRecord, middle: float) -> list[Markup]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -20,7 +21,10 @@ from rich.progress import (
 from securevfl.party_context import Observer
 from securevfl.report.sweep_record import CellFigures
 
-__all__ = ["RunBars", "bar_columns", "run_bars", "sweep_bar"]
+__all__ = ["RunBars", "RunLines", "bar_columns", "run_bars", "sweep_bar"]
+
+_SECONDS = 10.0
+"""Seconds from one line to the next, where lines go to a file."""
 
 
 class RunBars(Observer):
@@ -55,6 +59,35 @@ class RunBars(Observer):
             self._progress.update(self._task, total=task.total or 1, completed=task.total or 1)
 
 
+class RunLines(Observer):
+    """A line where a run begins and, every ten seconds at most, how far it is: for output that goes to a file, which
+    would stay empty until the end.
+
+    Args:
+        console: where to.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._due = 0.0
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._console.file.flush()
+        self._due = time.monotonic() + _SECONDS
+
+    def run(self, title: str) -> None:
+        self._print(f"{title} …")
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        if time.monotonic() >= self._due:
+            self._print(f"  epoch {epoch}" + (f", AUC {valid['auc']:.3f}" if "auc" in valid else ""))
+
+    def step(self, epoch: int, done: int, total: int) -> None:
+        if time.monotonic() >= self._due:
+            self._print(f"  epoch {epoch}, step {done} of {total}")
+
+
 def bar_columns() -> tuple[ProgressColumn, ...]:
     """What stands in each bar of a run: what, how far, how long, and a note."""
     return (
@@ -68,8 +101,11 @@ def bar_columns() -> tuple[ProgressColumn, ...]:
 
 
 @contextmanager
-def run_bars(console: Console) -> Iterator[RunBars]:
-    """Bars of the runs of a comparison, shown on `console` while the block runs."""
+def run_bars(console: Console) -> Iterator[Observer]:
+    """Bars of the runs of a comparison, shown on `console` while the block runs; lines where it is no terminal."""
+    if not console.is_terminal:
+        yield RunLines(console)
+        return
     with Progress(*bar_columns(), console=console, transient=False) as progress:
         bars = RunBars(progress)
         yield bars

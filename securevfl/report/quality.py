@@ -1,32 +1,30 @@
-"""How good the scores of each run are, as pictures: ranking, calibration, lift, residuals, learning, and the price of
-privacy."""
+"""How good the scores of each run are, as pictures: ranking, calibration, lift, learning."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from markupsafe import Markup
-
-from securevfl.report.chart import Chart, ChartCurve, chart_svg
-from securevfl.report.derived import epsilon_of, find_run, metrics_of
+from securevfl.report.chart import Chart, ChartCurve
+from securevfl.report.decision_words import format_cutoff
+from securevfl.report.derived import find_run
 from securevfl.report.evaluation import Evaluation
+from securevfl.report.picture import Picture
 from securevfl.report.plots import mark_epochs
 from securevfl.report.record import Record, RunRecord
+from securevfl.report.score_pictures import draw_residuals, draw_stability
 from securevfl.report.svg_shapes import shorten_text
 
 __all__ = [
     "METRIC_NAMES",
-    "Picture",
     "calibration_chart",
+    "calibration_curve",
     "calibration_points",
     "choosing_metric",
     "describe_target",
     "lift_chart",
     "lift_curves",
     "make_pictures",
-    "make_price_picture",
+    "recall_chart",
     "roc_chart",
 ]
 
@@ -34,26 +32,6 @@ _COLORS = ("var(--accent)", "#c05621", "#0f8a6d", "#7b4fa3", "#b7791f", "#c53083
 _MANY = len(_COLORS)
 """Number of classes up to which each has a colour."""
 _NAME = 28  # characters of a class name in a caption
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One figure of the page.
-
-    Attributes:
-        title: above it.
-        says: below the title: how to read it.
-        chart: the figure.
-    """
-
-    title: str
-    says: str
-    chart: Chart
-
-    @property
-    def svg(self) -> Markup:
-        """The figure as the page shows it."""
-        return chart_svg(self.chart)
 
 
 def describe_target(record: Record) -> tuple[str, str]:
@@ -92,10 +70,11 @@ def make_pictures(record: Record, run: RunRecord) -> list[Picture]:
     if found is not None:
         drawn += [
             _draw_roc(record, run, found),
+            _draw_recall(found),
             _draw_lift(found),
             _draw_reliability(found),
-            *_draw_residuals(found),
-            _draw_stability(found),
+            *draw_residuals(found),
+            draw_stability(found),
         ]
     drawn.append(_draw_learning(run, chooses=record.job.get("keep") != "last"))
     return [one for one in drawn if one is not None]
@@ -114,6 +93,19 @@ def roc_chart(curves: Sequence[ChartCurve]) -> Chart:
         x_span=_UNIT,
         y_span=_UNIT,
         diagonal=True,
+    )
+
+
+def recall_chart(curves: Sequence[ChartCurve], base_rate: float | None = None) -> Chart:
+    """Share of the flagged rows that are of the class, against the share of the class that is flagged."""
+    return Chart(
+        curves=curves,
+        x="recall",
+        y="precision",
+        label="Precision over recall",
+        x_span=_UNIT,
+        y_span=(0.0, 1.02),
+        level=base_rate,
     )
 
 
@@ -154,6 +146,12 @@ def calibration_points(found: Evaluation) -> list[tuple[float, float]]:
     return [(part.confidence, part.observed) for part in found.reliability]
 
 
+def calibration_curve(found: Evaluation, title: str = "") -> ChartCurve:
+    """The bins as a curve with the interval of each."""
+    bars = [(part.least, part.most) for part in found.reliability]
+    return ChartCurve(points=calibration_points(found), intervals=bars, title=title, marker="o")
+
+
 def _draw_roc(record: Record, run: RunRecord, found: Evaluation) -> Picture | None:
     if not found.roc:
         return None
@@ -166,10 +164,35 @@ def _draw_roc(record: Record, run: RunRecord, found: Evaluation) -> Picture | No
                     ChartCurve(points=points, color=color, dash="6 3", title=other.title)
                     for points in other.evaluation.roc.values()
                 ]
+    baselines = len(curves)
     curves += _class_curves(found, found.roc)
+    if found.binary and found.ks_cutoff is not None:
+        x, y = max(next(iter(found.roc.values())), key=lambda point: point[1] - point[0])
+        curves.append(ChartCurve(points=[(x, x), (x, y)], color="#c05621", width=1.4, dash="2 2", title="KS"))
     says = f"share of rows {_phrase_with(found)} that are found, against the share of other rows found with them"
-    says += "; dashed: baselines" if len(curves) > len(found.roc) else ""
+    says += "; dashed: baselines" if baselines else ""
+    if found.binary and found.ks_cutoff is not None:
+        says += f". Dotted: KS {found.metrics['ks']:.3f}, at a score of {format_cutoff(found.ks_cutoff)}"
     return Picture("ROC" + _name_positives(found), says + _describe_colors(found), roc_chart(curves))
+
+
+def _draw_recall(found: Evaluation) -> Picture | None:
+    if not found.recall:
+        return None
+    says = (
+        f"share of the flagged rows that are {_phrase_with(found)}, against the share of all these rows that is flagged"
+    )
+    average, base = found.metrics.get("average_precision"), None
+    if found.binary:
+        base = found.per_class[-1].rows / found.rows
+        says += f"; dashed: by chance, {base:.3f}"
+    if average is not None:
+        says += f". PR-AUC {average:.3f}" + ("" if found.binary else ", mean of the classes")
+    return Picture(
+        "Precision and recall" + _name_positives(found),
+        says + _describe_colors(found),
+        recall_chart(_class_curves(found, found.recall), base),
+    )
 
 
 def _draw_lift(found: Evaluation) -> Picture | None:
@@ -195,80 +218,9 @@ def _draw_reliability(found: Evaluation) -> Picture | None:
     return Picture(
         "Calibration",
         f"score {which}, against how often it was right; on the diagonal, scores are probabilities"
+        + "; bins of equally many rows, with 95 % intervals"
         + ("" if ece is None else f". Expected calibration error {ece:.3f}"),
-        calibration_chart([ChartCurve(points=calibration_points(found), marker="o")]),
-    )
-
-
-def _draw_residuals(found: Evaluation) -> list[Picture | None]:
-    if not found.residuals:
-        return []
-    tenths = [(i + 1.0, bin_) for i, bin_ in enumerate(found.residuals)]
-    name = found.target or "the target"
-    by_tenth, marks = "tenth of the predictions", [(i, f"{i:.0f}") for i, _ in tenths]
-    means = [(b.predicted, b.observed) for _, b in tenths]
-    residuals = [(i, b.predicted - b.observed) for i, b in tenths]
-    errors = [(i, b.error) for i, b in tenths]
-    return [
-        Picture(
-            "Predicted against true",
-            f"mean of {name} in each tenth of the test rows, from the lowest prediction to the highest",
-            Chart(
-                curves=[ChartCurve(points=means, marker="o", joined=False)],
-                x="predicted",
-                y="true",
-                label="Predicted against true",
-                diagonal=True,
-            ),
-        ),
-        Picture(
-            "Residuals",
-            "mean of predicted minus true, by tenth of the predictions; above the line, predictions are too high",
-            Chart(
-                curves=[ChartCurve(points=residuals, marker="o")],
-                y="residual",
-                label="Residuals",
-                level=0.0,
-                x=by_tenth,
-                x_marks=marks,
-            ),
-        ),
-        Picture(
-            "Error by tenth",
-            "root of the mean squared error, by tenth of the predictions",
-            Chart(
-                curves=[ChartCurve(points=errors, marker="o")],
-                y="RMSE",
-                label="Error by tenth",
-                y_span=(0.0, 1.05 * max(b.error for _, b in tenths) or 1.0),
-                x=by_tenth,
-                x_marks=marks,
-            ),
-        ),
-    ]
-
-
-def _draw_stability(found: Evaluation) -> Picture | None:
-    if not found.stability or found.psi is None:
-        return None
-    places = [i + 1.0 for i in range(len(found.stability))]
-    expected = [(i, b.expected) for i, b in zip(places, found.stability, strict=True)]
-    actual = [(i, b.actual) for i, b in zip(places, found.stability, strict=True)]
-    return Picture(
-        "Stability of the scores",
-        f"share of the test rows in each tenth of the validation rows' scores (dashed). Population stability index "
-        f"{found.psi:.3f}: below 0.1 little has moved, above 0.25 much has",
-        Chart(
-            curves=[
-                ChartCurve(points=expected, color="var(--muted)", dash="6 3", title="validation rows"),
-                ChartCurve(points=actual, marker="o", title="test rows"),
-            ],
-            x="tenth of the scores",
-            y="share of rows",
-            label="Stability",
-            y_span=(0.0, 1.1 * max(y for _, y in expected + actual)),
-            x_marks=[(i, f"{i:.0f}") for i in places],
-        ),
+        calibration_chart([calibration_curve(found)]),
     )
 
 
@@ -303,62 +255,6 @@ def _draw_learning(run: RunRecord, *, chooses: bool) -> Picture | None:
         curves=curves, x="epoch", y=title, label="Validation by epoch", x_marks=mark_epochs(int(points[-1][0]))
     )
     return Picture("What chose the checkpoint" if chooses else "Learning", says, chart)
-
-
-_EPSILON = re.compile(r",? ?ε = [0-9.]+")
-_GROUPS = (("blue", "var(--accent)"), ("orange", "#c2571a"), ("green", "#138a6b"), ("purple", "#7a4ea3"))
-_MOST_MARKS = 6
-
-
-def make_price_picture(record: Record) -> Picture | None:
-    """Quality against ε, where two runs or more have one; with the deviation where runs were repeated."""
-    entries = metrics_of(record)
-    if not entries:
-        return None
-    name, title, _ = entries[0]
-    groups: dict[str, list[tuple[float, float, float | None]]] = {}
-    for run in record.runs:
-        epsilon = epsilon_of(run)
-        if epsilon is not None and name in run.test:
-            kind = _EPSILON.sub("", run.title)
-            groups.setdefault(kind, []).append((epsilon, run.test[name], run.deviation.get(name)))
-    points = [point for group in groups.values() for point in group]
-    if len(points) < 2:
-        return None
-    alone = find_run(record, "alone")
-    level = None if alone is None else alone.test.get(name)
-    says = f"{title} on the test rows of each run with differential privacy, by the largest ε of any party"
-    if len(groups) > 1:
-        says += "; " + ", ".join(
-            f"{word}: {kind}" for (word, _), kind in zip(_GROUPS, list(groups)[: len(_GROUPS)], strict=False)
-        )
-    says += "; dashed: the active party alone" if level is not None else ""
-    if any(deviation for *_, deviation in points):
-        says += "; bars: one standard deviation over repeated runs"
-    curves = []
-    for place, (kind, group) in enumerate(groups.items()):
-        ordered = sorted(group, key=lambda point: point[0])
-        curves.append(
-            ChartCurve(
-                points=[(epsilon, value) for epsilon, value, _ in ordered],
-                deviations=[deviation or 0.0 for *_, deviation in ordered],
-                marker="o",
-                color=_GROUPS[place][1] if place < len(_GROUPS) else "var(--muted)",
-                title=kind,
-            )
-        )
-    values = sorted({round(epsilon, 2) for epsilon, *_ in points})
-    low, high = values[0], values[-1]
-    chart = Chart(
-        curves=curves,
-        x="ε",
-        y=title,
-        label="Quality against ε",
-        level=level,
-        x_span=(low - 1, high + 1) if high - low < 0.05 * high else None,  # budgets that are all but the same
-        x_marks=[(value, f"{value:g}") for value in values] if len(values) <= _MOST_MARKS else None,
-    )
-    return Picture("Quality against ε", says, chart)
 
 
 def _class_curves(

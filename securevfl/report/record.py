@@ -16,6 +16,8 @@ from securevfl.report.record_files import read_record
 __all__ = [
     "FORMAT",
     "AlignmentRecord",
+    "CandidateRecord",
+    "ChoiceRecord",
     "EpochRecord",
     "EpsilonRecord",
     "EpsilonTotal",
@@ -327,6 +329,44 @@ class GainRecord(msgspec.Struct, frozen=True, kw_only=True):
     """test rows"""
 
 
+class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One algorithm that a run with ``algorithm = "auto"`` tried, or did not try."""
+
+    key: str
+    """of its run; the algorithm's name"""
+    title: str
+    valid: float | None = None
+    """metric of the validation rows, by the epoch that was kept; None where it was not trained"""
+    epochs: int = 0
+    best_epoch: int = 0
+    seconds: float = 0.0
+    bytes: int = 0
+    """of the whole run, all links"""
+    chosen: bool = False
+    why: str = ""
+    """why it was not trained, or how its training failed; empty for the others"""
+
+
+class ChoiceRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Which algorithm a run kept, of those that it tried."""
+
+    metric: str
+    """of the validation rows: "auc", "log_loss", "r2", …"""
+    chosen: str
+    """key of the run that was kept"""
+    rows: int
+    """that validate"""
+    candidates: list[CandidateRecord]
+    """the best first, those that were not trained last"""
+    margin: float | None = None
+    """by how much it is better than the second; None where nothing else was trained"""
+    half: float | None = None
+    """half the width of the 95 % interval of that difference on the validation rows; None where their scores are not
+    here"""
+    shares: int = 1
+    """of how many candidates each had an equal part of the job's ε and δ; 1 without noise"""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one algorithm under one protection (or one baseline)."""
 
@@ -406,6 +446,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     alignment: AlignmentRecord
     runs: list[RunRecord]
     ledgers: list[LedgerRecord] = []
+    choice: ChoiceRecord | None = None
+    """of a run with ``algorithm = "auto"``: what was tried, and why one is kept"""
     known_to: str = ""
     """the party that wrote it from what it alone knows: times and bytes are its own; empty for a simulation"""
     own_shares: list[OwnShareRecord] = []

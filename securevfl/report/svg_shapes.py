@@ -175,9 +175,15 @@ def shorten_text(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
+_WIDE, _CAPITAL = 1.0, 0.7
+"""Widths of a character in units of the font's size; names of columns are often in capitals."""
+
+
 def estimate_width(text: str) -> float:
     """About how wide a text is, in a picture's units: nothing measures fonts before the page is shown."""
-    return _SIZE * sum(1.0 if unicodedata.east_asian_width(c) in "WF" else 0.55 for c in text)
+    return _SIZE * sum(
+        _WIDE if unicodedata.east_asian_width(c) in "WF" else _CAPITAL if c.isupper() else 0.55 for c in text
+    )
 
 
 def spread_apart(values: Sequence[float], step: float, low: float, high: float) -> list[float]:

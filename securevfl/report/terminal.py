@@ -11,6 +11,8 @@ from rich.text import Text
 
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import card_table
+from securevfl.report.choice import choice_sentence, choice_table
+from securevfl.report.decision_words import decision_lines
 from securevfl.report.derived import (
     bytes_each_way,
     constant_of,
@@ -32,7 +34,9 @@ from securevfl.report.tables import make_table, number_column, text_column
 
 __all__ = [
     "cards_text",
+    "choice_text",
     "comparison_table",
+    "decision_text",
     "joined_text",
     "learned_table",
     "ledgers_text",
@@ -106,6 +110,21 @@ def joined_text(record: Record) -> RenderableType | None:
     """What joining was worth, the figure in bold; None where nothing was compared."""
     told, _, detail = joined_sentence(record).partition(" (")
     return Text.assemble((told, "bold"), f" ({detail}") if told else None
+
+
+def decision_text(record: Record) -> RenderableType | None:
+    """How good the scores are for deciding, a few lines for each federated run; None without scores."""
+    lines = [Text(line) for line in decision_lines(record)]
+    return Group(*lines) if lines else None
+
+
+def choice_text(record: Record) -> RenderableType | None:
+    """What was tried, and which is kept and why; None where nothing was chosen."""
+    table = choice_table(record)
+    if table is None:
+        return None
+    told, _, why = choice_sentence(record).partition(" (")
+    return Group(table, Text.assemble((told, "bold"), f" ({why}"))
 
 
 def self_training_text(record: Record) -> RenderableType | None:

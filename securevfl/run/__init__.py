@@ -6,6 +6,7 @@
 - `simulation`, `simulated_parties`, `in_memory`: all parties in one process, connected by memory.
 - `model`, `model_parts`, `checkpoint`, `store`: what was learned, on disk. `partial_scoring`: scores by several sets of
   parties.
+- `explained`: why a score is what it is.
 - `recording`, `evaluation`, `receipt`, `result`, `frames`: what a run measured, as records and tables.
 - `run_folder`, `run_files`, `signing`, `digests`: the files of a run and the keys that sign them.
 """
@@ -17,13 +18,19 @@ from typing import TYPE_CHECKING
 from securevfl.lazy import load_on_use
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
+    from securevfl.run.explained.explaining import explain
+    from securevfl.run.explained.explanation import Explanation
+    from securevfl.run.explained.own_terms import own_curve, own_reasons
     from securevfl.run.model import Model, Prediction, predict
     from securevfl.run.result import Result
     from securevfl.run.run_files import write_ledgers
     from securevfl.run.simulation import Aligned, align_parties, join_parties
 
 _NAMES = {
+    "securevfl.run.explained.explaining": "explain",
+    "securevfl.run.explained.explanation": "Explanation",
     "securevfl.run.model": "Model Prediction predict",
+    "securevfl.run.explained.own_terms": "own_curve own_reasons",
     "securevfl.run.result": "Result",
     "securevfl.run.run_files": "write_ledgers",
     "securevfl.run.simulation": "Aligned align_parties join_parties",
@@ -32,11 +39,15 @@ _NAMES = {
 
 __all__ = [
     "Aligned",
+    "Explanation",
     "Model",
     "Prediction",
     "Result",
     "align_parties",
+    "explain",
     "join_parties",
+    "own_curve",
+    "own_reasons",
     "predict",
     "write_ledgers",
 ]

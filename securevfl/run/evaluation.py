@@ -9,15 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from securevfl.report.evaluation import (
-    ClassFigures,
-    Evaluation,
-    LiftRow,
-    ReliabilityBin,
-    ResidualBin,
-    StabilityBin,
+from securevfl.export.drift import one_score
+from securevfl.party.report_options import Costs, ReportOptions
+from securevfl.report.evaluation import ClassFigures, ErrorQuantile, Evaluation, ResidualBin
+from securevfl.run.decisions import cutoff_rows, make_decision
+from securevfl.run.grouping import Grouping, measure_groups
+from securevfl.run.score_bins import (
+    BINS,
+    lift_rows,
+    measure_stability,
+    reliability_bins,
+    thin_curve,
+    thin_recall,
 )
 from securevfl.training import Trained
 from securevfl.training.calibration import FEWEST_TO_CHOOSE, expected_calibration_error
@@ -27,23 +33,30 @@ from securevfl.training.metrics import (
     count_confusion,
     measure_labels,
     measure_r2,
+    recall_curve,
     roc_curve,
 )
 from securevfl.training.multilabel import HALF, Labels
 
-__all__ = ["evaluate", "evaluate_classes", "evaluate_labels", "evaluate_numbers", "population_stability"]
+__all__ = ["evaluate", "evaluate_classes", "evaluate_labels", "evaluate_numbers"]
 
-_BINS = 10
-_POINTS = 101
-_EMPTY = 1e-4
-"""Share used in place of an empty bin's in the population stability index."""
+_QUANTILES = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 
-def evaluate(trained: Trained) -> Evaluation | None:
-    """Evaluate what a party trained; None at a party without labels or without scores of its test rows."""
+def evaluate(
+    trained: Trained, options: ReportOptions | None = None, grouping: Grouping | None = None
+) -> Evaluation | None:
+    """Evaluate what a party trained; None at a party without labels or without scores of its test rows.
+
+    Args:
+        trained: what its program returned.
+        options: costs of wrong decisions, if any.
+        grouping: the group of each test row, if any.
+    """
     scores, labels = trained.scores, trained.labels
     if not len(scores) or len(scores) != len(labels):
         return None
+    options = options or ReportOptions()
     if not trained.classes:
         found = evaluate_numbers(
             scores[:, 0],
@@ -52,17 +65,57 @@ def evaluate(trained: Trained) -> Evaluation | None:
             weight=trained.weight,
             target=trained.target,
             more=trained.test,
+            grouping=grouping,
         )
-        return found
-    evaluate = evaluate_labels if labels.ndim == 2 else evaluate_classes
-    return evaluate(
-        scores,
-        labels,
-        trained.classes,
-        expected=trained.valid_scores,
-        weight=trained.weight,
-        target=trained.target,
-    )
+    elif labels.ndim == 2:
+        found = evaluate_labels(
+            scores,
+            labels,
+            trained.classes,
+            expected=trained.valid_scores,
+            weight=trained.weight,
+            target=trained.target,
+        )
+    else:
+        found = evaluate_classes(
+            scores,
+            labels,
+            trained.classes,
+            expected=trained.valid_scores,
+            expected_labels=trained.valid_labels,
+            weight=trained.weight,
+            target=trained.target,
+            costs=options.costs,
+            grouping=grouping,
+            only_classes=bool(trained.test) and "log_loss" not in trained.test,
+        )
+    return msgspec.structs.replace(found, missing=_list_missing(trained, found, options))
+
+
+def _list_missing(trained: Trained, found: Evaluation, options: ReportOptions) -> list[str]:
+    """Sentences on figures that this run has not, and why."""
+    said = []
+    if trained.test and "log_loss" not in trained.test and found.task == "classification":
+        said.append(
+            "Of each test row only its likeliest class was opened, no probability: so there are no curves, no "
+            "calibration and no cut-offs."
+        )
+    elif len(trained.split.valid) >= FEWEST_TO_CHOOSE and not len(trained.valid_scores):
+        said.append(
+            "No scores of the validation rows were opened, so these figures are of test rows alone: scores are not "
+            "calibrated, and their stability is unknown."
+        )
+    if options.costs is not None and not found.binary:
+        kind = "a number" if found.task == "regression" else f"{len(found.classes)} {_KINDS[found.task]}"
+        said.append(
+            f"The costs of the report are for a target of two classes, and this one is {kind}: they are unused."
+        )
+    if options.group is not None and found.task == "multilabel":
+        said.append("Rows with several labels are not compared by group.")
+    return said
+
+
+_KINDS = {"classification": "classes", "multilabel": "labels"}
 
 
 def evaluate_classes(
@@ -71,8 +124,13 @@ def evaluate_classes(
     classes: Sequence[str],
     *,
     expected: np.ndarray | None = None,
+    expected_labels: np.ndarray | None = None,
     weight: np.ndarray | None = None,
     target: str = "",
+    costs: Costs | None = None,
+    cutoff: float | None = None,
+    grouping: Grouping | None = None,
+    only_classes: bool = False,
 ) -> Evaluation:
     """Evaluate a classification.
 
@@ -81,25 +139,39 @@ def evaluate_classes(
         labels: classes of the rows, (n,).
         classes: their names.
         expected: probabilities of the validation rows; the stability index compares the test rows' with them.
-        weight: of the rows in the metrics, (n,); equal unless given.
+        expected_labels: the classes of these, (m,); the cheapest cut-off is chosen on them.
+        weight: of the rows in the metrics, (n,); equal unless given. Cut-offs and groups count rows.
         target: the label's column.
+        costs: of wrong decisions about two classes.
+        cutoff: with costs, one that was chosen before, to use in the place of the cheapest one.
+        grouping: the group of each row.
+        only_classes: whether `scores` give each row one class for certain, because nothing else is known.
     """
     count = len(classes)
     given = scores.argmax(axis=1)
     which = range(count)
     counts = PrecisionRecall.from_classes(labels, given, count, weight)
     precision, recall, f1 = counts.precision, counts.recall, counts.f1
-    curves = {k: roc_curve(labels == k, scores[:, k], weight) for k in which}
+    curves = {k: None if only_classes else roc_curve(labels == k, scores[:, k], weight) for k in which}
+    recalls = {k: None if only_classes else recall_curve(labels == k, scores[:, k], weight) for k in which}
     aucs = {k: None if curve is None else curve.auc for k, curve in curves.items()}
     rows = np.bincount(labels, minlength=count)
-    shown = which[-1:] if count == 2 else which
+    shown = which[:0] if only_classes else which[-1:] if count == 2 else which
+    metrics = _average_metrics(scores, labels, recall, precision, f1, aucs, curves, weight)
+    if only_classes:
+        metrics = {name: value for name, value in metrics.items() if name not in _OF_PROBABILITIES}
+    elif len(known := [curve.average_precision for curve in recalls.values() if curve is not None]) == count:
+        metrics["average_precision"] = known[-1] if count == 2 else float(np.mean(known))
+    decided = {} if only_classes or count != 2 else _decide(scores, labels, expected, expected_labels, costs, cutoff)
+    at = 0.5 if (decision := decided.get("decision")) is None else decision.cutoff
+    last = curves[count - 1]
     return Evaluation(
         task="classification",
         target=target,
         rows=len(labels),
         weighted=weight is not None,
         classes=list(classes),
-        metrics=_average_metrics(scores, labels, recall, precision, f1, aucs, curves, weight),
+        metrics=metrics,
         per_class=[
             ClassFigures(
                 name=classes[k],
@@ -108,15 +180,51 @@ def evaluate_classes(
                 recall=float(recall[k]),
                 f1=float(f1[k]),
                 auc=aucs[k],
+                average_precision=None if (one := recalls[k]) is None else one.average_precision,
             )
             for k in which
         ],
         confusion=count_confusion(labels, given, count).tolist(),
-        reliability=_reliability_bins(scores, labels),
-        lift={classes[k]: _lift_rows(labels == k, scores[:, k]) for k in shown if rows[k]},
-        roc={classes[k]: _thin_curve(curve) for k in shown if (curve := curves[k]) is not None},
-        **_measure_stability(_one_score(scores), None if expected is None else _one_score(expected)),
+        reliability=[] if only_classes else reliability_bins(scores, labels),
+        lift={classes[k]: lift_rows(labels == k, scores[:, k]) for k in shown if rows[k]},
+        roc={classes[k]: thin_curve(curve) for k in shown if (curve := curves[k]) is not None},
+        recall={classes[k]: thin_recall(one) for k in shown if (one := recalls[k]) is not None},
+        ks_cutoff=last.ks_cutoff if count == 2 and last is not None else None,
+        groups=None
+        if grouping is None
+        else measure_groups(
+            grouping, scores, labels, cutoff=at, classes=count, weight=weight, only_classes=only_classes
+        ),
+        **decided,
+        **({} if only_classes else measure_stability(one_score(scores), _first_scores(expected))),
     )
+
+
+_OF_PROBABILITIES = ("auc", "gini", "ks", "log_loss", "brier", "ece")
+
+
+def _first_scores(expected: np.ndarray | None) -> np.ndarray | None:
+    return None if expected is None else one_score(expected)
+
+
+def _decide(
+    scores: np.ndarray,
+    labels: np.ndarray,
+    expected: np.ndarray | None,
+    expected_labels: np.ndarray | None,
+    costs: Costs | None,
+    cutoff: float | None,
+) -> dict[str, Any]:
+    """Cut-offs of two classes, and the cheapest; see `evaluate_classes`."""
+    hits, score = labels == 1, scores[:, 1].astype(np.float64)
+    decision, more = None, list[float]()
+    if costs is not None:
+        before = None
+        if expected is not None and expected_labels is not None and 0 < len(expected) == len(expected_labels):
+            before = (expected_labels == 1, expected[:, 1].astype(np.float64))
+        decision = make_decision(hits, score, costs, before, cutoff)
+        more = [decision.cutoff]
+    return {"cutoffs": cutoff_rows(hits, score, costs, more), "decision": decision}
 
 
 def evaluate_labels(
@@ -144,6 +252,7 @@ def evaluate_labels(
     counts = PrecisionRecall.from_labels(labels, given, weight)
     precision, recall, f1 = counts.precision, counts.recall, counts.f1
     curves = {k: roc_curve(labels[:, k] == 1, scores[:, k], weight) for k in which}
+    recalls = {k: recall_curve(labels[:, k] == 1, scores[:, k], weight) for k in which}
     aucs = {k: None if curve is None else curve.auc for k, curve in curves.items()}
     metrics = Labels(len(classes)).compute_metrics(scores, labels, weight)
     metrics["hamming_loss"] = 1 - metrics["accuracy"]
@@ -169,12 +278,14 @@ def evaluate_labels(
                 recall=float(recall[k]),
                 f1=float(f1[k]),
                 auc=aucs[k],
+                average_precision=None if (one := recalls[k]) is None else one.average_precision,
             )
             for k in which
         ],
-        lift={classes[k]: _lift_rows(labels[:, k] == 1, scores[:, k]) for k in which if labels[:, k].any()},
-        roc={classes[k]: _thin_curve(curve) for k in which if (curve := curves[k]) is not None},
-        **_measure_stability(
+        recall={classes[k]: thin_recall(one) for k in which if (one := recalls[k]) is not None},
+        lift={classes[k]: lift_rows(labels[:, k] == 1, scores[:, k]) for k in which if labels[:, k].any()},
+        roc={classes[k]: thin_curve(curve) for k in which if (curve := curves[k]) is not None},
+        **measure_stability(
             scores.max(axis=1), None if expected is None or not expected.size else expected.max(axis=1)
         ),
     )
@@ -188,6 +299,7 @@ def evaluate_numbers(
     weight: np.ndarray | None = None,
     target: str = "",
     more: Mapping[str, float] | None = None,
+    grouping: Grouping | None = None,
 ) -> Evaluation:
     """Evaluate a regression.
 
@@ -198,6 +310,7 @@ def evaluate_numbers(
         weight: of the rows, (n,); equal unless given.
         target: its column.
         more: metrics of the run's own, such as the deviance of its loss.
+        grouping: the group of each row.
     """
     found = {
         "rmse": float(np.sqrt(np.average((y - predicted) ** 2, weights=weight))),
@@ -215,8 +328,10 @@ def evaluate_numbers(
             predicted=float(predicted[part].mean()),
             observed=float(y[part].mean()),
             error=float(np.sqrt(np.mean((predicted[part] - y[part]) ** 2))),
+            low_error=float(np.quantile(predicted[part] - y[part], 0.1)),
+            high_error=float(np.quantile(predicted[part] - y[part], 0.9)),
         )
-        for part in np.array_split(order, _BINS)
+        for part in np.array_split(order, BINS)
         if len(part)
     ]
     return Evaluation(
@@ -226,46 +341,12 @@ def evaluate_numbers(
         weighted=weight is not None,
         metrics=dict(more or {}) | found,
         residuals=residuals,
-        **_measure_stability(predicted, expected),
+        errors=[
+            ErrorQuantile(share=share, error=float(np.quantile(np.abs(predicted - y), share))) for share in _QUANTILES
+        ],
+        groups=None if grouping is None else measure_groups(grouping, predicted[:, None], y, classes=0, weight=weight),
+        **measure_stability(predicted, expected),
     )
-
-
-def population_stability(
-    expected: np.ndarray, actual: np.ndarray, bins: int = _BINS
-) -> tuple[float, list[StabilityBin]]:
-    """The population stability index of scores, and the shares that it is made from; see `Evaluation`.
-
-    Args:
-        expected: scores (n,), whose quantiles are the bounds.
-        actual: scores (m,).
-        bins: how many; those that fall together, where many scores are the same, are one.
-    """
-    inner = np.unique(np.quantile(expected, np.linspace(0, 1, bins + 1)[1:-1]))
-    places = [np.searchsorted(inner, scores, side="right") for scores in (expected, actual)]
-    was, now = (np.bincount(place, minlength=len(inner) + 1) / len(place) for place in places)
-    low, high = min(expected.min(), actual.min()), max(expected.max(), actual.max())
-    edges = [float(low), *inner.tolist(), float(high)]
-    a, e = np.maximum(now, _EMPTY), np.maximum(was, _EMPTY)
-    value = float(((a - e) * np.log(a / e)).sum())
-    return value, [
-        StabilityBin(low=edges[i], high=edges[i + 1], expected=float(was[i]), actual=float(now[i]))
-        for i in range(len(was))
-    ]
-
-
-def _measure_stability(actual: np.ndarray, expected: np.ndarray | None) -> dict[str, Any]:
-    if expected is None or len(expected) < FEWEST_TO_CHOOSE:
-        return {}
-    value, bins = population_stability(expected, actual)
-    return {"psi": value, "stability": bins}
-
-
-def _one_score(scores: np.ndarray) -> np.ndarray:
-    """Probability of the second of two classes, or of the likeliest of several, (n,)."""
-    if not scores.size:
-        return np.empty(0)
-    found: np.ndarray = scores[:, 1] if scores.shape[1] == 2 else scores.max(axis=1)
-    return found
 
 
 def _average_metrics(
@@ -300,49 +381,4 @@ def _average_metrics(
     last = curves[count - 1]
     if count == 2 and last is not None:
         found["ks"] = last.ks
-    return found
-
-
-def _thin_curve(curve: RocCurve) -> list[tuple[float, float]]:
-    """Thin a curve to at most `_POINTS` points, including both ends."""
-    at = np.unique(np.linspace(0, len(curve.true_rate) - 1, _POINTS).round().astype(int))
-    return [(round(float(curve.false_rate[i]), 5), round(float(curve.true_rate[i]), 5)) for i in at]
-
-
-def _reliability_bins(scores: np.ndarray, labels: np.ndarray) -> list[ReliabilityBin]:
-    confidence = _one_score(scores)
-    right = labels == 1 if scores.shape[1] == 2 else scores.argmax(axis=1) == labels
-    place = np.searchsorted(np.linspace(0, 1, _BINS + 1)[1:-1], confidence)  # as scikit-learn's calibration_curve
-    return [
-        ReliabilityBin(
-            low=k / _BINS,
-            high=(k + 1) / _BINS,
-            rows=int(there.sum()),
-            confidence=float(confidence[there].mean()),
-            observed=float(right[there].mean()),
-        )
-        for k in range(_BINS)
-        if (there := place == k).any()
-    ]
-
-
-def _lift_rows(hits: np.ndarray, scores: np.ndarray) -> list[LiftRow]:
-    """Rows of the same score share their hits evenly, so that their order in the table changes nothing."""
-    order = np.argsort(-scores, kind="stable")
-    _, group, sizes = np.unique(-scores[order], return_inverse=True, return_counts=True)
-    even = (np.bincount(group, weights=hits[order].astype(float)) / sizes)[group]
-    total, found = int(hits.sum()), []
-    summed = np.cumsum(even)
-    for k in range(1, _BINS + 1):
-        rows = max(round(len(hits) * k / _BINS), 1)
-        gain = float(summed[rows - 1]) / total
-        found.append(
-            LiftRow(
-                share=rows / len(hits),
-                rows=rows,
-                hits=round(float(summed[rows - 1])),
-                gain=gain,
-                lift=gain * len(hits) / rows,
-            )
-        )
     return found

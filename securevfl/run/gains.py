@@ -15,6 +15,7 @@ import numpy as np
 
 from securevfl.report.record import GainRecord, RunRecord
 from securevfl.training import Trained
+from securevfl.training.metrics import SURE
 
 __all__ = ["METRICS", "add_gains", "average_gains", "measure_gain", "row_influences"]
 
@@ -23,8 +24,6 @@ METRICS = ("auc", "accuracy", "r2")
 
 _ALONE = ("alone", "alone_boosted")
 _ROUNDING = 1e-12
-_SURE = 1.959963984540054
-"""Standard deviations of a normal distribution that hold 95 % of it."""
 
 
 def add_gains(runs: Sequence[RunRecord], trained: Mapping[str, Trained]) -> list[RunRecord]:
@@ -71,7 +70,7 @@ def measure_gain(metric: str, mine: Trained, other: Trained) -> float | None:
     parts = [row_influences(metric, one.scores, one.labels, mine.weight) for one in (mine, other)]
     if parts[0] is None or parts[1] is None:
         return None
-    half = float(_SURE * np.sqrt(((parts[0] - parts[1]) ** 2).sum()))
+    half = float(SURE * np.sqrt(((parts[0] - parts[1]) ** 2).sum()))
     return half if half > _ROUNDING or np.array_equal(mine.scores, other.scores) else None
 
 

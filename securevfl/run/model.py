@@ -12,12 +12,17 @@ import numpy as np
 
 from securevfl.data import Parties
 from securevfl.errors import InputError, UnknownNameError
+from securevfl.export.drift import Drift
 from securevfl.party import Job, answer_price
 from securevfl.party_context import Observer
 from securevfl.privacy import Ledger
+from securevfl.run.drifting import NO_COUNTS, column_drift
+from securevfl.run.exporting import check_exported, export_part
 from securevfl.run.frames import scores_frame
+from securevfl.run.joint_export import Exported, check_together
 from securevfl.run.model_parts import PART, ModelPart, model_part, run_of, write_run
 from securevfl.run.partial_scoring import Asking, ScoringStep, party_sets, score_by_sets
+from securevfl.run.scored_labels import measure_scores
 from securevfl.run.simulation import Aligned, consent_parties, result_books
 from securevfl.run.store import tree_digest, write_tree
 
@@ -51,9 +56,19 @@ class Model:
         """
         if party not in self.parts:
             raise UnknownNameError("party", party, self.parts)
-        whole = {name: model_part(self.job, name, part) for name, part in self.parts.items()}
-        run = run_of({name: tree_digest(part) for name, part in whole.items()})
-        return ModelPart(party=party, job=self.job, run=run, tree=whole[party])
+        return ModelPart(
+            party=party, job=self.job, run=self.digest, tree=model_part(self.job, party, self.parts[party])
+        )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all parts, hexadecimal: the name of their run, as in ``model.run``."""
+        return run_of({name: tree_digest(model_part(self.job, name, part)) for name, part in self.parts.items()})
+
+    @property
+    def owners(self) -> list[str]:
+        """The parties with data, in the order of their parts."""
+        return [name for name in self.parts if name != self.coordinator]
 
     @property
     def coordinator(self) -> str:
@@ -68,8 +83,46 @@ class Model:
         whole = {party: model_part(self.job, party, part) for party, part in self.parts.items()}
         for party, part in whole.items():
             write_tree(target / f"{party}{PART}", part)
-        write_run(target, run_of({party: tree_digest(part) for party, part in whole.items()}))
+        write_run(target, self.digest)
         return target
+
+    def export(self, folder: str | Path, parties: Parties | None = None) -> Exported:
+        """Export each party's part for other scoring engines, to a folder of its name; with `parties`, check them.
+
+        Args:
+            folder: of the parties' folders.
+            parties: tables whose rows the exported parts are compared on: each with the program, and all together with
+                `predict`.
+
+        Raises:
+            InputError: under the job's protection a part is not in its party's hands; or see `export_part`.
+        """
+        parts = {name: export_part(self.part(name), Path(folder) / name) for name in self.owners}
+        if parties is None:
+            return Exported(parts=parts)
+        gaps = {name: check_exported(parts[name], parties[name]) for name in parts}
+
+        def score(aligned: Aligned) -> np.ndarray:
+            return predict(self, parties, aligned=aligned).probabilities
+
+        return Exported(parts=parts, differences=gaps, together=check_together(parts, parties, self.job, score))
+
+    def drift(self, parties: Parties) -> dict[str, list[Drift]]:
+        """Party → how far each of its columns moved since training, the farthest first. No message is sent.
+
+        Args:
+            parties: their new rows.
+
+        Raises:
+            InputError: a part without counts of its training rows.
+        """
+        found = {}
+        for name, table in parties.items():
+            drifts = column_drift(self.parts[name], table)
+            if drifts is None:
+                raise InputError(f"{name}: {NO_COUNTS}")
+            found[name] = drifts
+        return found
 
     @classmethod
     def load(cls, folder: str | Path, job: Job) -> Model:
@@ -84,7 +137,10 @@ class Model:
         """
         files = sorted(Path(folder).glob(f"*{PART}"))
         if not files:
-            raise InputError(f"{folder} contains no model: no file is called <party>.model.safetensors")
+            raise InputError(
+                f"{folder} contains no model: no file is called <party>.model.safetensors; "
+                "train one with `securevfl run JOB.toml`, which writes the folder's path at its end"
+            )
         parts = {}
         for file in files:
             party = file.name.removesuffix(PART)
@@ -107,6 +163,8 @@ class Prediction:
         skipped: the active party's identifiers of rows that were left out, because a party answers nothing more about
             them.
         numbers: how many numbers of a row one answer costs; None where the algorithm does not count them.
+        metrics: of the scored rows, where the active party's table has labels.
+        unmeasured: why there are no metrics although there are labels; empty otherwise.
     """
 
     ids: Sequence[str]
@@ -117,6 +175,8 @@ class Prediction:
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
     skipped: Sequence[str] = ()
     numbers: int | None = 1
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    unmeasured: str = ""
 
     @property
     def kept(self) -> int:
@@ -136,7 +196,8 @@ class Prediction:
     def __repr__(self) -> str:
         what = f"of {', '.join(self.classes)}" if self.classes else "a number each"
         sets = " or ".join(dict.fromkeys(" + ".join(who) for who in self.used))
-        return f"Prediction({len(self.ids):,} rows, {what}{', from columns of ' + sets if sets else ''})"
+        figures = "".join(f", {name} {value:.4g}" for name, value in self.metrics.items())
+        return f"Prediction({len(self.ids):,} rows, {what}{', from columns of ' + sets if sets else ''}{figures})"
 
     def to_pandas(self) -> DataFrame:
         """One row for each scored row, by the active party's identifier: one column for each class (or a single one for
@@ -190,8 +251,7 @@ def predict(
         PolicyError: a party's policy forbids that fewer than all parties align (`Policy.pairwise_intersections`).
         SecureVFLError: alignment or prediction failed.
     """
-    active, job, helper = parties.active.name, model.job, model.coordinator
-    owners = [name for name in model.parts if name != helper]
+    active, job, helper, owners = parties.active.name, model.job, model.coordinator, model.owners
     passive = sorted(name for name in parties if name != active)
     trained_with = sorted(name for name in owners if name != active)
     who = f"the model belongs to {', '.join(owners)}; the tables to {', '.join(parties)}"
@@ -225,14 +285,19 @@ def predict(
         }
     asking = Asking(skip_spent=skip_spent)
     if answers is not None:
-        digests = {name: tree_digest(model_part(job, name, part)) for name, part in parts.items()}
-        asking = Asking(answers=Path(answers), model=run_of(digests), again=ask_again, skip_spent=skip_spent)
+        digest = Model(job=job, parts=parts).digest
+        asking = Asking(answers=Path(answers), model=digest, again=ask_again, skip_spent=skip_spent)
     steps = tuple(
         score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers, results=books, asking=asking)
     )
+    rows = np.concatenate([step.rows for step in steps])
+    scores = np.concatenate([step.probabilities for step in steps])
+    metrics, unmeasured = measure_scores(job, model.parts[active], parties.active, rows, scores)
     return Prediction(
-        ids=parties.active.ids_of(np.concatenate([step.rows for step in steps])),
-        probabilities=np.concatenate([step.probabilities for step in steps]),
+        ids=parties.active.ids_of(rows),
+        probabilities=scores,
+        metrics=metrics,
+        unmeasured=unmeasured,
         classes=tuple(model.parts[active]["names"]),
         used=tuple(step.parties for step in steps for _ in step.rows),
         steps=steps,

@@ -28,6 +28,7 @@ from securevfl.report.record import (
 )
 from securevfl.run.card_inputs import count_numbers, list_members
 from securevfl.run.evaluation import evaluate
+from securevfl.run.grouping import Grouping
 from securevfl.run.job_card import add_budgets, merge_findings, run_title
 from securevfl.run.receipt import epsilon_records, epsilon_totals, link_records, message_summary
 from securevfl.run.simulation import Aligned, RunOutcome
@@ -47,6 +48,7 @@ def run_record(
     *,
     title: str = "",
     notes: Sequence[str] = (),
+    grouping: Grouping | None = None,
 ) -> RunRecord:
     """Record one run's measurements, its receipt and what each party can learn.
 
@@ -59,6 +61,7 @@ def run_record(
         seconds: it took.
         title: as shown; from the job unless given.
         notes: to go before the run's own.
+        grouping: the group of each test row, by which the report compares them.
 
     Raises:
         ProtectionInactive: differential privacy was asked for, and no party counted a release.
@@ -106,7 +109,7 @@ def run_record(
             for name, trained in ran.trained.items()
             if trained.prepared
         },
-        evaluation=evaluate(chief),
+        evaluation=evaluate(chief, job.report, grouping),
         points={name: card for name, trained in ran.trained.items() if (card := points_records(trained.model))},
         base_points=_base_points(chief.model),
         shapes={name: shapes for name, trained in ran.trained.items() if (shapes := shape_records(trained.model))},

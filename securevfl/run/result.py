@@ -31,6 +31,7 @@ from securevfl.report import (
     worst_lines,
     write_report,
 )
+from securevfl.report.printed_scores import print_score
 from securevfl.run.frames import What, epochs_frame, runs_frame, scores_frame
 from securevfl.run.model import Model
 from securevfl.run.run_files import chain_digests, sha256, write_ledgers
@@ -200,5 +201,7 @@ class Result:
             head += [key] if scores.shape[1] == 1 else [f"{key}: {name}" for name in classes]
         writer.writerow(head)
         for i, name in enumerate(self.test_ids):
-            writer.writerow([name, *(f"{value:.6f}" for scores in self.scores.values() for value in scores[i])])
+            writer.writerow(
+                [name, *(print_score(v, number=s.shape[1] == 1) for s in self.scores.values() for v in s[i].tolist())]
+            )
         return text.getvalue().encode()

@@ -12,16 +12,22 @@ from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
-from securevfl_net.durable import InUse, lock_folder, make_folder
+import numpy as np
+from securevfl_net.durable import InUse, lock_folder, make_folder, write_atomic
 
+from securevfl.data import FeatureEncoder, Parties
 from securevfl.errors import InputError, SecureVFLError
+from securevfl.run.partial_scoring import Asking
 from securevfl.run.result import Result
 from securevfl.run.run_files import LEDGERS, write_ledgers
 
-__all__ = ["RunFolder", "keep_ledgers"]
+__all__ = ["JOB_FILE", "RunFolder", "keep_ledgers", "keep_reported_answers"]
 
 LEAST_FREE = 64 << 20
 """Bytes that must be free on the disk before a run begins."""
+
+JOB_FILE = "job.toml"
+"""The copy of the job file beside a model, for `securevfl predict RUN`."""
 
 FINISHED = "metrics.json"
 """The file that makes a folder that of a finished run."""
@@ -85,8 +91,14 @@ class RunFolder:
         """Folder of the model."""
         return self.path / "model"
 
-    def write_result(self, result: Result) -> Path:
+    def write_result(self, result: Result, *, parties: Parties | None = None, job_file: bytes = b"") -> Path:
         """Write a finished run: the model, then ledgers, scores and figures, the page with its pictures at last.
+
+        Args:
+            result: of the run.
+            parties: the tables that it was trained on: the test rows' scores are then answers that `predict` gives
+                again.
+            job_file: content of the job file, of which the model's folder gets a copy.
 
         Results of an earlier run go when the new model is on the disk. What was written stays when something after it
         cannot be.
@@ -99,18 +111,22 @@ class RunFolder:
             OSError: something else could not.
         """
         if result.models:
-            self._replace_model(result)
+            self._replace_model(result, parties, job_file)
         try:
             return result.report(self.path)
         except InputError:  # the page alone is missing
             self.forget_going()
             raise
 
-    def _replace_model(self, result: Result) -> None:
+    def _replace_model(self, result: Result, parties: Parties | None, job_file: bytes) -> None:
         """The model, whole or as it was before: parts of another run's parties do not stay beside the new ones."""
         new, old = self.path / f".model-{uuid4().hex}", self.path / f".model-{uuid4().hex}"
         try:
             result.model().save(new)
+            if job_file:
+                write_atomic(new / JOB_FILE, job_file, private=True)
+            if parties is not None:
+                keep_reported_answers(result, parties, new / "answers")
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)  # a name that nothing else has; the error itself is raised
             raise
@@ -199,3 +215,35 @@ def _remove_empty(folders: Sequence[Path]) -> None:
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()
+
+
+def keep_reported_answers(result: Result, parties: Parties, folder: str | Path) -> int:
+    """Keep the scores of a result's test rows as answers of its last model, beside which `predict` finds them.
+
+    To score these rows again would cost numbers of the partners' rows a second time (`Policy.max_results`), and give
+    other digits where an answer is rounded or noised at random: on secret shares, and under differential privacy.
+
+    Args:
+        result: of a finished run.
+        parties: the tables that it was trained on.
+        folder: of the model's answers.
+
+    Returns:
+        How many were kept; none where a model is not that of one label owner.
+    """
+    key = next(reversed(result.models), "")
+    scores = result.scores.get(key)
+    if scores is None or not len(scores) or len(parties.label_owners) != 1:
+        return 0
+    model, active = result.models[key], parties.active
+    if active.name not in model.parts or any(name not in parties for name in model.owners):
+        return 0
+    who = (active.name, *sorted(name for name in model.owners if name != active.name))
+    kept = Asking(answers=Path(folder), model=model.digest).open_answers(who, parties)
+    if kept is None:
+        return 0
+    at = {name: row for row, name in enumerate(active.ids)}
+    rows = np.array([at[name] for name in result.test_ids], dtype=np.int64)
+    own = FeatureEncoder.from_state(model.parts[active.name]["encoder"]).transform(active, rows)
+    kept.put(kept.row_keys(result.test_ids, own), scores)
+    return len(scores)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 
 from securevfl_net.networks import network_of
 
+from securevfl.report.printed_scores import print_score
 from securevfl.serving.limits import Buckets, RequestLimits
 from securevfl.serving.metrics import ServingMetrics
 from securevfl.serving.policy import Refusal
-from securevfl.serving.schema import Predicted, Problem, Score
+from securevfl.serving.reasons import ReasonsOfScore
+from securevfl.serving.schema import ExplainedNumber, ExplainedScore, Predicted, Problem, Reasons, Score, ScoreReason
 from securevfl.serving.scoring import Answer, ScoringRouter, UnknownCustomer
 from securevfl.serving.tokens import SCOPES, Scope, TokenClient, TokenFile
 
@@ -139,20 +141,32 @@ class AccessControl:
             return (429, problem, answer.wait) if answer.is_temporary else (403, problem, 0.0)
         if isinstance(answer, UnknownCustomer):
             return 404, Problem(reason=answer.reason), 0.0
-        return 200, _customer_answer(answer), 0.0
+        return 200, _with_reasons(_customer_answer(answer), answer.reasons), 0.0
 
 
 def _request_buckets(rate: float, now: Callable[[], float]) -> Buckets[str]:
     return Buckets(rate, max(2 * rate, 1.0), now=now)
 
 
+def _with_reasons(answer: Score | Predicted, found: ReasonsOfScore | None) -> Score | Predicted:
+    """The answer, with reasons where there are some."""
+    if found is None:
+        return answer
+    reasons = [ScoreReason(party=found.party, column=name, adds=size) for name, size in found.columns]
+    reasons.append(ScoreReason(party=found.partners, column=None, adds=found.others))
+    explained = Reasons(unit=found.unit, baseline=found.baseline, reasons=reasons)
+    kind = ExplainedScore if isinstance(answer, Score) else ExplainedNumber
+    return kind.model_validate({**answer.model_dump(), "explained": explained})
+
+
 def _customer_answer(answer: Answer) -> Score | Predicted:
     if answer.numeric:
         (target,), (number,) = answer.classes, answer.probabilities.tolist()
-        return Predicted(model=answer.model, digest=answer.digest, target=target, predicted=number)
+        shown = float(print_score(number, number=True))
+        return Predicted(model=answer.model, digest=answer.digest, target=target, predicted=shown)
     return Score(
         model=answer.model,
         digest=answer.digest,
         classes=list(answer.classes),
-        probabilities=answer.probabilities.tolist(),
+        probabilities=[float(print_score(one)) for one in answer.probabilities.tolist()],
     )

@@ -21,6 +21,8 @@ from securevfl.serving.schema import (
     Activated,
     BatchAnswer,
     BatchQuestion,
+    ExplainedNumber,
+    ExplainedScore,
     Health,
     Predicted,
     Problem,
@@ -101,7 +103,9 @@ Reading = Annotated[TokenClient, Depends(_require_scope("status"))]
 Managing = Annotated[TokenClient, Depends(_require_scope("admin"))]
 
 
-@router.post("/v1/score", responses=_ERRORS | _NOT_FOUND, response_model=Score | Predicted)
+@router.post(
+    "/v1/score", responses=_ERRORS | _NOT_FOUND, response_model=Score | Predicted | ExplainedScore | ExplainedNumber
+)
 async def score(question: Question, client: Scoring, front: TheFront) -> Response:
     """Score one customer."""
     ((status, content, wait),) = await front.score(client, [question.customer])

@@ -14,7 +14,6 @@ from securevfl_net.durable import InUse
 from securevfl_net.incarnation import Incarnation
 
 from securevfl.agreement import Agreement, PartyFile, check_versions, read_agreement, read_party_file, row_of
-from securevfl.agreement.party_file import PartyDataSection
 from securevfl.data import PartyTable
 from securevfl.errors import Expired, InputError, MachineFault, Parked, PolicyError
 from securevfl.jobfile.job_file import read_job
@@ -39,7 +38,7 @@ from securevfl.serving.settings import ServingFile, read_serving_file
 from securevfl.serving.shelf import ModelShelf
 from securevfl.serving.standby import Standby, wait_for_port
 
-__all__ = ["ServingProcess", "local_part", "put_part", "run_server"]
+__all__ = ["ServingProcess", "local_part", "put_part", "read_own_part", "run_server"]
 
 
 class Admission:
@@ -177,6 +176,7 @@ async def run_server(
             organisations=own.organisations,
             coordinator=proposal.coordinator_name,
             software=software_version(),
+            reasons=proposal.serving is not None and proposal.serving.reasons,
         )
         certificates = row_of(whole, own, note=own.state / "certificate")
         mesh = await Start(agreement=whole, own=own, door=door).start_mesh(
@@ -265,6 +265,32 @@ def put_part(folder: Path, place: Path, party: str, job: Job, *, run: str = "") 
     return part
 
 
+def read_own_part(
+    agreement: Path, party: str, own_file: Path, data: Path | None = None
+) -> tuple[ModelPart, PartyTable]:
+    """A party's part of the model that it trained, and its table, to explain scores by its own columns alone.
+
+    Args:
+        agreement: file of the agreement.
+        party: its name.
+        own_file: its party file.
+        data: table in the place of the one that the party file names.
+
+    Raises:
+        InputError: files that cannot be used, or no model yet.
+    """
+    own, whole = read_party_file(own_file), read_agreement(agreement)
+    if own.party != party:
+        raise InputError(f"{own_file} is the file of {own.party!r}, but --as names {party!r}")
+    check_versions(whole)
+    place = own.state / "model"
+    if not (place / f"{party}{PART}").exists():
+        raise InputError(f"{place} contains no part of a model: train one first, with `securevfl party`")
+    job = whole.proposal.job_of(device=own.device, pool=own.pool, policies={party: own.policy})
+    part = ModelPart.load(place, party, job, run=whole.digest)
+    return part, _read_table(own, data, part)
+
+
 def local_part(file: ServingFile, party: str) -> ModelPart | None:
     """The active party's own model, where its serving file names one.
 
@@ -299,16 +325,7 @@ def _read_table(own: PartyFile, data: Path | None, part: ModelPart) -> PartyTabl
     if section is None:
         raise InputError(f"{own.path} names no table: give [data]")
     columns = tuple(map(str, part.tree["encoder"]["columns"]))
-    bare: PartyDataSection = section.replace(
-        label=None,
-        classes=None,
-        target=None,
-        weight=None,
-        group=None,
-        time=None,
-        features=columns,
-        categorical=tuple(name for name in section.categorical if name in columns),
-    )
+    bare = section.without_label(columns)
     if data is not None:
         return bare.replace(file=str(data)).read_table(Path(), own.party)
     return bare.read_table(own.folder, own.party)

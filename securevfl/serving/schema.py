@@ -12,14 +12,18 @@ __all__ = [
     "Activated",
     "BatchAnswer",
     "BatchQuestion",
+    "ExplainedNumber",
+    "ExplainedScore",
     "Health",
     "Predicted",
     "Problem",
     "Question",
     "Readiness",
+    "Reasons",
     "Refreshed",
     "RunName",
     "Score",
+    "ScoreReason",
 ]
 
 Identifier = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256)]
@@ -60,6 +64,34 @@ class Predicted(_Answered):
     predicted: float = Field(description="in that column's units")
 
 
+class ScoreReason(_Strict):
+    """What one column adds, or all columns of other parties together."""
+
+    party: str = Field(description="whose columns; several names where only their sum is known")
+    column: str | None = Field(description="of the party; null for all of its columns together")
+    adds: float
+
+
+class Reasons(_Strict):
+    """Why a score is what it is: `baseline` and what everything adds give the model's sum."""
+
+    unit: str = Field(description="of the sum, before calibration")
+    baseline: float = Field(description="with average columns of the asking party, and without the others' part")
+    reasons: list[ScoreReason]
+
+
+class ExplainedScore(Score):
+    """A customer's score with reasons, where the agreement says so."""
+
+    explained: Reasons
+
+
+class ExplainedNumber(Predicted):
+    """A predicted number with reasons, where the agreement says so."""
+
+    explained: Reasons
+
+
 class Problem(_Strict):
     """Why a customer has no score."""
 
@@ -70,7 +102,7 @@ class Problem(_Strict):
 
 class _Item(_Strict):
     status: int = Field(description="as an HTTP status: 200, 403, 404 or 429")
-    score: Score | Predicted | None = None
+    score: ExplainedScore | ExplainedNumber | Score | Predicted | None = None
     problem: Problem | None = None
 
 

@@ -4,18 +4,20 @@ party has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
+from securevfl.data import PartyTable
 from securevfl.errors import InputError
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving.active import ServeActive
 from securevfl.serving.local import LocalModel
 from securevfl.serving.policy import Refusal
-from securevfl.serving.questions import Unavailable
+from securevfl.serving.questions import ModelMismatch, Unavailable
+from securevfl.serving.reasons import ReasonsOfScore, ServedReasons
 
 __all__ = ["Answer", "ScoringRouter", "UnknownCustomer"]
 
@@ -30,6 +32,7 @@ class Answer:
         classes: their names; of a regression the target's alone.
         probabilities: (classes,); of a regression the predicted number, (1,), in the target's units.
         numeric: whether it is a regression's.
+        reasons: why it is what it is, where the agreement says that answers come with reasons; else None.
     """
 
     model: Literal["joint", "local"]
@@ -37,6 +40,7 @@ class Answer:
     classes: tuple[str, ...]
     probabilities: np.ndarray = field(repr=False)
     numeric: bool = False
+    reasons: ReasonsOfScore | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +73,7 @@ class ScoringRouter:
         self._table = server.table
         self._local = None if local is None else LocalModel(local, server.table)
         self._numeric = server.place.job.number_loss is not None
+        self._explained: tuple[str, PartyTable, ServedReasons] | None = None
         if local is not None and (local.job.number_loss is not None) != self._numeric:
             kinds = ("a number", "classes") if self._numeric else ("classes", "a number")
             raise InputError(
@@ -81,6 +86,7 @@ class ScoringRouter:
 
         Raises:
             Unavailable: a party needed for one of them is away, and no local model may replace it.
+            ModelMismatch: the agreement says that answers come with reasons, and the served model has none.
         """
         found: dict[str, Answer | Refusal | UnknownCustomer] = {}
         try:
@@ -94,14 +100,37 @@ class ScoringRouter:
                 raise
             joint, outcomes = [], []  # the answers name the model that gave them
         digest, classes = self.server.digest, self.server.classes
+        reasons = self._explain({n: one for n, one in zip(joint, outcomes, strict=True) if isinstance(one, np.ndarray)})
         for name, outcome in zip(joint, outcomes, strict=True):
             found[name] = (
                 outcome
                 if isinstance(outcome, Refusal)
-                else Answer(model="joint", digest=digest, classes=classes, probabilities=outcome, numeric=self._numeric)
+                else Answer(
+                    model="joint",
+                    digest=digest,
+                    classes=classes,
+                    probabilities=outcome,
+                    numeric=self._numeric,
+                    reasons=reasons.get(name),
+                )
             )
         found |= self._score_alone([name for name in dict.fromkeys(customers) if name not in found])
         return [found[name] for name in customers]
+
+    def _explain(self, answers: Mapping[str, np.ndarray]) -> dict[str, ReasonsOfScore]:
+        """Customer → why its score is what it is, where the agreement says so."""
+        server = self.server
+        if not (server.place.reasons and answers and server.serving):
+            return {}
+        now = server.digest, server.table
+        if self._explained is None or self._explained[0] != now[0] or self._explained[1] is not now[1]:
+            part = server.shelf.read_part(server.serving.model.run)
+            try:
+                self._explained = (*now, ServedReasons(part, server.table))
+            except InputError as error:
+                raise ModelMismatch(f"the agreement says that answers come with reasons; {error}") from error
+        found = self._explained[2].explain(list(answers), np.stack(list(answers.values())))
+        return dict(zip(answers, found, strict=True)) if found else {}
 
     def _score_alone(self, customers: Sequence[str]) -> dict[str, Answer | Refusal | UnknownCustomer]:
         """Score customers that are not common, or for which the peers cannot be asked."""

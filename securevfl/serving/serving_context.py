@@ -59,6 +59,7 @@ class ServingContext:
         software: name and version, for ledgers.
         pins: party → its public key, hexadecimal, as the agreement names it; see `Ledger`.
         gone: passive parties that left the job; they are not in `passive`.
+        reasons: whether answers come with reasons, as the agreement says.
     """
 
     name: str
@@ -77,6 +78,7 @@ class ServingContext:
     coordinator: str = ""
     pins: Mapping[str, str] = field(default_factory=dict)
     gone: tuple[str, ...] = ()
+    reasons: bool = False
 
     def __post_init__(self) -> None:
         if self.name not in self.parties:

@@ -49,6 +49,7 @@ class SharedCourse(ABC):
 
     Attributes:
         step_name: what a step is called in reports.
+        chooses_by_loss: whether the loss compares epochs of two classes, too, and not the AUC.
         loss_bits: by how many bits the opened loss of a number is finer than other metrics.
         range_cure: what left its range, and what helps.
         member: deals and computes for this party.
@@ -68,6 +69,7 @@ class SharedCourse(ABC):
     """
 
     step_name: ClassVar[str] = "step"
+    chooses_by_loss: ClassVar[bool] = False
     loss_bits: ClassVar[int] = 0
     range_cure: ClassVar[str] = (
         "weights left the range within which products on shares do not wrap: lower lr in the protection"
@@ -206,9 +208,10 @@ class SharedCourse(ABC):
 
     async def _compare_with_best(self, engine: Engine, metrics: Share) -> Share:
         """Whether an epoch's metrics are better than those of all before it, a word 0 or 1, (1,): by the AUC of two
-        classes, by the loss otherwise. The best figure stays in shares."""
+        classes unless `chooses_by_loss`, by the loss otherwise. The best figure stays in shares."""
         classes = self.answer.classes
-        figure = metrics[2:3] if classes == 2 else -metrics[min(classes - 1, 1) :][:1]
+        by_area = classes == 2 and not self.chooses_by_loss
+        figure = metrics[2:3] if by_area else -metrics[min(classes - 1, 1) :][:1]
         figure = figure * (1 << (FRACTION - METRIC_BITS - (self.loss_bits if classes == 1 else 0)))
         if self.best.share is None:
             self.best.share = figure

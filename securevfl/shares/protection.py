@@ -184,6 +184,9 @@ class Shares(Protection):
     def answers_useless(self) -> bool:
         return self.useful == "off" or not self.opens_metrics
 
+    def answers_classes(self, classes: int) -> bool:
+        return RowAnswer.of(self.answers, classes).kind == "class"
+
     def foresee_refusals(self, train: int, valid: int) -> list[str]:
         if not self.opens_metrics:
             valid = LEAST_VALIDATION

@@ -151,7 +151,9 @@ class Company:
                     results=own.results,
                     organisations=own.organisations,
                     filters=own.filters,
+                    baselines=own.baselines,
                     hearers=hearers.get(name, ()),
+                    report=own.report,
                 )
             yield parties
 
@@ -213,6 +215,7 @@ def create_company(
     policies: Mapping[str, Policy] | None = None,
     serving: ServingTerms | None = None,
     authority: bool = False,
+    baselines: bool = False,
     **limits: object,
 ) -> Company:
     """Create everything that parties need to train a job over loopback, as they would themselves.
@@ -224,6 +227,7 @@ def create_company(
         policies: party → its policy; one that bounds no numbers of its rows unless given.
         serving: the agreement's terms for scores; None for training only.
         authority: whether an authority in the folder ``ca`` issues the certificates; otherwise the agreement pins them.
+        baselines: whether the label owner's report says what it has alone.
         limits: of the agreement.
     """
     helper = coordinator_of(job, people, linking=True)
@@ -245,6 +249,7 @@ def create_company(
             write_atomic(certificate, self_signed(name, key, datetime.now(UTC)).pem)
         make_key(name, folder / "keys")
         lines = [f'party = "{name}"', f'state = "{name}.state"', f'filters = "{name}.filters"']
+        lines += [] if baselines else ["baselines = false"]
         lines += [f'listen = "127.0.0.1:{ports[name]}"']
         if name in people:
             lines += ["[data]", *_write_table(people[name], folder / f"{name}.csv")]

@@ -267,7 +267,10 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             progress: of the epochs before it.
             valid: metrics of its validation rows; empty where it did not validate.
         """
-        return self.role.task.selection_score(valid) if valid else -math.inf
+        if not valid:
+            return -math.inf
+        task = self.role.task
+        return -valid[task.loss_name] if self.role.config.chooses_by_loss else task.selection_score(valid)
 
     async def decide_epoch(self, progress: Progress, valid: dict[str, float]) -> None:
         """Decide whether this epoch's model is kept and whether training ends, and tell the others."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,6 +53,11 @@ class ActiveRole(Role):
         self.label_noise = LabelNoise(self)
         self.y = self.label_noise.drawn_labels(self.y)
         super().plan_and_build()
+
+    async def begin_from(self, part: Mapping[str, Any]) -> None:
+        """See `Role.begin_from`; a number keeps the scale that the weights were trained in."""
+        await super().begin_from(part)
+        self.task = self.task.with_state(part.get("target"))
 
     def _target_state(self) -> State:
         """How numbers were scaled, for predictions."""

@@ -20,10 +20,14 @@ from securevfl.registry import FoundByName
 from securevfl.training.abilities import Abilities, Subsets
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.plan import EXCHANGES, Budget, Plan, network_budget
-from securevfl.training.registry import load_registered, registered_algorithms
+from securevfl.training.registry import load_registered, registered_algorithms, selectable_algorithms
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from securevfl.data.column_terms import ColumnTerms
+    from securevfl.export import ExportedModel, PartSource
     from securevfl.party_context import PartyContext
     from securevfl.training.active_program import ActiveProgram
     from securevfl.training.active_role import ActiveRole
@@ -60,6 +64,9 @@ class Algorithm(Abilities):
         many_owners: whether several parties own labels, with a coordinator without data between them.
         asks_partner: whether passive parties take part in scoring a common row; False where the active party scores it
             from its own columns.
+        chooses_by_loss: whether the loss of the validation rows chooses the best epoch even where the AUC would: one
+            tree can rank few rows well by chance, while all their probabilities are still near the base rate.
+        chooses: whether it is a choice among algorithms, which a simulation makes; see `AutoAlgorithm`.
         view: the columns it takes: scaled numbers for a ``"network"``, or ``"coded"`` ones for trees; see
             `FeatureEncoder`.
     """
@@ -69,12 +76,14 @@ class Algorithm(Abilities):
     most_classes: ClassVar[int | None] = None
     many_owners: ClassVar[bool] = False
     asks_partner: ClassVar[bool] = True
+    chooses_by_loss: ClassVar[bool] = False
+    chooses: ClassVar[bool] = False
     view: ClassVar[View] = "network"
 
     @classmethod
     def known_types(cls) -> Mapping[str, type[Config]]:
         """All installed algorithms, each imported when it is asked for; or a class itself where it has a name."""
-        return super().known_types() or FoundByName(registered_algorithms(), find_algorithm)
+        return super().known_types() or FoundByName(selectable_algorithms(), find_algorithm)
 
     @abstractmethod
     def active(self, setting: Setting) -> ActiveRole:
@@ -92,6 +101,14 @@ class Algorithm(Abilities):
     def fit_budget(self, rows: int) -> Budget:
         """How long to train on so many rows, as `securevfl init` drafts it; jobs state their own budget."""
         return network_budget(rows)
+
+    def candidates_under(self, protection: Protection) -> Sequence[Algorithm]:
+        """The algorithms that a simulation tries in this one's place; empty for one that trains. See `AutoAlgorithm`.
+
+        Args:
+            protection: of the job.
+        """
+        return ()
 
     @property
     def draws_secretly(self) -> bool:
@@ -143,6 +160,17 @@ class Algorithm(Abilities):
         if site.role == PASSIVE:
             return PassiveProgram(self.passive(setting))
         return ActiveProgram(self.active(setting))
+
+    def export_model(self, source: PartSource) -> ExportedModel:
+        """One party's part of a trained model for another scoring engine; a class that has one says so in its `fits`.
+
+        Args:
+            source: the part.
+
+        Raises:
+            InputError: the part is not in this party's hands under the job's protection, or has no exported form.
+        """
+        raise InputError(f"{self.title} has no exported form")
 
     def title_for(self, number: LossOfNumber | None) -> str:
         """`title`, depending on the target.
@@ -304,6 +332,51 @@ class Algorithm(Abilities):
             protection: of the job.
         """
         return False
+
+    def column_terms(
+        self, part: Mapping[str, Any], x: np.ndarray, party: str, number: LossOfNumber | None
+    ) -> ColumnTerms:
+        """What each encoded column of a party adds to the model's sum, for algorithms whose model is such a sum.
+
+        Args:
+            part: the party's part of the model.
+            x: its encoded columns of some rows, (n, columns).
+            party: its name, for messages.
+            number: how a numeric target is learned; None for classes.
+
+        Raises:
+            InputError: the model is not such a sum, or this part does not have the party's own terms.
+        """
+        self.check_reasons(None)
+        raise NotImplementedError
+
+    def check_reasons(self, protection: Protection | None) -> None:
+        """Check that the active party of a job sees what each of its own columns adds to a score.
+
+        Args:
+            protection: of the job; None for any.
+
+        Raises:
+            InputError: it does not.
+        """
+        raise InputError(
+            f"a model of {self.name} is not a sum of terms of single columns, so no party can tell what each of its "
+            "columns adds: sv.explain splits scores among parties, and an additive model, a scorecard or a logistic "
+            "regression explains columns too"
+        )
+
+    def sums_to_logits(self, sums: np.ndarray, *, numeric: bool) -> np.ndarray:
+        """Logits of what all parties' `column_terms` add up to, float64 (n, outputs).
+
+        Args:
+            sums: (n, outputs).
+            numeric: whether the target is a number.
+        """
+        return sums
+
+    def logits_to_sums(self, logits: np.ndarray, *, numeric: bool) -> np.ndarray:
+        """The inverse of `sums_to_logits`, for one output."""
+        return logits
 
     def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
         """Sentences about settings that name a column which is not among the parties' `columns`."""

@@ -61,6 +61,12 @@ class Correction:
             return probabilities
         return _softmax(np.log(np.maximum(probabilities, _TINY)) / self.temperature + (self.intercept or 0.0))
 
+    def undo_odds(self, odds: np.ndarray) -> np.ndarray:
+        """Log-odds of the second of two classes before `apply`, of those after it."""
+        shift = self.intercept[1] - self.intercept[0] if self.intercept else 0.0
+        found: np.ndarray = (odds - shift) * self.temperature
+        return found
+
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:

@@ -41,6 +41,8 @@ class Fits:
             has to say ``soft = true``: elsewhere targets are dealt once and checked to be one class each.
         goes_on: whether training can go on from a checkpoint without a passive party: its roles load the checkpoint of
             a model with more passive parties; see `Role.go_on_without`.
+        starts: whether training can begin from an earlier model; see `Role.begin_from`.
+        exports: whether a party's part can be exported; see `Algorithm.export_model`.
 
     Raises:
         InputError: an unknown kind.
@@ -52,6 +54,8 @@ class Fits:
     counts: bool = False
     mixes: bool = False
     goes_on: bool = False
+    exports: bool = False
+    starts: bool = False
 
     def __post_init__(self) -> None:
         for field, known in (("dp", get_args(NoiseKind)), ("learns", get_args(LearnsKind))):

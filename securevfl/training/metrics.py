@@ -10,7 +10,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["PrecisionRecall", "RocCurve", "count_confusion", "measure_labels", "measure_r2", "roc_curve"]
+__all__ = [
+    "SURE",
+    "PrecisionRecall",
+    "RecallCurve",
+    "RocCurve",
+    "count_confusion",
+    "measure_labels",
+    "measure_r2",
+    "recall_curve",
+    "roc_curve",
+    "wilson_interval",
+]
+
+SURE = 1.959963984540054
+"""Standard deviations of a normal distribution that hold 95 % of it."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +34,12 @@ class RocCurve:
     Attributes:
         false_rate: share of the other rows at or above a threshold, ascending, (k,).
         true_rate: share of the positive rows there, (k,).
+        cutoffs: these thresholds, falling, (k,); the first is above all scores.
     """
 
     false_rate: np.ndarray = field(repr=False)
     true_rate: np.ndarray = field(repr=False)
+    cutoffs: np.ndarray = field(repr=False)
 
     @property
     def auc(self) -> float:
@@ -34,6 +50,11 @@ class RocCurve:
     def ks(self) -> float:
         """The largest distance of the two rates: the Kolmogorov–Smirnov statistic."""
         return float((self.true_rate - self.false_rate).max())
+
+    @property
+    def ks_cutoff(self) -> float:
+        """The score at or above which the rates differ most."""
+        return float(self.cutoffs[(self.true_rate - self.false_rate).argmax()])
 
 
 def roc_curve(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray | None = None) -> RocCurve | None:
@@ -60,11 +81,64 @@ def roc_curve(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray | None = 
     else:
         true = np.cumsum(right * weight[order])[last_of_ties]
         false = np.cumsum((1 - right) * weight[order])[last_of_ties]
+    cutoffs = scores[order][last_of_ties].astype(np.float64)
     if len(false) > 2:
         corner = np.concatenate([[True], (np.diff(false, 2) != 0) | (np.diff(true, 2) != 0), [True]])
-        true, false = true[corner], false[corner]
+        true, false, cutoffs = true[corner], false[corner], cutoffs[corner]
     true, false = np.concatenate([[0.0], true]), np.concatenate([[0.0], false])
-    return RocCurve(false / false[-1], true / true[-1])
+    return RocCurve(false / false[-1], true / true[-1], np.concatenate([[np.inf], cutoffs]))
+
+
+@dataclass(frozen=True)
+class RecallCurve:
+    """Precision over recall, as the threshold falls.
+
+    Attributes:
+        recall: share of the class's rows at or above a threshold, ascending, (k,).
+        precision: share of the rows there that are of the class, (k,).
+    """
+
+    recall: np.ndarray = field(repr=False)
+    precision: np.ndarray = field(repr=False)
+
+    @property
+    def average_precision(self) -> float:
+        """Precision averaged over the steps of recall: the area under the curve (PR-AUC), without interpolation."""
+        return float((np.diff(self.recall, prepend=0.0) * self.precision).sum())
+
+
+def recall_curve(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray | None = None) -> RecallCurve | None:
+    """Compute precision and recall of one class against the rest; None if no row with a weight is of it.
+
+    Args:
+        hits: whether the row is of the class, bool (n,).
+        scores: finite, (n,).
+        weight: of the rows, (n,); equal unless given.
+    """
+    each = np.ones(len(scores)) if weight is None else np.asarray(weight, np.float64)
+    order = np.argsort(-scores, kind="stable")
+    last_of_ties = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
+    found = np.cumsum((hits * each)[order])[last_of_ties]
+    flagged = np.cumsum(each[order])[last_of_ties]
+    if not len(scores) or not found[-1] > 0:
+        return None
+    counted = flagged > 0
+    return RecallCurve(found[counted] / found[-1], found[counted] / flagged[counted])
+
+
+def wilson_interval(count: float, rows: int) -> tuple[float, float]:
+    """The 95 % interval of a share by Wilson's score (1927, J. Am. Stat. Assoc. 22); (0, 1) without rows.
+
+    Args:
+        count: rows that have it.
+        rows: all rows.
+    """
+    if not rows:
+        return 0.0, 1.0
+    share, square = count / rows, SURE**2
+    middle = (share + square / (2 * rows)) / (1 + square / rows)
+    half = SURE * np.sqrt(share * (1 - share) / rows + square / (4 * rows**2)) / (1 + square / rows)
+    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
 
 
 def count_confusion(labels: np.ndarray, given: np.ndarray, count: int) -> np.ndarray:

@@ -62,10 +62,12 @@ class Objective(ABC):
     Attributes:
         name: as in job files.
         outputs: width of a raw score.
+        counts_rows: whether a row's second derivative is 1, or not far from it.
     """
 
     name: ClassVar[str]
     outputs: int = 1
+    counts_rows: ClassVar[bool] = False
 
     @abstractmethod
     def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
@@ -155,6 +157,7 @@ def _capped_exp(raw: np.ndarray) -> np.ndarray:
 
 class _Squared(Objective):
     name: ClassVar[str] = "squared"
+    counts_rows: ClassVar[bool] = True
 
     def initial_score(self, y: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         return np.array([_weighted_mean(y, weight)])

@@ -83,7 +83,11 @@ class RoleProgram(Program, Generic[R]):
         self.checkpoints.begin_attempt()
         await self.setup()
         self.trained.setup = self.lap_times()
-        return self.checkpoints.resume()
+        saved = self.checkpoints.resume()
+        first = self.role.site.keeper.first_part
+        if saved is None and first is not None:
+            await self.role.begin_from(first)
+        return saved
 
     async def go_on_without(self, kept: object, *, over: bool) -> object:
         """Adapt the model to the parties that remain; returns the snapshot to keep until a better epoch.

@@ -9,9 +9,12 @@ from typing import Any
 from securevfl.registry import Registry
 from securevfl.training.fits import Fits
 
-__all__ = ["algorithms_fit", "load_registered", "registered_algorithms"]
+__all__ = ["AUTO", "algorithms_fit", "load_registered", "registered_algorithms", "selectable_algorithms"]
 
 _REGISTRY = Registry("algorithm", "securevfl.algorithms")
+
+AUTO = EntryPoint("auto", "securevfl.algorithms.automatic:AutoAlgorithm", _REGISTRY.group)
+"""The choice among algorithms: a job can name it, and it is not one of them."""
 
 
 def registered_algorithms() -> Mapping[str, EntryPoint]:
@@ -19,9 +22,15 @@ def registered_algorithms() -> Mapping[str, EntryPoint]:
     return _REGISTRY.entries
 
 
+def selectable_algorithms() -> tuple[str, ...]:
+    """Names that a job can give as its algorithm: those of the installed ones, and ``"auto"``."""
+    return (*registered_algorithms(), AUTO.name)
+
+
 def load_registered(name: str) -> Any:
-    """Load what is registered under this name; see `Registry.load`. `find_algorithm` also checks it."""
-    return _REGISTRY.load(name)
+    """Load what is registered under this name, or the choice among algorithms; see `Registry.load`. `find_algorithm`
+    also checks it."""
+    return AUTO.load() if name == AUTO.name else _REGISTRY.load(name)
 
 
 def algorithms_fit(fit: Callable[[Fits], bool]) -> list[str]:

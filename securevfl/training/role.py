@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -137,6 +138,20 @@ class Role(ABC):
     async def go_on_without(self) -> None:  # noqa: B027 - most algorithms adapt by training on
         """Adapt what was learned to the parties that remain, before training goes on from a checkpoint with more of
         them: nothing where the next epochs do."""
+
+    async def begin_from(self, part: Mapping[str, Any]) -> None:
+        """Begin training from this party's part of an earlier model, after `setup`: by default, from its weights.
+
+        Raises:
+            InputError: a part of a model of another shape.
+        """
+        try:
+            self.books.restore(part["parts"])
+        except (RuntimeError, KeyError, TypeError) as error:  # torch raises RuntimeError for other shapes
+            raise InputError(
+                f"the part of {self.site.name!r} of the earlier model does not fit this job's: give the algorithm's "
+                f"settings that it was trained with ({error})"
+            ) from None
 
     def remember(self) -> State:
         """Return what later epochs depend on beside the parts: what was imputed, labelled or chosen."""

@@ -251,6 +251,7 @@ class Trained:
         test: at the active party: the metrics on the test rows.
         scores: at the active party: probabilities of the test rows, (n, classes).
         valid_scores: at the active party: probabilities of the validation rows by the kept model, (n, classes).
+        valid_labels: at the active party: of the validation rows, as `labels`; empty if unknown.
         labels: at the active party: of the test rows, (n,): classes, or numbers in the target's units.
         classes: at the active party: their names; empty for a number.
         target: at the active party: the label's column.
@@ -282,6 +283,7 @@ class Trained:
     test: dict[str, float] = field(default_factory=dict)
     scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     valid_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    valid_labels: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
     labels: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
     classes: tuple[str, ...] = ()
     target: str = ""

@@ -53,6 +53,11 @@ class Configuration(Protocol):
         ...
 
     @property
+    def chooses_by_loss(self) -> bool:
+        """See `Algorithm`."""
+        ...
+
+    @property
     def draws_secretly(self) -> bool:
         """Whether a party's secret hides features."""
         ...

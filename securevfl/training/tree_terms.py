@@ -20,6 +20,8 @@ __all__ = [
     "count_sets",
     "draw_columns",
     "draw_rows",
+    "fit_bin_count",
+    "fit_least_hessian",
     "fits_sets",
 ]
 
@@ -28,6 +30,37 @@ CELLS = "shares/cells"
 
 SPLITS = "splits"
 """In a party's part of trees that were handed out: of each tree, node and own cell, whether it goes left, uint8."""
+
+
+_FEW_BINS, _MANY_BINS = 32, 255
+_ROWS_OF_BIN = 10
+"""Rows of a bin on average, from which on more than `_FEW_BINS` help."""
+_ROWS_OF_LEAF = 20
+_PART_OF_LEAF = 10
+"""A leaf needs at most this part of the rows."""
+
+
+def fit_bin_count(rows: int, *, costly: bool) -> int:
+    """The most bins of a column where the job states no number: 32, or up to 255 where sums cost little.
+
+    Args:
+        rows: that train.
+        costly: whether each bin costs work under encryption or on shares.
+    """
+    return _FEW_BINS if costly else min(max(rows // _ROWS_OF_BIN, _FEW_BINS), _MANY_BINS)
+
+
+def fit_least_hessian(rows: int, *, counts_rows: bool) -> float:
+    """The least sum of second derivatives of a leaf where the job states none: 1, as in XGBoost.
+
+    Where a row's is 1, the sum counts rows: 20 of them, as in scikit-learn and LightGBM, or a tenth of all if that
+    is less.
+
+    Args:
+        rows: that train.
+        counts_rows: whether a row's second derivative is 1, or not far from it.
+    """
+    return float(min(_ROWS_OF_LEAF, max(rows // _PART_OF_LEAF, 1))) if counts_rows else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +72,7 @@ class TreeTerms:
         bins: most bins of values of a column.
         l2: penalty of a leaf's square.
         min_gain: least gain of a split.
-        min_hessian: least sum of second derivatives on either side of a split.
+        min_hessian: least sum of second derivatives on either side of a split; None for `fit_least_hessian`.
         rate: shrinkage of each tree.
         rows: share of the training rows that the trees of a round use.
         columns: share of the columns that they may split by.
@@ -50,7 +83,7 @@ class TreeTerms:
     bins: int
     l2: float
     min_gain: float
-    min_hessian: float
+    min_hessian: float | None
     rate: float
     rows: float
     columns: float

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
-from securevfl.algorithms.additive import explain_rows
 from securevfl.algorithms.additive.channel import sum_contrasts
 from securevfl.algorithms.additive.clear import train_in_clear
 from securevfl.algorithms.additive.columns import BinnedColumn, code_rows, read_columns, write_columns
@@ -26,7 +26,7 @@ from securevfl.algorithms.additive.edges import (
 from securevfl.algorithms.additive.own_columns import ColumnSource, bin_columns
 from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan, to_logits
 from securevfl.algorithms.additive.steps import StepRule, step_rate
-from securevfl.algorithms.additive.tables import find_reasons, shape_tables
+from securevfl.algorithms.additive.tables import read_terms, shape_tables
 from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, cap_parts, split_caps, target_units
 from securevfl.config import Mistaken
 from securevfl.data import FeatureEncoder, Parties
@@ -387,10 +387,13 @@ def test_owners_read_tables_and_reasons() -> None:
     assert [one["points"] for one in second["bins"]] == [-200.0, 200.0, 0.0]
     assert second["importance"] == pytest.approx(0.2)
     assert second["noise"] == pytest.approx(0.1)
-    reasons = find_reasons(columns, values, np.array([-1.0, 2.0]), most=4)
-    assert [(one.column, one.bin) for one in reasons] == [("c", "other levels"), ("x", "up to 0")]
-    assert reasons[0].term == pytest.approx(-0.3)
-    assert not find_reasons(columns, values, np.array([1.0, 0.0]), most=4)
+    kept = {"columns": write_columns(columns), "values": torch.from_numpy(values), "start": torch.zeros(1)}
+    part = {"parts": {"shapes": kept}, "passive": ["shop"]}
+    terms = read_terms(part, np.array([[-1.0, 2.0], [1.0, 0.0]]), "shop", numeric=False)
+    less = (terms.values - terms.means)[:, :, 0]
+    assert less[0].tolist() == pytest.approx([-0.2, -0.3])
+    assert (less[1] >= 0).all()
+    assert terms.start.tolist() == [0.1]
 
 
 @pytest.mark.parametrize(("levels", "told"), [(("0.0", "1.0"), True), (("0", "1"), False)])
@@ -424,13 +427,11 @@ def test_reasons_of_a_person_come_from_the_owner_s_part() -> None:
     people = make_parties(1, 400)
     result = sv.simulate(_job(epochs=20), people)
     shop = people["shop1"]
-    reasons = explain_rows(result.model().parts["shop1"], shop, [shop.ids[0], shop.ids[5]], most=2)
+    reasons = sv.own_reasons(result.model().part("shop1"), shop, [shop.ids[0], shop.ids[5]], most=2)
     assert list(reasons) == [shop.ids[0], shop.ids[5]]
     assert all(one.column in shop.columns and one.term < 0 for found in reasons.values() for one in found)
     with pytest.raises(InputError, match="no shapes"):
-        explain_rows({"parts": {}}, shop, [shop.ids[0]])
-    with pytest.raises(InputError, match="nobody"):
-        explain_rows(result.model().parts["shop1"], shop, ["nobody"])
+        read_terms({"parts": {}}, np.zeros((1, 3)), "shop1", numeric=False)
 
 
 def test_a_damaged_part_is_refused() -> None:

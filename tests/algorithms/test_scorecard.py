@@ -21,6 +21,8 @@ from securevfl.algorithms.scorecard import counting
 from securevfl.algorithms.scorecard import roles as roles_module
 from securevfl.algorithms.scorecard.binning import Evidence, EvidenceEncoder, codes_of, cut_points, merge_to_monotone
 from securevfl.cut import Protection
+from securevfl.run.explained.own_terms import find_own_terms
+from securevfl.run.model_parts import ModelPart
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.parties import make_parties
 from securevfl.testing.trial import roles_begun
@@ -154,11 +156,15 @@ def test_points_of_all_parties_add_up_to_the_score(name: str, runs: Mapping[str,
     job = sv.Job(algorithm=CARD, protection=PROTECTIONS[name], epochs=1, batch_size=32, seed=1)
     aligned = join_parties(people, job)
     test = ran.trained["bank"].split.test
-    total = np.zeros(len(test))
+    total, logit = np.zeros(len(test)), np.zeros(len(test))
     for party in people:
         rows = aligned.alignments[party]["bank"].rows[test]
         total += _points(ran, party, people[party], rows)
+        part = ModelPart(party=party, job=job, run="", tree=ran.trained[party].model)
+        own = find_own_terms(part, people[party], rows)  # which explain each score to the owner of the columns
+        logit += (own.start + own.totals)[:, 0]
     p = ran.trained["bank"].scores
+    assert logit == pytest.approx(np.log(p[:, 1] / p[:, 0]), abs=1e-3)
     right = 600 + 20 / math.log(2) * (np.log(p[:, 0] / p[:, 1]) - math.log(50))
     assert total == pytest.approx(right, abs=0.05)
 

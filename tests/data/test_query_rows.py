@@ -14,7 +14,7 @@ import pytest
 
 import securevfl as sv
 from securevfl.data import TableLimits
-from securevfl.data.query_rows import _convert_numerics, _convert_rows
+from securevfl.data.databases.query_rows import _convert_numerics, _convert_rows
 
 ROWS = [(f"p{i}", i * 0.5, None if i == 3 else i % 4, i % 2) for i in range(8)]
 

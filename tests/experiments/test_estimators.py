@@ -153,7 +153,7 @@ def test_what_cannot_be_fitted_is_refused_with_the_cure() -> None:
     parties = people()
     rows = sv.AlignedRows(parties)
     with pytest.raises(sv.InputError, match="an estimator takes"):
-        classifier().fit(np.zeros((4, 2)))
+        classifier().fit(np.zeros(4))
     with pytest.raises(sv.InputError, match="y is not the labels of these rows"):
         classifier().fit(rows, rows.y[::-1])
     with pytest.raises(sv.InputError, match="a row comes twice"):
@@ -180,7 +180,10 @@ def test_rows_are_cut_like_an_array() -> None:
         rows[[len(rows)]]
 
 
-def test_the_page_says_what_its_code_does(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_page_says_what_its_code_does(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs/howto/scikit-learn.md").read_text(encoding="utf-8")
     script = tmp_path / "page.py"
     script.write_text("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), encoding="utf-8")
@@ -188,17 +191,19 @@ def test_the_page_says_what_its_code_does(capsys: pytest.CaptureFixture[str], tm
     assert capsys.readouterr().out == "".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
 
 
-def test_a_fitted_estimator_keeps_its_keys_and_searches_go_on() -> None:
-    """What holds signing keys is not pickled; clones and searches in other processes need none of it."""
+def test_a_fitted_estimator_keeps_its_keys_and_comes_back_from_other_processes(tmp_path: Path) -> None:
+    """What holds signing keys is not pickled; an estimator that another process fitted is the handle of its model."""
     parties = people()
-    model = sv.VerticalClassifier(sv.SplitNN(hidden=4), epochs=1, batch_size=64).fit(parties)
+    model = sv.VerticalClassifier(sv.SplitNN(hidden=4), epochs=1, batch_size=64, folder=tmp_path).fit(parties)
     ways: tuple[Callable[[object], object], ...] = (pickle.dumps, copy.deepcopy, copy.copy)
     for make in ways:
         with pytest.raises(InputError, match=r"signing keys.*model\(\).save"):
             make(model.result_)
-    with pytest.raises(InputError, match="signing keys"):
-        pickle.dumps(model)
     assert clone(model).get_params()["epochs"] == 1
     rows = sv.AlignedRows(parties)
-    found = cross_val_score(clone(model), rows, rows.y, cv=2, n_jobs=2)
-    assert len(found) == 2
+    found = cross_validate(clone(model), rows, rows.y, cv=2, n_jobs=2, return_estimator=True)
+    assert len(found["test_score"]) == 2
+    folds = KFold(2).split(rows)
+    for one, (_, held_out) in zip(found["estimator"], folds, strict=True):
+        assert one.predict(rows[held_out]).shape == (len(held_out),)
+        assert Path(one._handle.folder).parent == tmp_path

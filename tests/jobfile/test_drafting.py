@@ -87,7 +87,7 @@ def test_what_cannot_be_guessed_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("z,w\n1,2\n1,3\n", encoding="utf-8")
     draft = draft_job([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path)
     assert len(draft.missing) == 3
-    assert draft.text.count("FILL IN") == 2
+    assert draft.text.count("FILL IN") == 3
     tomllib.loads(draft.text)
 
 

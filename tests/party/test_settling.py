@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,27 @@ def test_costs_are_those_of_the_record_and_their_break_even_is_as_said() -> None
         assert COSTS[name].work / COSTS["shares"].work == pytest.approx(ratio, rel=0.5)
     even = (COSTS["ckks"].work - COSTS["shares"].work) / (COSTS["shares"].rounds - COSTS["ckks"].rounds)
     assert 1e3 * even == pytest.approx(7, abs=1)
+
+
+@pytest.mark.parametrize("name", ["boosting", "splitnn", "laser", "additive"])
+@pytest.mark.parametrize("passive", [1, 2])
+def test_a_refusal_names_only_protections_that_the_job_can_have(name: str, passive: int) -> None:
+    """Boosting of two parties was told to take BFV, which is refused for it."""
+    job, others = sv.Job(algorithm=name), [f"shop{k}" for k in range(passive)]
+    try:
+        with_default_protection(job, ["bank"], others)
+    except sv.PolicyError as error:
+        told = str(error).partition("for example ")[2].partition("accept the leak")[0]
+        named = set(re.findall("'(bfv|ckks|paillier|shares)'", told))
+        assert named == {kind for kind in named if _is_able(job, kind)}
+        assert bool(named) == any(_is_able(job, kind) for kind in ("bfv", "paillier", *["shares"] * (passive == 1)))
+    else:
+        assert (name, passive) in {("boosting", 2), ("splitnn", 2)}
+
+
+def _is_able(job: sv.Job, protection: str) -> bool:
+    try:
+        job.replace(protection=protection)
+    except (sv.PolicyError, sv.InputError):
+        return False
+    return True

@@ -11,6 +11,7 @@ import securevfl as sv
 from securevfl.agreement import read_party_file
 from securevfl.cut import Protection
 from securevfl.party_context import PartySecret
+from securevfl.process.launch import read_start
 from securevfl.report import Record
 from securevfl.run.model_parts import model_part
 from securevfl.run.store import read_tree, tree_digest
@@ -59,7 +60,14 @@ def test_parties_with_gates_train_what_a_simulation_trains(protection: Protectio
     job = sv.Job(algorithm=sv.SplitNN(hidden=4), protection=protection, epochs=2, batch_size=32, seed=3)
     company = create_company(tmp_path, make_parties(passive=2, rows=120), job)
     company.store_secrets(_secrets(company))
+    with read_start(company.agreement_file, "bank").own.path.open("a") as own_file:  # no part of the agreement
+        own_file.write('\n[report]\ngroup = "f0"\ncosts = {false_positive = 1, false_negative = 2}\n')
     company.over_network()
+    found = Record.read(company.state_folder("bank") / "report" / "metrics.json").runs[0].evaluation
+    assert found is not None
+    assert found.groups is not None
+    assert (found.groups.column, found.groups.groups, found.groups.small_rows) == ("f0", [], found.rows)
+    assert found.decision is not None
     _compare(company, job)
     audit = _collected(company)
     assert audit.is_complete

@@ -118,7 +118,7 @@ def test_plots_draw_the_evaluation(result: sv.Result) -> None:
     assert len(axes.get_lines()) == 3  # chance, alone, plain
     assert result.plot.roc("plain", ax=axes) is axes
     assert len(axes.get_lines()) == 5
-    points = result.plot.calibration("plain").get_lines()[-1].get_xydata()
+    points = result.plot.calibration("plain").containers[0].lines[0].get_xydata()
     assert np.allclose(points, [(one.confidence, one.observed) for one in found.reliability])
     points = result.plot.lift("plain").get_lines()[-1].get_xydata()
     assert np.allclose(points[-1], (1, 1))

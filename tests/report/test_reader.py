@@ -19,7 +19,8 @@ from securevfl.cli import main
 from securevfl.report import Record, render_report, render_text
 from securevfl.report.chart import Chart, ChartCurve, chart_svg
 from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdings
-from securevfl.report.quality import choosing_metric, make_pictures, make_price_picture
+from securevfl.report.price_picture import make_price_picture
+from securevfl.report.quality import choosing_metric, make_pictures
 from securevfl.report.runs_page import group_alike_runs, render_runs, write_runs
 from securevfl.report.runs_table import runs_table
 from securevfl.report.svg_shapes import estimate_width
@@ -59,7 +60,7 @@ def test_words_are_of_the_target_and_its_classes_whatever_the_data(binary: Recor
 
 
 def test_each_task_has_its_pictures(binary: Record, number: Record) -> None:
-    assert _titles(binary)[:3] == ["ROC of yes", "Lift of yes", "Calibration"]
+    assert _titles(binary)[:4] == ["ROC of yes", "Precision and recall of yes", "Lift of yes", "Calibration"]
     assert _titles(number)[:3] == ["Predicted against true", "Residuals", "Error by tenth"]
     assert choosing_metric(binary.runs[-1]) == "auc"
     assert choosing_metric(number.runs[-1]) == "rmse"
@@ -105,6 +106,20 @@ def test_a_link_has_a_shut_lock_only_where_every_message_was_protected(binary: R
     assert mixed is not None
     assert mixed.count("V-4.5") == 1
     assert f"{binary.alignment.common:,} common rows" in str(draw_overlap(binary))
+
+
+def test_links_between_parties_that_are_not_active_are_drawn(binary: Record) -> None:
+    """On secret shares most bytes go there; a coordinator without data has a box, too."""
+    run, line = binary.runs[-1], binary.runs[-1].receipt[0]
+    ends = [("shop1", "helper", 3_000_000), ("helper", "shop1", 5_000_000)]
+    more = [msgspec.structs.replace(line, sender=a, receiver=b, bytes=n, protected=True) for a, b, n in ends]
+    drawn = draw_flow(binary, msgspec.structs.replace(run, receipt=[*run.receipt, *more]))
+    assert drawn is not None
+    assert "shop1 to helper: 3 MB; helper to shop1: 5 MB" in drawn
+    assert "no data" in drawn
+    assert str(drawn).count('<path d="M357') == 1 + str(draw_flow(binary, run)).count('<path d="M357')
+    alone = [one for one in run.receipt if "bank" in (one.sender, one.receiver)]
+    assert "M357" not in str(draw_flow(binary, msgspec.structs.replace(run, receipt=alone)))
 
 
 def test_hostile_names_of_parties_columns_classes_and_targets_are_escaped(binary: Record) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 import xml.etree.ElementTree as ET
 
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from securevfl.report import (
     Record,
@@ -19,6 +21,7 @@ from securevfl.report import (
     render_text,
 )
 from securevfl.report.derived import describe_verification, phases_by_party
+from securevfl.report.progress import RunLines, run_bars
 from securevfl.report.record import (
     AlignmentRecord,
     EpochRecord,
@@ -262,6 +265,11 @@ def test_only_what_was_verified_is_called_so(record: Record, by: list[str], word
     assert describe_verification(replace(changed, parties=record.parties[:1])) == ""
 
 
+def test_two_parties_are_both(record: Record) -> None:
+    two = replace(record, parties=record.parties[:2])
+    assert describe_verification(two) == "verified by both parties"
+
+
 def test_alignment_of_all_parties_at_once_says_that_no_pairwise_overlap_is_learned(record: Record) -> None:
     pairs = render_report(record)
     assert "including those that other parties lack" in pairs
@@ -279,3 +287,16 @@ def test_a_partys_own_record_claims_no_time_or_bytes_of_others(record: Record) -
     assert "seconds of work in an epoch, shop alone" in page
     assert "bytes that shop sends in an epoch" in page
     assert "time is that of shop alone" in " ".join(render_text(comparison_table(own)).split())
+
+
+def test_output_to_a_file_says_what_runs() -> None:
+    """A file stayed empty until the end of a run: bars are drawn on terminals alone."""
+    out = io.StringIO()
+    with run_bars(Console(file=out, width=80)) as lines:
+        lines.run("SplitNN, plain")
+        lines.epoch(1, 0.5, {"auc": 0.7})
+        assert out.getvalue() == "SplitNN, plain …\n"
+        assert isinstance(lines, RunLines)
+        lines._due = 0.0
+        lines.epoch(2, 0.5, {"auc": 0.75})
+    assert out.getvalue() == "SplitNN, plain …\n  epoch 2, AUC 0.750\n"

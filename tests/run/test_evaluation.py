@@ -7,7 +7,8 @@ from sklearn import metrics
 
 import securevfl as sv
 from securevfl.report.record import Record
-from securevfl.run.evaluation import evaluate_classes, evaluate_numbers, population_stability
+from securevfl.run.evaluation import evaluate_classes, evaluate_numbers
+from securevfl.run.score_bins import population_stability
 
 
 def _drawn(classes: int, rows: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -54,7 +55,7 @@ def test_reliability_is_scikit_learn_s_calibration_curve() -> None:
 
     scores, labels = _drawn(2)
     found = evaluate_classes(scores, labels, ["no", "yes"]).reliability
-    observed, confidence = calibration_curve(labels, scores[:, 1], n_bins=10)
+    observed, confidence = calibration_curve(labels, scores[:, 1], n_bins=10, strategy="quantile")
     assert [one.observed for one in found] == pytest.approx(observed.tolist())
     assert [one.confidence for one in found] == pytest.approx(confidence.tolist())
     assert sum(one.rows for one in found) == len(labels)

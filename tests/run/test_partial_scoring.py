@@ -296,7 +296,8 @@ def test_the_command_line_scores_everyone(tmp_path: Path) -> None:
         ran = CliRunner().invoke(app, ["run", str(tmp_path / f"{algorithm}.toml"), "--out", str(tmp_path / algorithm)])
         assert ran.exit_code == 0, ran.output
     out = tmp_path / "scores.csv"
-    ask = ["predict", str(tmp_path / "local.toml"), str(tmp_path / "local" / "model"), "--out", str(out), "--everyone"]
+    new = [f"--data={name}={tmp_path / name}.csv" for name in people]
+    ask = ["predict", str(tmp_path / "local"), *new, "--out", str(out), "--everyone"]
     told = CliRunner().invoke(app, ask)
     assert told.exit_code == 0, told.output
     header, *lines = list(csv.reader(out.read_text().splitlines()))
@@ -304,7 +305,7 @@ def test_the_command_line_scores_everyone(tmp_path: Path) -> None:
     assert sorted(line[0] for line in lines) == sorted(people["bank"].ids)
     assert {line[3] for line in lines} == {"bank", "bank shop1 shop2"}
     assert "rows by bank, no message" in told.output
-    ask[1:3] = [str(tmp_path / "splitnn.toml"), str(tmp_path / "splitnn" / "model")]
+    ask[1 : 2 + len(new)] = [str(tmp_path / "splitnn.toml"), str(tmp_path / "splitnn" / "model")]
     refused = CliRunner().invoke(app, ask)
     assert isinstance(refused.exception, sv.InputError)
     assert "SplitNN is not fit for rows without the columns of shop1, shop2" in str(refused.exception)

@@ -100,7 +100,8 @@ class Company:
         """The party file, written as it is by now."""
         path = self.folder / f"{self.name}.toml"
         path.write_text(
-            f'party = "{self.name}"\n{self.more}\n[data]\nfile = "{self.name}.csv"\n{self.data}\n[keys]\n'
+            f'party = "{self.name}"\nbaselines = false\n{self.more}\n'
+            f'[data]\nfile = "{self.name}.csv"\n{self.data}\n[keys]\n'
             f'signing = "keys/{self.name}.key"\ncertificate = "certs/{self.name}.crt"\nkey = "certs/{self.name}.key"\n'
             f"{self.sections}"
         )

@@ -85,7 +85,8 @@ class Companies:
         sections += '[policy]\nmax_results = "unlimited"\n'
         path = self.folder / name / "party.toml"
         path.write_text(
-            f'party = "{name}"\nlisten = "{listen}"\n\n[data]\nfile = "table.csv"\nid = "ref"\n{label}\n'
+            f'party = "{name}"\nbaselines = false\n'
+            f'listen = "{listen}"\n\n[data]\nfile = "table.csv"\nid = "ref"\n{label}\n'
             f'[keys]\nsigning = "{name}.key"\ncertificate = "tls.crt"\nkey = "tls.key"\n{sections}',
             encoding="utf-8",
         )

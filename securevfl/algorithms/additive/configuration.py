@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from securevfl.algorithms.additive.settings import AdditiveSettings
+from securevfl.cut import Protection
 from securevfl.data import View
 from securevfl.training.fits import Fits
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from securevfl.data.column_terms import ColumnTerms
+    from securevfl.export import ExportedModel, PartSource
     from securevfl.training.active_role import ActiveRole
+    from securevfl.training.objectives import LossOfNumber
     from securevfl.training.passive_role import PassiveRole
     from securevfl.training.setting import Setting
 
@@ -46,7 +52,9 @@ class Additive(AdditiveSettings):
     name: ClassVar[str] = "additive"
     label: ClassVar[str] = "Additive model"
     view: ClassVar[View] = "coded"
-    fits: ClassVar[Fits] = Fits(shares="additive", dp={"model"}, learns={"numbers"}, counts=True)
+    fits: ClassVar[Fits] = Fits(
+        shares="additive", dp={"model"}, learns={"numbers"}, counts=True, exports=True, starts=True
+    )
     elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("max_rounds", "n_estimators", "iterations"), _EPOCHS),
         **dict.fromkeys(("learning_rate", "eta"), "lr"),
@@ -56,6 +64,34 @@ class Additive(AdditiveSettings):
         "privacy_bounds": "ranges",
         "privacy_schema": "ranges",
     }
+
+    def export_model(self, source: PartSource) -> ExportedModel:
+        from securevfl.algorithms.additive.shapes_part import export_shapes
+
+        return export_shapes(source)
+
+    def column_terms(
+        self, part: Mapping[str, Any], x: np.ndarray, party: str, number: LossOfNumber | None
+    ) -> ColumnTerms:
+        """See `Algorithm.column_terms`; the owner has its terms under every protection."""
+        from securevfl.algorithms.additive.tables import read_terms
+
+        return read_terms(part, x, party, numeric=number is not None)
+
+    def check_reasons(self, protection: Protection | None) -> None:
+        """See `Algorithm.check_reasons`; it always does."""
+
+    def sums_to_logits(self, sums: np.ndarray, *, numeric: bool) -> np.ndarray:
+        """See `Algorithm.sums_to_logits`."""
+        from securevfl.algorithms.additive.shapes import to_logits
+
+        return to_logits(sums, numeric=numeric)
+
+    def logits_to_sums(self, logits: np.ndarray, *, numeric: bool) -> np.ndarray:
+        """See `Algorithm.logits_to_sums`."""
+        from securevfl.algorithms.additive.shapes import from_logits
+
+        return from_logits(logits, numeric=numeric)
 
     def active(self, setting: Setting) -> ActiveRole:
         from securevfl.algorithms.additive.roles import AdditiveActive

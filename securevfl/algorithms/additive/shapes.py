@@ -18,7 +18,7 @@ from securevfl.algorithms.additive.steps import StepRule, step_rate
 from securevfl.algorithms.additive.units import CONTRAST_ONE, SUM_ONE, part_of, split_caps
 from securevfl.errors import InputError
 
-__all__ = ["CLIP", "OwnShapes", "PublicPlan", "to_logits"]
+__all__ = ["CLIP", "OwnShapes", "PublicPlan", "from_logits", "to_logits"]
 
 CLIP = 0.005
 """Sums of shapes are read as probabilities between this and one less this."""
@@ -154,4 +154,14 @@ def to_logits(sums: np.ndarray, *, numeric: bool) -> np.ndarray:
         found: np.ndarray = np.log(clipped / (1 - clipped)) + beyond
         return found
     found = np.log(clipped) + beyond
+    return found
+
+
+def from_logits(logits: np.ndarray, *, numeric: bool) -> np.ndarray:
+    """The sums that `to_logits` made logits of, where there is one output, (n, 1)."""
+    if numeric:
+        return (logits + 1) / 2
+    bound = float(np.log((1 - CLIP) / CLIP))
+    inside = np.clip(logits, -bound, bound)
+    found: np.ndarray = 1 / (1 + np.exp(-inside)) + logits - inside
     return found

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 import torch
 
-from securevfl.algorithms.additive.columns import BinnedColumn, code_rows, read_columns, write_columns
+from securevfl.algorithms.additive.columns import BinnedColumn, bin_offsets, code_rows, read_columns, write_columns
 from securevfl.algorithms.additive.settings import AdditiveSettings
-from securevfl.algorithms.additive.shapes import OwnShapes, PublicPlan
+from securevfl.algorithms.additive.shapes import CLIP, OwnShapes, PublicPlan, to_logits
 from securevfl.algorithms.additive.tables import shape_tables
 from securevfl.errors import InputError
+from securevfl.export import ExportedModel, PartSource
 from securevfl.training.state import State, as_dict, as_list, as_tensor
 
-__all__ = ["ShapesPart"]
+__all__ = ["ShapesPart", "export_shapes"]
 
 
 class _Owner(Protocol):
@@ -128,3 +129,38 @@ class ShapesPart:
     def load_state(self, state: State) -> None:
         """See `Part.load_state`."""
         self.restore(state)
+
+
+def export_shapes(source: PartSource) -> ExportedModel:
+    """The party's shapes: a value for each bin of each of its columns. They are in its hands under any protection."""
+    kept = as_dict(as_dict(source.model["parts"])["shapes"])
+    columns, values = read_columns(kept["columns"]), as_tensor(kept["values"]).numpy()
+    start = as_tensor(kept["start"]).numpy()
+    offsets, bins = bin_offsets(columns), []
+    base = start.copy() if source.is_active else np.zeros(source.outputs)
+    for j, column in enumerate(columns):
+        part = values[offsets[j] : offsets[j + 1]]
+        if column.is_intercept:
+            base = base + part[0]
+            continue
+        bins.append({"edges": column.edges.tolist(), "values": part.tolist(), "missing": True})
+    numeric = source.link.get("then") == "number"
+
+    def compute(x: np.ndarray, others: Mapping[str, np.ndarray]) -> np.ndarray:
+        found = np.zeros((len(x), source.outputs))
+        for codes in code_rows(columns, x).T:
+            found += values[codes]
+        if not source.is_active:
+            return found
+        found = found + start
+        for name in source.head.others or ():
+            found = found + others[name]
+        return to_logits(found, numeric=numeric)
+
+    return ExportedModel(
+        kind="bins",
+        model={"outputs": source.outputs, "bins": bins, "base": base.tolist()},
+        compute=compute,
+        others=dict.fromkeys(source.head.others or (), source.outputs),
+        sums={"sums are": "between 0 and 1"} if numeric else {"sums are": "probabilities", "clip": CLIP},
+    )

@@ -1,19 +1,22 @@
-"""What an owner reads of its own shapes: tables with the noise's band, importance, points, and a row's reasons.
+"""What an owner reads of its own shapes: tables with the noise's band, importance and points, and the terms of rows.
 
 Everything here is post-processing of the party's own part of the model; nobody else has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from securevfl.algorithms.additive.columns import BinnedColumn, bin_offsets, code_rows
-from securevfl.training.state import State, as_dict, as_list
+from securevfl.algorithms.additive.columns import BinnedColumn, bin_offsets, code_rows, read_columns
+from securevfl.algorithms.linear_terms import owns_start
+from securevfl.data.column_terms import ColumnTerms
+from securevfl.errors import InputError
+from securevfl.training.state import State, as_dict, as_list, as_tensor
 
-__all__ = ["POINTS", "Reason", "find_reasons", "shape_notes", "shape_tables"]
+__all__ = ["POINTS", "read_terms", "shape_notes", "shape_tables"]
 
 _OTHER = "other levels"
 _MOSTLY = 0.5
@@ -22,42 +25,39 @@ POINTS = 1000.0
 """Points of a probability of one: the points of a row's bins add up to its probability in thousandths."""
 
 
-@dataclass(frozen=True)
-class Reason:
-    """One column's term in the score of a row.
-
-    Attributes:
-        column: its name.
-        bin: the row's bin, in words.
-        term: what the column adds, less its mean over the training rows: in units of the probability, or of the
-            target's range.
-    """
-
-    column: str
-    bin: str
-    term: float
-
-
-def find_reasons(
-    columns: Sequence[BinnedColumn], values: np.ndarray, row: np.ndarray, *, most: int, output: int = 0
-) -> list[Reason]:
-    """The columns that lower a row's score most, the lowest term first; none that raises it.
+def read_terms(part: Mapping[str, Any], x: np.ndarray, party: str, *, numeric: bool) -> ColumnTerms:
+    """The terms of encoded columns. Their means are those over the bins' masses, which noise covers where a budget is
+    spent.
 
     Args:
-        columns: of one party.
-        values: of its bins, (all bins, outputs).
-        row: its columns of the row, float64 (columns without the intercept,).
-        most: how many.
-        output: of which class, where there are several.
+        part: the party's part of the model.
+        x: coded columns of some rows, float64 (n, columns), NaN where missing.
+        party: its name, for messages.
+        numeric: whether the target is a number.
+
+    Raises:
+        InputError: the part has no shapes, or those of other columns.
     """
-    places, offsets, found = code_rows(columns, row[None])[0], bin_offsets(columns), []
-    for j, column in enumerate(columns):
-        if column.is_intercept:
-            continue
-        shape = values[offsets[j] : offsets[j + 1], output]
-        place = int(places[j] - offsets[j])
-        found.append(Reason(column.name, _bin_text(column, place), float(shape[place] - shape @ column.masses)))
-    return sorted((one for one in found if one.term < 0), key=lambda one: one.term)[:most]
+    shapes = as_dict(part.get("parts", {})).get("shapes")
+    if shapes is None:
+        raise InputError(f"this part of a model at {party!r} has no shapes: it is not of an additive model")
+    kept = as_dict(shapes)
+    columns, values = read_columns(kept["columns"]), as_tensor(kept["values"]).numpy()
+    places, offsets = code_rows(columns, np.asarray(x, np.float64).reshape(len(x), -1)), bin_offsets(columns)
+    own = [j for j, column in enumerate(columns) if not column.is_intercept]
+    terms = values[places]
+    means = np.array([columns[j].masses @ values[offsets[j] : offsets[j + 1]] for j in own])
+    start = terms[:, [j for j, column in enumerate(columns) if column.is_intercept]].sum(axis=1)
+    start = start[0] if len(start) else np.zeros(values.shape[1])
+    if owns_start(part, party):
+        start = start + as_tensor(kept["start"]).numpy()
+    return ColumnTerms(
+        values=terms[:, own],
+        start=start,
+        unit="share of the target's range" if numeric else "probability",
+        means=means.reshape(-1, values.shape[1]),
+        points=0.0 if numeric or values.shape[1] > 1 else POINTS,
+    )
 
 
 def shape_tables(columns: Sequence[BinnedColumn], values: np.ndarray, variance: np.ndarray) -> list[State]:

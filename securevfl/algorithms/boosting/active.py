@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from securevfl.training.active_role import ActiveRole
 from securevfl.training.objectives import Objective, find_objective
 from securevfl.training.regression import Regression
 from securevfl.training.state import State, as_dict, as_list, as_tensor
-from securevfl.training.tree_terms import draw_rows
+from securevfl.training.tree_terms import draw_rows, fit_least_hessian
 
 __all__ = ["BoostingActive", "Forest"]
 
@@ -101,7 +102,7 @@ class BoostingActive(ActiveRole):
         self.fitted: np.ndarray | None = None
         if len(train):
             x = self.columns_of(train)
-            bins = fit_bins(x, self.config.bins, self.table.codes)
+            bins = fit_bins(x, self.bin_count, self.table.codes)
             config, mine = self.config, self.table
             check_parties((*config.rising, *config.falling), (self.site.name, *self.trained_with))
             directions = column_directions(self.site.name, mine.encoded, mine.codes, config.rising, config.falling)
@@ -129,6 +130,11 @@ class BoostingActive(ActiveRole):
         """This party's columns of numbered rows, float64 (n, columns)."""
         x = self.features(rows)
         return x.reshape(len(rows), -1).double().cpu().numpy() if x.numel() else np.empty((len(rows), self.width))
+
+    @property
+    def bin_count(self) -> int:
+        """The most bins of a column."""
+        return self.config.bin_count(self.protection, len(self.table.split.train))
 
     @property
     def width(self) -> int:
@@ -177,11 +183,14 @@ class BoostingActive(ActiveRole):
         g, h = g * weight, h * weight
         # Paillier adds integers, and the same integers without encryption give the same trees.
         (g_integers, g_unit), (h_integers, h_unit) = to_fixed_point(g, config.bits), to_fixed_point(h, config.bits)
+        least = config.min_hessian
+        if least is None:
+            least = fit_least_hessian(len(g), counts_rows=self.objective.counts_rows)
         rule = SplitRule(
             l1=config.l1,
             l2=config.l2,
             min_gain=config.min_gain,
-            min_hessian=config.min_hessian,
+            min_hessian=least,
             scales=(g_unit, h_unit),
         )
         values = np.stack([g_integers, h_integers], axis=1)
@@ -235,6 +244,12 @@ class BoostingActive(ActiveRole):
             self.raw[rows, tree.output] += np.asarray(tree.value)[leaf]
         self.scored[rows] = len(self.forest.trees)
         return torch.from_numpy(self.raw[rows])
+
+    async def begin_from(self, part: Mapping[str, Any]) -> None:
+        """See `Role.begin_from`: new trees correct the scores of the earlier ones. The others send the sides of the
+        training rows at their splits once."""
+        await super().begin_from(part)
+        self.fitted = (await self.score(self.table.split.train)).numpy().copy()
 
     async def go_on_without(self) -> None:
         """Fit the values of all leaves anew, tree by tree, as when they were grown: a node that a party split which

@@ -60,6 +60,11 @@ class GrowingRole(Protocol):
         ...
 
     @property
+    def bin_count(self) -> int:
+        """The most bins of a column."""
+        ...
+
+    @property
     def trained_with(self) -> tuple[str, ...]:
         """Names of the passive parties, in their order."""
         ...
@@ -119,7 +124,7 @@ class TreeQueries:
         """
         role = self._role
         for link in self._passive_links():
-            bins, directions, kinds = await hear_introduction(link, role.config.bins)
+            bins, directions, kinds = await hear_introduction(link, role.bin_count)
             self.directions = np.concatenate([self.directions, directions])
             self._kinds = np.concatenate([self._kinds, kinds > 0])
             self._theirs[link.peer] = tuple(bins.tolist())

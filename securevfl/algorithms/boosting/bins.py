@@ -1,4 +1,4 @@
-"""Quantile bins of a party's columns, the bins of all histograms."""
+"""Bins of a party's columns, the bins of all histograms: frequent values get a bin each, quantiles cut the others."""
 
 from __future__ import annotations
 
@@ -85,9 +85,12 @@ class Bins:
 
 
 def fit_bins(x: np.ndarray, most: int, levels: Sequence[int] = ()) -> Bins:
-    """Fit bins with about equal numbers of rows; a column with few distinct values gets one bin per value.
+    """Fit the bins of all columns.
 
-    Edges are those of scikit-learn's histogram boosting: midpoints if there are few values, quantiles otherwise.
+    A column with few distinct values gets one bin per value, with edges at the midpoints. In another one, each value
+    with the share 1 / `most` of the rows or more gets a bin, as in LightGBM, and quantiles cut the others into bins of
+    about equal numbers of rows: a column with 92 % zeros does not lose 92 % of its bins to them. Without such values
+    the edges are those of scikit-learn's histogram boosting.
 
     Args:
         x: training rows, float64 (n, columns); NaN where missing.
@@ -97,11 +100,52 @@ def fit_bins(x: np.ndarray, most: int, levels: Sequence[int] = ()) -> Bins:
     edges = []
     for j in range(x.shape[1]):
         column = x[:, j]
-        values = np.unique(column[~np.isnan(column)])
-        if len(values) <= most:
-            found = (values[:-1] + values[1:]) / 2
-        else:
-            shares = np.linspace(0, 100, num=most + 1)[1:-1]
-            found = np.unique(np.percentile(column[~np.isnan(column)], shares, method="averaged_inverted_cdf"))
+        values, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+        found = (values[:-1] + values[1:]) / 2 if len(values) <= most else _cut_values(values, counts, most)
         edges.append(np.ascontiguousarray(found, dtype=np.float64))
     return Bins(tuple(edges), tuple(levels))
+
+
+def _cut_values(values: np.ndarray, counts: np.ndarray, most: int) -> np.ndarray:
+    """Cut a column with more than `most` distinct values: its edges, at most `most` − 1, ascending.
+
+    Args:
+        values: the distinct values, ascending, (n,).
+        counts: rows of each, (n,).
+        most: bins.
+    """
+    frequent = np.flatnonzero(counts * most >= counts.sum())
+    frequent = frequent[np.argsort(-counts[frequent], kind="stable")]
+    middles = (values[:-1] + values[1:]) / 2
+    while len(apart := _gaps_around(frequent, len(values))) >= most:
+        frequent = frequent[:-1]  # the least frequent of them shares a bin
+    rest = np.ones(len(values), dtype=bool)
+    rest[frequent] = False
+    others, parts = np.repeat(values[rest], counts[rest]), most - len(apart)
+    found: np.ndarray = middles[apart]
+    while parts > 1:
+        shares = np.linspace(0, 100, num=parts + 1)[1:-1]
+        cuts = np.percentile(others, shares, method="averaged_inverted_cdf")
+        # A gap has one edge, and no edge lies above all values: else a bin would be empty.
+        gaps, first = np.unique(np.searchsorted(values, cuts, side="right") - 1, return_index=True)
+        new = ~np.isin(gaps, apart) & (gaps < len(values) - 1)
+        edges = np.union1d(middles[apart], cuts[first[new]])
+        if len(edges) >= most:
+            break
+        found, spare = edges, most - 1 - len(edges)
+        if not len(frequent) or not spare:
+            break
+        parts += spare  # some cuts fell on gaps beside frequent values
+    return found
+
+
+def _gaps_around(apart: np.ndarray, count: int) -> np.ndarray:
+    """The gaps below and above some of the values; gap k lies between the values k and k + 1.
+
+    Args:
+        apart: places of the values that get a bin each.
+        count: of all values.
+    """
+    gaps = np.union1d(apart - 1, apart)
+    found: np.ndarray = gaps[(gaps >= 0) & (gaps < count - 1)]
+    return found

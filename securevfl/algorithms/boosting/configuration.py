@@ -12,6 +12,7 @@ from securevfl.algorithms.boosting.settings import BoostingSettings
 from securevfl.cut import Protection
 from securevfl.data import View
 from securevfl.errors import InputError
+from securevfl.export import ExportedModel, PartSource
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
@@ -29,11 +30,13 @@ class Boosting(BoostingSettings):
         lr: shrinkage of each tree.
         depth: most splits from the root to a leaf.
         leaves: most leaves of a tree, which then grows by its best leaf; 0 for level by level, bounded by `depth`.
-        bins: most bins of values of a column, quantiles of the party's training rows.
+        bins: most bins of values of a column, cut by the party's training rows: frequent values get a bin each,
+            quantiles cut the others. Unless given 32, and in plain one for ten rows up to 255.
         l1: penalty α of a leaf's magnitude.
         l2: penalty λ of its square.
         min_gain: least gain γ of a split.
-        min_hessian: least sum of second derivatives on either side of a split.
+        min_hessian: least sum of second derivatives on either side of a split. Unless given 1, and for a number, where
+            the sum counts rows, 20.
         rows: share of the training rows that each tree sees, drawn by the job's seed; others are neither encrypted nor
             added up.
         columns: share of all columns that each tree may split by, drawn by chance; sums over others are not made.
@@ -51,7 +54,8 @@ class Boosting(BoostingSettings):
     name: ClassVar[str] = "boosting"
     label: ClassVar[str] = "Boosting"
     view: ClassVar[View] = "coded"
-    fits: ClassVar[Fits] = Fits(learns={"numbers", "weights"}, shares="trees", goes_on=True)
+    chooses_by_loss: ClassVar[bool] = True
+    fits: ClassVar[Fits] = Fits(learns={"numbers", "weights"}, shares="trees", goes_on=True, exports=True, starts=True)
     elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("trees", "n_estimators", "num_boost_round", "iterations", "max_iter"), _TREES),
         **dict.fromkeys(("learning_rate", "eta", "shrinkage"), "lr"),
@@ -75,6 +79,11 @@ class Boosting(BoostingSettings):
                 "leaving is 'go-on', which fits the leaves of all trees anew, and boosting.rising and boosting.falling "
                 "bound them as trees grow: leave both out, or set leaving = 'end'"
             )
+
+    def export_model(self, source: PartSource) -> ExportedModel:
+        from securevfl.algorithms.boosting.exporting import export_trees
+
+        return export_trees(source)
 
     def active(self, setting: Setting) -> ActiveRole:
         return (SharedBoostingActive if setting.protection.on_shares else BoostingActive)(self, setting)

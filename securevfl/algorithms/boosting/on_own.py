@@ -47,7 +47,7 @@ class BoostedResidual(Boosting):
 
     name: ClassVar[str] = "boosted_residual"
     label: ClassVar[str] = "Boosting on the own model"
-    fits: ClassVar[Fits] = Fits(learns={"numbers"}, shares="trees")
+    fits: ClassVar[Fits] = Fits(learns={"numbers"}, shares="trees", exports=True)
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
     alone_on_shares: ClassVar[bool] = True

@@ -37,20 +37,20 @@ class KeptBins:
         self.bins = Bins(())
         self.columns = ColumnBins((), (), (), ())
 
-    def fit(self, x: np.ndarray, config: BoostingSettings, levels: Sequence[int], directions: np.ndarray) -> None:
+    def fit(self, x: np.ndarray, most: int, levels: Sequence[int], directions: np.ndarray) -> None:
         """Fit the bins.
 
         Args:
             x: training rows, float64 (n, columns); NaN where missing.
-            config: says how many bins.
+            most: bins of a column.
             levels: as `Bins.levels`.
             directions: as `column_directions`.
         """
-        self.bins = fit_bins(x, config.bins, levels)
+        self.bins = fit_bins(x, most, levels)
         bins = tuple(len(edges) + 1 for edges in self.bins.edges)
         missing = tuple(np.isnan(x).any(axis=0).tolist())
         kinds = zip(bins, missing, self.bins.category_columns.tolist(), strict=True)
-        parted = tuple(is_category and fits_sets(count + lacks, config.bins) for count, lacks, is_category in kinds)
+        parted = tuple(is_category and fits_sets(count + lacks, most) for count, lacks, is_category in kinds)
         self.columns = ColumnBins(bins, missing, tuple(directions.tolist()), parted)
 
     def encode_cells(self, x: np.ndarray) -> np.ndarray:
@@ -113,7 +113,7 @@ class KeptBins:
 def _fit_kept(role: Role, config: BoostingSettings, columns_of_training: np.ndarray) -> KeptBins:
     kept, table = KeptBins(), role.table
     directions = column_directions(role.site.name, table.encoded, table.codes, config.rising, config.falling)
-    kept.fit(columns_of_training, config, table.codes, directions)
+    kept.fit(columns_of_training, config.tree_terms.bins, table.codes, directions)
     return kept
 
 

@@ -21,6 +21,7 @@ from securevfl.algorithms.boosting.trees import Tree, read_trees, write_trees
 from securevfl.errors import InputError
 from securevfl.training.objectives import Objective
 from securevfl.training.state import State, as_dict, as_tensor
+from securevfl.training.tree_terms import fit_bin_count, fit_least_hessian
 
 __all__ = ["OwnModel", "OwnTerms"]
 
@@ -36,23 +37,23 @@ class OwnTerms:
         trees: most rounds.
         folds: parts of the common training rows; a model trained without a part scores it.
         rate: shrinkage of each tree.
-        bins: most bins of a column.
+        bins: most bins of a column; None for as many as fit the rows.
         limits: how far a tree grows.
         l1: penalty of a leaf's magnitude.
         l2: penalty of its square.
         min_gain: least gain of a split.
-        min_hessian: least sum of second derivatives on either side of a split.
+        min_hessian: least sum of second derivatives on either side of a split; None for what fits rows and loss.
     """
 
     trees: int
     folds: int
     rate: float
-    bins: int
+    bins: int | None
     limits: TreeLimits
     l1: float
     l2: float
     min_gain: float
-    min_hessian: float
+    min_hessian: float | None
 
 
 @dataclass
@@ -150,7 +151,10 @@ class OwnModel:
         )
 
     async def _grow(self, objective: Objective, x: np.ndarray, y: np.ndarray, terms: OwnTerms, rounds: int) -> None:
-        bins = fit_bins(x, terms.bins, self._levels)
+        bins = fit_bins(x, terms.bins or fit_bin_count(len(x), costly=False), self._levels)
+        least = terms.min_hessian
+        if least is None:
+            least = fit_least_hessian(len(x), counts_rows=objective.counts_rows)
         codes = bins.encode_rows(x).astype(np.int16)
         self.start = objective.initial_score(y, np.ones(len(y)))
         scores = np.tile(self.start, (len(x), 1))
@@ -162,7 +166,7 @@ class OwnModel:
                     l1=terms.l1,
                     l2=terms.l2,
                     min_gain=terms.min_gain,
-                    min_hessian=terms.min_hessian,
+                    min_hessian=least,
                     scales=(unit_g, unit_h),
                 )
                 values = np.stack([whole_g, whole_h], axis=1)

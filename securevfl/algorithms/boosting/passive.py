@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import securevfl_crypto as crypto
@@ -90,7 +92,7 @@ class BoostingPassive(PassiveRole):
         train = self.table.split.train
         if len(train):
             x = self.columns_of(train)
-            self.bins: Bins = fit_bins(x, self.config.bins, self.table.codes)
+            self.bins: Bins = fit_bins(x, self.bin_count, self.table.codes)
             self.codes = self.bins.encode_rows(x).astype(np.int16)
             config, mine = self.config, self.table
             self.directions = column_directions(self.site.name, mine.encoded, mine.codes, config.rising, config.falling)
@@ -122,6 +124,11 @@ class BoostingPassive(PassiveRole):
         self.equations = int(str(memory.get("equations", 0)))  # older checkpoints lack it
 
     @property
+    def bin_count(self) -> int:
+        """The most bins of a column."""
+        return self.config.bin_count(self.protection, len(self.table.split.train))
+
+    @property
     def width(self) -> int:
         """Number of this party's columns."""
         return int(self.features.row_shape.numel())
@@ -148,6 +155,11 @@ class BoostingPassive(PassiveRole):
     async def train_batch(self, rows: np.ndarray) -> None:
         for _ in range(1 if self.table.classes <= 2 else self.table.classes):  # one class stands for a number
             await TreeAnswers(self).run()
+
+    async def begin_from(self, part: Mapping[str, Any]) -> None:
+        """See `Role.begin_from`; sends the sides of the training rows at this party's splits."""
+        await super().begin_from(part)
+        await self.answer(self.table.split.train)
 
     async def go_on_without(self) -> None:
         """Send the sides of the training rows at this party's splits once more: with them the active party fits the

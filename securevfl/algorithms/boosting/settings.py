@@ -13,7 +13,7 @@ from securevfl.cut import CutUse, Paillier, Plain, Protection
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.training.algorithm import Algorithm
 from securevfl.training.plan import Budget, tree_budget
-from securevfl.training.tree_terms import CELLS, TreeTerms
+from securevfl.training.tree_terms import CELLS, TreeTerms, fit_bin_count
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
 __all__ = ["BoostingSettings"]
@@ -54,11 +54,11 @@ class BoostingSettings(Algorithm):
     lr: Annotated[float, Meta(gt=0, le=1)] = 0.1
     depth: Annotated[int, Meta(ge=1, le=12)] = 5
     leaves: Annotated[int, Meta(ge=0, le=4096)] = 0
-    bins: Annotated[int, Meta(ge=2, le=255)] = 32
+    bins: Annotated[int, Meta(ge=2, le=255)] | None = None
     l1: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     l2: Annotated[float, Meta(ge=0, le=1e6)] = 1.0
     min_gain: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
-    min_hessian: Annotated[float, Meta(ge=0, le=1e6)] = 1.0
+    min_hessian: Annotated[float, Meta(ge=0, le=1e6)] | None = None
     rows: Annotated[float, Meta(gt=0, le=1)] = 1.0
     columns: Annotated[float, Meta(gt=0, le=1)] = 1.0
     goss: tuple[float, float] | None = None
@@ -175,7 +175,7 @@ class BoostingSettings(Algorithm):
         """What growing trees on shares has to know."""
         return TreeTerms(
             depth=self.depth,
-            bins=self.bins,
+            bins=self.bins or fit_bin_count(0, costly=True),
             l2=self.l2,
             min_gain=self.min_gain,
             min_hessian=self.min_hessian,
@@ -184,6 +184,10 @@ class BoostingSettings(Algorithm):
             columns=self.columns,
             own_start=self.begins_at_own_scores,
         )
+
+    def bin_count(self, protection: Protection, rows: int) -> int:
+        """The most bins of a column: as the job states, or what fits the protection's cost and the rows that train."""
+        return self.bins or fit_bin_count(rows, costly=not isinstance(protection, Plain))
 
     @property
     def begins_at_own_scores(self) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from securevfl.algorithms.scorecard.binned_roles import (
     BinnedActive,
@@ -13,6 +15,7 @@ from securevfl.algorithms.scorecard.binned_roles import (
     SharedCardPassive,
 )
 from securevfl.algorithms.scorecard.counting import COUNTS, KEY, LABELS, POSITIVES, SIZES
+from securevfl.algorithms.scorecard.points import factor_and_offset
 from securevfl.algorithms.scorecard.roles import (
     SHARE,
     CardActive,
@@ -22,10 +25,13 @@ from securevfl.algorithms.scorecard.roles import (
 )
 from securevfl.algorithms.scorecard.settings import ScorecardSettings
 from securevfl.cut import Protection
+from securevfl.data.column_terms import ColumnTerms
 from securevfl.errors import InputError
+from securevfl.export import ExportedModel, PartSource
 from securevfl.party_context import PartyContext
 from securevfl.training.binned import BINS, LAYOUT, MOST_MERGED
 from securevfl.training.fits import Fits
+from securevfl.training.objectives import LossOfNumber
 from securevfl.training.plan import Plan
 from securevfl.training.program import Program
 from securevfl.training.setting import Setting
@@ -85,7 +91,12 @@ class Scorecard(ScorecardSettings):
     name: ClassVar[str] = "scorecard"
     label: ClassVar[str] = "scorecard"
     most_classes: ClassVar[int | None] = 2
-    fits: ClassVar[Fits] = Fits(counts=True, shares="scorecard")
+    fits: ClassVar[Fits] = Fits(counts=True, shares="scorecard", exports=True)
+
+    def export_model(self, source: PartSource) -> ExportedModel:
+        from securevfl.algorithms.scorecard.exporting import export_card
+
+        return export_card(source)
 
     def check_protection(self, protection: Protection) -> None:
         """See `Algorithm.check_protection`.
@@ -212,6 +223,15 @@ class Scorecard(ScorecardSettings):
             "counts by bin are exact, of sealed labels; a passive party that does not follow the protocol could choose "
             "bins that differ in one row and learn that row's label",
         ]
+
+    def column_terms(
+        self, part: Mapping[str, Any], x: np.ndarray, party: str, number: LossOfNumber | None
+    ) -> ColumnTerms:
+        """See `Algorithm.column_terms`; terms are of log-odds of the second class, and points of the first."""
+        from securevfl.algorithms.scorecard.terms import read_terms
+
+        factor, _ = factor_and_offset(self.base_points, self.base_odds, self.pdo)
+        return read_terms(part, x, party, points=-factor)
 
     def active(self, setting: Setting) -> BinnedActive:
         return (SharedCardActive if setting.protection.on_shares else CardActive)(self, setting)

@@ -8,6 +8,7 @@ from securevfl.algorithms.splitnn.settings import SplitNNSettings
 from securevfl.training.fits import Fits
 
 if TYPE_CHECKING:
+    from securevfl.export import ExportedModel, PartSource
     from securevfl.training.active_role import ActiveRole
     from securevfl.training.passive_role import PassiveRole
     from securevfl.training.setting import Setting
@@ -33,7 +34,19 @@ class SplitNN(SplitNNSettings):
 
     name: ClassVar[str] = "splitnn"
     label: ClassVar[str] = "SplitNN"
-    fits: ClassVar[Fits] = Fits(dp={"joint", "stop"}, learns={"labels", "numbers", "weights"}, shares=True, counts=True)
+    fits: ClassVar[Fits] = Fits(
+        dp={"joint", "stop"},
+        learns={"labels", "numbers", "weights"},
+        shares=True,
+        counts=True,
+        exports=True,
+        starts=True,
+    )
+
+    def export_model(self, source: PartSource) -> ExportedModel:
+        from securevfl.algorithms.splitnn.exporting import export_half
+
+        return export_half(source, self.build_architecture(source.outputs))
 
     def active(self, setting: Setting) -> ActiveRole:
         from securevfl.algorithms.splitnn.roles import Active

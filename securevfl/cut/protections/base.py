@@ -93,6 +93,14 @@ class Protection(Config):
         """Whether a model on shares answers without having proved useful; see `Policy.useful`."""
         return False
 
+    def answers_classes(self, classes: int) -> bool:
+        """Whether a model answers the likeliest class of a row and no probabilities.
+
+        Args:
+            classes: number of classes; 1 for a number.
+        """
+        return False
+
     def foresee_refusals(self, train: int, valid: int) -> list[str]:
         """What a job should expect from its numbers of rows, told before it trains.
 

@@ -28,7 +28,7 @@ from securevfl.shares.trees.owned_cells import CellPart, NarrowCells, deal_cells
 from securevfl.shares.trees.rule import TreeRule, choose_gradient_bits
 from securevfl.shares.trees.start import compute_start
 from securevfl.shares.wire import read_narrow, send_narrow
-from securevfl.training.tree_terms import TreeTerms, draw_columns, draw_rows
+from securevfl.training.tree_terms import TreeTerms, draw_columns, draw_rows, fit_least_hessian
 
 __all__ = ["TreeCourse", "lift_words", "make_rule"]
 
@@ -47,10 +47,13 @@ def make_rule(terms: TreeTerms, rows: int, classes: int) -> TreeRule:
         InputError: settings out of the bounds of trees on shares, or too many rows.
     """
     largest = 1.0 if classes > 1 else ERROR_BOUND
+    least = terms.min_hessian
+    if least is None:
+        least = fit_least_hessian(rows, counts_rows=classes == 1)
     return TreeRule(
         depth=terms.depth,
         l2=terms.l2,
-        min_hessian=terms.min_hessian,
+        min_hessian=least,
         min_gain=terms.min_gain,
         rate=terms.rate,
         gradient_bits=choose_gradient_bits(rows, largest),
@@ -85,6 +88,7 @@ class TreeCourse(SharedCourse):
     """
 
     step_name: ClassVar[str] = "round of trees"
+    chooses_by_loss: ClassVar[bool] = True
     range_cure: ClassVar[str] = (
         f"a leaf is beyond ±{LARGEST_LEAF:g}, the range of trees on shares: lower boosting.lr, or raise boosting.l2 or "
         "boosting.min_hessian"

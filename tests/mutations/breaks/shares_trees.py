@@ -192,8 +192,8 @@ BREAKS = (
     Break(
         name="sets that take no account of missing values",
         file="securevfl/algorithms/boosting/on_shares.py",
-        old="fits_sets(count + lacks, config.bins)",
-        new="fits_sets(count, config.bins)",
+        old="fits_sets(count + lacks, most)",
+        new="fits_sets(count, most)",
         tests=(_SETS + "::test_a_party_parts_its_categories_with_few_levels",),
     ),
     Break(

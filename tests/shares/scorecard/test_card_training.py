@@ -210,6 +210,9 @@ def test_points_of_all_parties_add_up_to_the_score(parted: Result, people: Parti
     inside = np.abs(odds) < 7.9  # beyond, answers are clipped
     wanted = 600 + 20 / math.log(2) * (odds - math.log(50))
     np.testing.assert_allclose(total[inside], wanted[inside], atol=20 / math.log(2) * (2**-4 + 0.002))
+    explained = sv.explain(model, people, [predicted.ids[row] for row in tested])
+    assert explained.players == ("bank", "shop1 + shop2")  # an answer does not tell them apart
+    np.testing.assert_allclose(explained.sums[inside], -odds[inside], atol=2**-4 + 0.002)
 
 
 def test_points_are_opened_to_their_party_alone_and_are_all_that_is_left(parted: Result, people: Parties) -> None:

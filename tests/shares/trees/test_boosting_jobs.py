@@ -340,8 +340,8 @@ def test_errors_of_numbers_count_up_to_three_of_their_scales() -> None:
 
 
 def test_a_row_without_a_value_lies_right_where_training_rows_have_all() -> None:
-    kept, config = KeptBins(), sv.Boosting(bins=4)
-    kept.fit(np.array([[0.0, np.nan], [1.0, 5.0], [2.0, 6.0]]), config, (0, 0), np.zeros(2, np.int64))
+    kept = KeptBins()
+    kept.fit(np.array([[0.0, np.nan], [1.0, 5.0], [2.0, 6.0]]), 4, (0, 0), np.zeros(2, np.int64))
     assert kept.encode_cells(np.array([[np.nan, np.nan], [1.0, 5.0]])).tolist() == [[2, 1], [2, 0]]
 
 

@@ -61,7 +61,7 @@ def test_a_party_parts_its_categories_with_few_levels() -> None:
     x = np.stack([generator.integers(0, many or 7, n).astype(float) for many in levels], axis=1)
     x[:5, 1] = np.nan
     kept = KeptBins()
-    kept.fit(x, sv.Boosting(bins=32), levels, np.zeros(4, np.int64))
+    kept.fit(x, 32, levels, np.zeros(4, np.int64))
     assert kept.columns.parted == (True, False, False, False)
     again = KeptBins()
     again.restore(kept.snapshot())

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from securevfl.data.dataset_rows import DatasetRows
+from securevfl.data.databases.dataset_rows import DatasetRows
 from securevfl.data.file_locations import FileLocation
 from securevfl.data.limits import TableLimits
 from securevfl.data.row_source import BATCH, Count

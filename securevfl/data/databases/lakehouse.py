@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from securevfl.data.dataset_rows import DatasetRows
+from securevfl.data.databases.dataset_rows import DatasetRows
 from securevfl.data.file_locations import FileLocation, is_address
 from securevfl.errors import InputError
 
