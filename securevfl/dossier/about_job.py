@@ -220,8 +220,8 @@ def describe_use(evidence: DossierEvidence) -> list[Item]:
     if evidence.agreement is None:
         return [ask("use")]
     if evidence.agreement.proposal.serving is None:
-        text = "The agreement is about training alone: nobody may ask the model for scores under it."
-        return [write_sentence(text, Source("agreement", "serving: not there"))]
+        text = "The agreement is about training alone: it lets nobody ask the trained model for further scores."
+        return [write_sentence(text, Source("agreement", "serving: not there")), ask("use")]
     found: list[Item] = [
         write_sentence(
             "{asks} may ask the model for scores, in batches of at least {least}.",
