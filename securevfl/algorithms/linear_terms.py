@@ -20,8 +20,8 @@ SEALED = (
     "additive model leaves them with their owner"
 )
 STAYS_IN_SHARES = (
-    "the model stayed in shares, and nobody has a weight of it: train it with model = 'parts', an additive model, or "
-    "let sv.explain split scores among parties"
+    "the model stayed in shares, and nobody has a weight of it: train it with model = 'parts' (three parties compute), "
+    "train an additive model, or let sv.explain split scores among parties"
 )
 
 

@@ -4,6 +4,7 @@ its reason in a comment, for a person to review before a run.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,13 +30,15 @@ from securevfl.jobfile.label_guess import AMOUNT_FROM, read_as_numbers
 from securevfl.jobfile.toml_text import quote_text
 from securevfl.training import Algorithm, find_algorithm
 
-__all__ = ["SHARES_RATE", "Draft", "describe_table", "draft_job", "format_table"]
+__all__ = ["MOST_VALIDATIONS", "SHARES_RATE", "Draft", "describe_table", "draft_job", "format_table"]
 
 _USUAL = "splitnn"
 _OTHERS = {
     "splitnn": "   # `securevfl init --algorithm boosting` drafts trees, `--algorithm auto` tries several",
     "auto": "   # tries several, and keeps the best on the validation rows; an agreement names one",
 }
+MOST_VALIDATIONS = 100
+"""Validations of a job on shares, at most: `securevfl.shares.least_rows.MOST_METRICS`, which a test compares."""
 SHARES_RATE = 0.05
 """η on shares of a drafted budget. The default of 0.2, with momentum 0.9, is for some hundred steps of 256 rows. In the
 thousands of steps of 32 rows that a budget has, the loss grows again after few epochs, and with many classes the
@@ -153,6 +156,10 @@ def _left_out(one: DraftTable) -> dict[str, str]:
 def _format_job(tables: list[DraftTable], folder: Path, algorithm: str) -> str:
     task, owner = _guess_task(tables), next((one for one in tables if one.label), None)
     chosen = find_algorithm(algorithm)()
+    protected = (
+        ["[protection]", *_protect_two(chosen, task), ""] if len(tables) == 2 else _protect_several(chosen, task)
+    )
+    shared = 'name = "shares"' in protected or (len(tables) > 2 and bool(chosen.fits.shares) and task != "multilabel")
     lines = [
         "# Drafted by `securevfl init` from the tables' headers and first rows. Read it, then:",
         "#   securevfl check job.toml     lists what is wrong",
@@ -162,29 +169,29 @@ def _format_job(tables: list[DraftTable], folder: Path, algorithm: str) -> str:
         "# baselines = []   # leaves that out",
         "",
         "[job]",
-        *_format_budget(chosen, round(_TRAINS * min(one.table.num_rows for one in tables))),
+        *_format_budget(chosen, round(_TRAINS * min(one.table.num_rows for one in tables)), shared),
         f"task = {quote_text(task)}" + ("   # the label has many different numbers" if task == "regression" else ""),
         "",
         "[algorithm]",
         f"name = {quote_text(algorithm)}" + _OTHERS.get(algorithm, ""),
         "",
     ]
-    if len(tables) == 2:
-        lines += ["[protection]", *_protect_two(chosen, task), ""]
-    else:
-        lines += _protect_several(chosen, task)
+    lines += protected
     for one in tables:
         lines += _format_party(one, folder)
     return "\n".join(lines) + "\n"
 
 
-def _format_budget(algorithm: Algorithm, rows: int) -> list[str]:
-    """How long to train on about so many rows."""
+def _format_budget(algorithm: Algorithm, rows: int, shared: bool) -> list[str]:
+    """How long to train on about so many rows, on shares or not."""
     budget = algorithm.fit_budget(rows)
     lines = [
         f"epochs = {budget.epochs}       # at most, for about {rows:,} rows that train",
         f"patience = {budget.patience}      # ends after so many epochs without a gain on the validation rows",
     ]
+    if shared and budget.epochs > MOST_VALIDATIONS:
+        every = math.ceil(budget.epochs / MOST_VALIDATIONS)
+        lines.append(f"valid_every = {every}    # a job on shares validates at most {MOST_VALIDATIONS} times")
     return lines + ([] if budget.batch_size is None else [f"batch_size = {budget.batch_size}"])
 
 

@@ -18,8 +18,9 @@ from sklearn.linear_model import LinearRegression
 from support.helpers import make_parties
 
 import securevfl as sv
-from securevfl.jobfile.drafting import SHARES_RATE, draft_job
+from securevfl.jobfile.drafting import MOST_VALIDATIONS, SHARES_RATE, draft_job
 from securevfl.shares import NetworkShape, OptimiserConstants
+from securevfl.shares.least_rows import MOST_METRICS
 from securevfl.testing.shared_reference import SharedReference
 from securevfl.training import ActiveProgram, find_algorithm
 from securevfl.training.active_program import Progress
@@ -95,6 +96,10 @@ def test_three_parties_draft_a_rate_on_shares_for_small_batches(tmp_path: Path) 
     assert "protection" not in trees
     two = tomllib.loads(_draft(tmp_path, 100, algorithm="logistic_regression"))
     assert two["protection"] == {"name": "shares", "computing": 2, "lr": SHARES_RATE}
+    for shared in (drafted["job"], trees["job"], two["job"]):  # more validations than a job on shares may open
+        assert shared["epochs"] > MOST_VALIDATIONS == MOST_METRICS
+        assert shared["epochs"] / shared["valid_every"] <= MOST_METRICS
+    assert "valid_every" not in tomllib.loads(_draft(tmp_path, 100, algorithm="splitnn"))["job"]
 
 
 def _train_on_shares(rate: float, epochs: int, size: int) -> tuple[float, float]:

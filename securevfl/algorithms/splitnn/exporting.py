@@ -44,7 +44,7 @@ def check_in_hand(protection: Protection) -> None:
         if not protection.hands_out:
             raise InputError(
                 "the model is in shares and no party has weights of it: predict and serve with the other parties, or "
-                "train with model = 'parts', which hands each party its own part at the end"
+                "let three parties compute and train with model = 'parts', which hands each its own part at the end"
             )
     elif protection.is_sealed:
         raise InputError(
