@@ -11,7 +11,6 @@ from securevfl.dossier.sentences import (
     Fact,
     Item,
     Row,
-    Sentence,
     Source,
     Table,
     write_row,
@@ -21,7 +20,6 @@ from securevfl.transport import ACTIVE, COORDINATOR
 
 __all__ = [
     "count_parties",
-    "describe_basis",
     "describe_columns",
     "describe_limits",
     "describe_method",
@@ -30,68 +28,17 @@ __all__ = [
     "describe_rows",
     "describe_settings",
     "describe_use",
-    "warn_of_kind",
 ]
 
 _ROLES: dict[str, str] = {ACTIVE: "has the labels", COORDINATOR: "computes or coordinates, without a table"}
 _MANY = 60
 
 
-def warn_of_kind(evidence: DossierEvidence) -> Sentence | None:
-    """What a reader must see first: that this was a simulation, or that nothing ran yet."""
-    if evidence.kind == "simulation":
-        return write_sentence(
-            "Simulation: not a record of processing between organisations. One process had the tables of all parties; "
-            "keep this dossier as a draft for the real job, and write it again from that job's ledgers.",
-            Source("report", "known_to (empty: written by no single party)"),
-        )
-    if evidence.kind == "agreement":
-        return write_sentence(
-            "No finished run is known here: this dossier rests on the agreement alone, and states what would happen.",
-            Source("file", f"{evidence.place.name}, without a finished run's report"),
-        )
-    return None
-
-
-def describe_basis(evidence: DossierEvidence) -> list[Item]:
-    """Which agreement, report and ledgers the dossier rests on, and who signed what."""
-    found: list[Item] = []
-    if evidence.agreement is not None:
-        source = Source("agreement", f"SHA-256 {evidence.agreement.digest}")
-        signed = ", ".join(evidence.agreement.approvals) or "nobody"
-        found.append(
-            write_sentence(
-                f"Agreement {evidence.agreement.digest[:16]}… is approved by {signed}; these signatures verify.", source
-            )
-        )
-        if missing := evidence.agreement.missing_parties:
-            found.append(
-                write_sentence(f"No approval by {', '.join(missing)} is beside the file or in a ledger.", source)
-            )
-    if evidence.record is not None:
-        found.append(
-            write_sentence(
-                "The report is {name}, written {created}.",
-                name=evidence.reported("name"),
-                created=evidence.reported("created"),
-            )
-        )
-        others = [run.title for run in evidence.record.runs if not run.baseline and run.key != evidence.run_key]
-        if others:
-            found.append(
-                write_sentence(
-                    f"It compares several runs; these documents are about {{title}}, not about: {'; '.join(others)}.",
-                    Source("report", "runs"),
-                    title=evidence.of_run("title"),
-                )
-            )
-    return found
-
-
 def describe_purpose(evidence: DossierEvidence) -> list[Item]:
     """The purpose that all parties signed; in a simulation, a place for it."""
     if evidence.agreement is not None:
-        return [write_sentence("Purpose, as all parties read it: “{purpose}”", purpose=evidence.agreed("purpose"))]
+        who = "as all parties signed it" if evidence.agreement.is_complete else "as the agreement's file states it"
+        return [write_sentence(f"Purpose, {who}: “{{purpose}}”", purpose=evidence.agreed("purpose"))]
     return [
         write_sentence("The run is titled “{title}”.", title=evidence.reported("title")),
         ask("purpose"),
@@ -173,7 +120,8 @@ def _count_classes(classes: object) -> str:
 def describe_rows(evidence: DossierEvidence) -> list[Item]:
     """How many people's rows are common, and what they are used for."""
     if evidence.record is None:
-        return [write_sentence("Common rows are found by {how}.", how=evidence.setting("align.protocol"))]
+        how = evidence.setting("align.protocol")
+        return [write_sentence("Common rows are found by private set intersection (protocol = {how}).", how=how)]
     facts = {name: evidence.reported(f"alignment.{name}") for name in ("common", "train", "valid", "test")}
     found: list[Item] = [
         write_sentence(
@@ -185,7 +133,10 @@ def describe_rows(evidence: DossierEvidence) -> list[Item]:
         found.append(write_sentence("They were found by {how}.", how=evidence.reported("alignment.protocol")))
     if evidence.record.alignment.verified_by:
         found.append(
-            write_sentence("The result was verified by {who}.", who=evidence.reported("alignment.verified_by"))
+            write_sentence(
+                "{who} verified that all of them got the same common rows; nobody verified whose people the rows are.",
+                who=evidence.reported("alignment.verified_by"),
+            )
         )
     return found
 
@@ -202,9 +153,7 @@ def describe_method(evidence: DossierEvidence) -> list[Item]:
         ]
     found: list[Item] = [write_sentence("The run trained {title}.", title=evidence.of_run("title"))]
     if evidence.run.assumes:
-        found.append(
-            write_sentence("What follows of its protection holds if {assumes}.", assumes=evidence.of_run("assumes"))
-        )
+        found.append(write_sentence("It protects data only if {assumes}.", assumes=evidence.of_run("assumes")))
     return found
 
 
@@ -229,7 +178,11 @@ def describe_settings(evidence: DossierEvidence) -> list[Item]:
         if options:
             text = "; ".join(f"{name} = {fact}" for name, fact in options)
             rows.append(Row((title, text), (_source_of_section(evidence, section, options),)))
-    return [Table(("settings of", "option = value"), tuple(rows))]
+    all_listed = "All options are listed, also those that this algorithm or protection does not use."
+    return [
+        Table(("settings of", "option = value"), tuple(rows)),
+        write_sentence(all_listed, *dict.fromkeys(source for row in rows for source in row.sources)),
+    ]
 
 
 def _source_of_section(evidence: DossierEvidence, section: str, options: Sequence[tuple[str, Fact]]) -> Source:
@@ -267,19 +220,22 @@ def describe_use(evidence: DossierEvidence) -> list[Item]:
     if evidence.agreement is None:
         return [ask("use")]
     if evidence.agreement.proposal.serving is None:
-        text = "The agreement is about training alone: nobody may ask the model for scores under it."
-        return [write_sentence(text, Source("agreement", "serving: not there"))]
+        text = "The agreement is about training alone: it lets nobody ask the trained model for further scores."
+        return [write_sentence(text, Source("agreement", "serving: not there")), ask("use")]
     found: list[Item] = [
         write_sentence(
-            "{asks} may ask the model for scores, at least {least} of them at once.",
+            "{asks} may ask the model for scores, in batches of at least {least}.",
             asks=evidence.agreed("serving.asks"),
             least=evidence.agreed("serving.min_batch"),
         )
     ]
-    for name, text in (
-        ("rows_per_day", "Up to {value} rows a day may be scored."),
-        ("scores_per_record", "One row may be scored up to {value} times a day."),
+    for name, text, free in (
+        ("rows_per_day", "Up to {value} rows a day may be scored.", "how many rows are scored in a day"),
+        ("scores_per_record", "One row may be scored up to {value} times a day.", "how often one row is scored"),
     ):
         if getattr(evidence.agreement.proposal.serving, name) is not None:
             found.append(write_sentence(text, value=evidence.agreed(f"serving.{name}")))
+        else:
+            none = Source("agreement", f"serving.{name}: not there")
+            found.append(write_sentence(f"The agreement does not limit {free}.", none))
     return [*found, ask("use")]

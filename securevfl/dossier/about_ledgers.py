@@ -18,7 +18,7 @@ def describe_messages(evidence: DossierEvidence) -> list[Item]:
     if not lines:
         return [
             write_sentence(
-                "Nothing has crossed between organisations yet: no ledger is there.",
+                "What crossed between organisations is not known: no ledger is here. Each party's process writes one.",
                 Source("file", f"no ledger for {evidence.origin}"),
             )
         ]
@@ -79,7 +79,7 @@ def list_policies(evidence: DossierEvidence) -> list[Item]:
             rows.append(Row((party, text), (cite_ledger(evidence, party),)))
     if not rows:
         return [ask("policy")]
-    return [Table(("whose policy", "what its links refuse otherwise"), tuple(rows))]
+    return [Table(("whose policy", "what its own process requires of every message"), tuple(rows))]
 
 
 def describe_ledgers(evidence: DossierEvidence) -> list[Item]:
@@ -87,7 +87,7 @@ def describe_ledgers(evidence: DossierEvidence) -> list[Item]:
     if evidence.audit is None:
         return [
             write_sentence(
-                "No ledger is there yet; each party's process writes one, a signed line for each message.",
+                "No ledger is here. Each party's process writes one, a signed line for each message.",
                 Source("file", f"no ledger for {evidence.origin}"),
             )
         ]
@@ -100,7 +100,13 @@ def describe_ledgers(evidence: DossierEvidence) -> list[Item]:
     found: list[Item] = [Table(("ledger", "runs", "signed with", "key"), tuple(rows))]
     proof = Source("audit", f"of {evidence.origin}: {audit.messages:,} entries, every chain verified")
     found.append(_describe_times(evidence, proof))
-    found.append(write_sentence("All hashes, signatures and result files verified when this was written.", proof))
+    report = " and the report" if evidence.record is not None else ""
+    found.append(write_sentence(f"All hashes, signatures{report} verified when this was written.", proof))
+    if not evidence.is_pinned:
+        text = (
+            "No agreement fixes these keys: they show that nobody edited a ledger since it was signed, not who signed."
+        )
+        found.append(write_sentence(text, proof))
     if audit.compared:
         found.append(write_sentence(f"Both ends of {audit.compared} links were compared and agree.", proof))
     if audit.alone:

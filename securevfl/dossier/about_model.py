@@ -69,7 +69,8 @@ def describe_training(evidence: DossierEvidence) -> list[Item]:
     if not run.rows_trained or not run.best_epoch:
         # In a party's own report, 0 stands for what the party does not know.
         source = Source("report", f"runs.{run.key}.rows_trained (0: not known to this party)")
-        return [write_sentence("How long training went on is known to the party with the labels alone.", source)]
+        text = "This report has neither the number of rows trained nor why training ended; the label owner's has both."
+        return [write_sentence(text, source)]
     found: list[Item] = [
         write_sentence(
             "{rows} rows trained. Training ended after {epochs} epochs: {why}. Kept: the weights of epoch {best}.",
@@ -104,7 +105,8 @@ def describe_metrics(evidence: DossierEvidence) -> list[Item]:
         spread = run.deviation.get(name)
         text = str(fact) + (f" ± {spread:.4g}" if spread is not None else "")
         others = [format_value(one.test.get(name)) if name in one.test else "–" for one in baselines]
-        rows.append(write_row(_name_metric(name), fact.as_text(text), *others))
+        cited = [Source("report", f"runs.{one.key}.test.{name}") for one in baselines if name in one.test]
+        rows.append(write_row(_name_metric(name), fact.as_text(text), *others, sources=cited))
     count = evidence.reported("alignment.test")
     heads = ("figure", run.title, *(one.title for one in baselines))
     found: list[Item] = [
@@ -139,8 +141,9 @@ def describe_benefit(evidence: DossierEvidence) -> list[Item]:
     return [
         write_sentence(
             f"On {{rows}} test rows the joint model has {gained.gain:+.3f} {_name_metric(gained.metric)} over the best "
-            f"model of the label owner's columns alone{interval}.",
-            evidence.of_run("gained.gain").source,
+            f"model of the label owner's columns alone{interval}. The better one was chosen on the same test rows; "
+            "the interval is of chance in these rows, not of another split or another period.",
+            evidence.of_run("gained").source,
             rows=evidence.of_run("gained.rows"),
         )
     ]

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+
+import msgspec
 
 from securevfl.dossier.about_ledgers import cite_ledger
 from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
-from securevfl.dossier.sentences import Item, Row, Source, Table, write_row, write_sentence
+from securevfl.dossier.sentences import Item, Row, Source, Table, format_value, write_row, write_sentence
 from securevfl.report.attack_record import AttackLine, attack_lines
 from securevfl.report.card import LEGEND
 from securevfl.report.own_share import describe_own_share
 
 __all__ = [
+    "WHO_IS_COMMON",
     "describe_attacks",
+    "describe_bounds",
     "describe_card",
     "describe_epsilon",
+    "describe_membership",
     "describe_protection",
     "describe_table_share",
 ]
 
+
+WHO_IS_COMMON = "who is in the tables of all parties"
+"""What aligning tells, in a reader's words."""
+
+ON_THIS_JOB, ELSEWHERE = "attacks on this job", "elsewhere"
+"""As `securevfl.report.card_making` writes them into a cell."""
+
+_OF_NO_MATTER = frozenset({"accept_leak", "device", "link", "pool", "leaving", "seed"})
+"""Options that change nothing of what a party could learn."""
 
 _SEVERITIES = (
     "The last column is the worst that the job itself declares of these two parties, whatever bounds it: “leak” is "
@@ -34,18 +49,27 @@ def describe_card(evidence: DossierEvidence) -> list[Item]:
         return [write_sentence("No party has a peer in this job, so that none learns anything of another.", source)]
     rows = []
     for cell in card:
-        what = "who is a customer of all" if cell.of == "membership" else f"{cell.of} of {cell.about}"
+        what = WHO_IS_COMMON if cell.of == "membership" else f"{cell.of} of {cell.about}"
         sources = [source]
         if cell.source:
             sources.append(_source_of_figure(cell.source))
+        if cell.source == ON_THIS_JOB and ELSEWHERE in cell.figure:
+            sources.append(Source("measured", "attacks on recorded runs, the figure “elsewhere”"))
         why = ": ".join(text for text in (cell.says, cell.figure) if text)
-        rows.append(Row((cell.reader, what, cell.standing, why or "no message reveals it"), tuple(sources)))
+        rows.append(Row((cell.reader, what, cell.standing, _hedge(why)), tuple(sources)))
     found: list[Item] = [Table(("who could read", "what", "at worst", "why"), tuple(rows))]
     used = [standing for standing in LEGEND if any(cell.standing == standing for cell in card)]
     meanings = "; ".join(f"{standing}: {LEGEND[standing]}" for standing in used)
     found.append(write_sentence(f"Meaning of the third column: {meanings}.", source))
+    if any(cell.figure for cell in card):
+        text = (
+            "In a figure, “without” is what the reader gets from its own data, without the messages; the difference is "
+            "the leak. “Elsewhere” is from attacks on recorded runs of other tables."
+        )
+        found.append(write_sentence(text, source))
+    found += describe_bounds(evidence)
     if card.assumes:
-        found.append(write_sentence(f"This holds if {card.assumes}.", source))
+        found.append(write_sentence(f"All rows of this table hold only if {card.assumes}.", source))
         found.append(ask("assumption"))
     for told in card.rows_told:
         found.append(write_sentence(f"{told}.", source))
@@ -54,14 +78,55 @@ def describe_card(evidence: DossierEvidence) -> list[Item]:
         text = f"In {len(card.read_cells)} of {sum(1 for _ in card)} cells the reader “reads it”."
         found.append(write_sentence(text, source))
         if accepted is not None:
-            found.append(write_sentence("The job accepts such leaks: {accepted}.", accepted=accepted))
+            text = "The job did not accept this when it was agreed: accept_leak = {accepted}."
+            if accepted.value is True:
+                text = "The job accepts this: accept_leak = {accepted}."
+            elif evidence.kind == "simulation":
+                text = "Between organisations this job is refused as it is: accept_leak = {accepted}."
+            found.append(write_sentence(text, accepted=accepted))
         found.append(ask("leak"))
     return found
 
 
+def _hedge(why: str) -> str:
+    """A card rests on what messages declare: it says no more here."""
+    return (why or "no message reveals it").replace("no message reveals it", "no message is declared to reveal it")
+
+
+def describe_membership(evidence: DossierEvidence) -> list[Item]:
+    """That aligning alone tells who is in several tables, of how many people, and what nothing bounds of it."""
+    cells = [cell for cell in evidence.card or () if cell.of == "membership" and cell.standing != "nothing found"]
+    if not cells:
+        return []
+    readers = ", ".join(dict.fromkeys(cell.reader for cell in cells))
+    text = (
+        f"Whatever protects the columns, {readers} learn who is in the tables of all parties, by identifier: that "
+        "somebody is a customer, debtor or patient of another organisation can be sensitive in itself. A party learns "
+        "this of every identifier in its table, also of one that it guessed or bought, and cannot be made to forget it."
+    )
+    found: list[Item] = [write_sentence(text, evidence.card_source)]
+    if evidence.record is not None and evidence.record.alignment.common:
+        common = evidence.reported("alignment.common")
+        found.append(write_sentence("In this run it was learned of {common} rows.", common=common))
+    return found
+
+
+def describe_bounds(evidence: DossierEvidence) -> list[Item]:
+    """In one party's dossier: that a bound on another's rows is the other's to set, and the one here may not be it."""
+    cells = evidence.card or ()
+    if not any("numbers of each row" in cell.says and cell.about != evidence.me for cell in cells) or not evidence.me:
+        return []
+    text = (
+        "How many numbers of a row another party is given is bounded by the policy of the party whose rows they are. "
+        "Of others' rows, the table has the default, which their own policies may have changed: their own dossiers "
+        "have the bound that holds."
+    )
+    return [write_sentence(text, evidence.card_source)]
+
+
 def _source_of_figure(text: str) -> Source:
     """Where a cell's figure is from. Only attacks on this very job are cited as such."""
-    if text == "attacks on this job":
+    if text == ON_THIS_JOB:
         return Source("attacks", "attacks.json")
     return Source("measured" if text.startswith("attacks on recorded runs") else "card", text)
 
@@ -142,7 +207,7 @@ def describe_attacks(evidence: DossierEvidence) -> list[Item]:
         if evidence.other_attacks:
             source = Source("attacks", f"attacks.json: of “{evidence.other_attacks}”, which is another job")
         return [
-            write_sentence("No attack has been run on this job.", source),
+            write_sentence("No attack on this job is known here; that does not show that none would succeed.", source),
             ask("attacks"),
         ]
     found = evidence.attacks
@@ -155,14 +220,35 @@ def describe_attacks(evidence: DossierEvidence) -> list[Item]:
         items.append(write_sentence(_SEVERITIES, made))
     items.append(
         write_sentence(
-            "The attacks ran on the tables of their own job file; an attack that gets nothing proves nothing.", made
+            f"The attacks ran on another run, of the job file “{found.name}”, on the tables that it names, with the "
+            "same algorithm and protection. No ledger covers this file: nothing shows whether somebody edited it. An "
+            "attack that gets nothing proves nothing. “Known” counts rows of the victim that the attacker had in full.",
+            made,
         )
     )
+    items += _compare_settings(evidence, found.job, made)
     for text in found.contradictions:
         items.append(write_sentence(f"An attack contradicts what the job calls ok: {text}.", made))
     for text in found.unstated:
         items.append(write_sentence(f"The job states nothing of this: {text}.", made))
     return items
+
+
+def _compare_settings(evidence: DossierEvidence, attacked: Mapping[str, object], made: Source) -> list[Item]:
+    """What the attacked job's settings have otherwise than this job's, for an attack on another job proves less."""
+    found: list[Item] = []
+    for section in ("", "algorithm", "protection"):
+        theirs = attacked.get(section, {}) if section else attacked
+        for name, fact in evidence.settings(section):
+            if name in _OF_NO_MATTER or not isinstance(theirs, Mapping):
+                continue
+            other = theirs.get(name, fact.value)
+            if msgspec.to_builtins(other) != msgspec.to_builtins(fact.value):
+                text = (
+                    f"This job has {f'{section}.{name}'.strip('.')} = {{here}}, the attacked one {format_value(other)}."
+                )
+                found.append(write_sentence(text, made, here=fact))
+    return found
 
 
 def _attack_cells(line: AttackLine) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ The items and their letters are those of Regulation (EU) 2024/1689, Annex IV, wh
 
 from __future__ import annotations
 
-from securevfl.dossier import about_job, about_ledgers, about_model, about_privacy
+from securevfl.dossier import about_basis, about_job, about_ledgers, about_model, about_privacy
 from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
-from securevfl.dossier.sentences import Document, Item, Section, Source, write_sentence
+from securevfl.dossier.sentences import Document, Fact, Item, Section, Source, write_sentence
 
 __all__ = ["write_annex_iv"]
 
@@ -19,7 +19,7 @@ def write_annex_iv(evidence: DossierEvidence) -> Document:
         name="ai-act-annex-iv",
         title="Technical documentation (draft)",
         law="Regulation (EU) 2024/1689 (AI Act), Article 11(1) and Annex IV",
-        warning=about_job.warn_of_kind(evidence),
+        warning=about_basis.warn_of_kind(evidence),
         sections=(
             Section("Does this apply?", "AI Act Art. 6 and Annex III", _ask_scope(evidence)),
             *_describe_system(evidence),
@@ -36,7 +36,7 @@ def write_annex_iv(evidence: DossierEvidence) -> Document:
 
 
 def _ask_scope(evidence: DossierEvidence) -> tuple[Item, ...]:
-    return (*about_job.describe_basis(evidence), ask("high_risk"))
+    return (*about_basis.describe_basis(evidence), ask("high_risk"))
 
 
 def _describe_system(evidence: DossierEvidence) -> tuple[Section, ...]:
@@ -86,7 +86,11 @@ def _describe_development(evidence: DossierEvidence) -> tuple[Section, ...]:
         Section(
             "Architecture and computing resources",
             "AI Act Annex IV(2)(c)",
-            (*about_job.describe_parties(evidence), *about_ledgers.describe_messages(evidence)),
+            (
+                *about_job.describe_parties(evidence),
+                *_describe_resources(evidence),
+                *about_ledgers.describe_messages(evidence),
+            ),
         ),
         Section(
             "Data",
@@ -97,6 +101,7 @@ def _describe_development(evidence: DossierEvidence) -> tuple[Section, ...]:
                 *about_model.describe_preparation(evidence),
                 ask("provenance"),
                 ask("labelling"),
+                ask("protected"),
             ),
         ),
         Section("Human oversight", "AI Act Annex IV(2)(e) and Art. 14", (ask("oversight"),)),
@@ -117,6 +122,20 @@ def _describe_development(evidence: DossierEvidence) -> tuple[Section, ...]:
             ),
         ),
     )
+
+
+def _describe_resources(evidence: DossierEvidence) -> list[Item]:
+    """What training took: time and traffic."""
+    run = evidence.run
+    if run is None or not run.seconds:
+        return []
+    facts = {"seconds": evidence.of_run("seconds")}
+    text = "The run took {seconds} seconds on the machine of section 4"
+    if run.links:
+        total = sum(link.bytes for link in run.links)
+        facts["megabytes"] = Fact(total, Source("report", f"runs.{run.key}.links"), f"{total / 1e6:,.4g}")
+        text += " and sent {megabytes} MB between parties, as far as this report knows"
+    return [write_sentence(f"{text}.", **facts)]
 
 
 def _describe_control(evidence: DossierEvidence) -> tuple[Item, ...]:

@@ -74,7 +74,7 @@ class DossierEvidence:
     @property
     def origin(self) -> str:
         """Name of the folder that the report and the ledgers are from; of the agreement's file before a run."""
-        return (self.state if self.state is not None and self.record is not None else self.place).resolve().name
+        return (self.state if self.state is not None and self.audit is not None else self.place).resolve().name
 
     @property
     def settings_known(self) -> bool:
@@ -179,9 +179,17 @@ class DossierEvidence:
         if self.audit is None:
             return []
         # A run that was repeated with new noise has a chain for each draw: "dp", "dp 2", "dp 3".
+        all_runs = all_runs or not self.run_key  # no report names a run: whatever crossed until now
         draws = 1 if self.run is None else self.run.draws
         mine = {ALIGNMENT, self.run_key, *(f"{self.run_key} {draw}" for draw in range(2, draws + 1))}
         return [chain for chain in self.audit.chains if party in ("", chain.party) and (all_runs or chain.run in mine)]
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether an agreement fixes the keys of all ledgers here: else they show that nobody edited them since they
+        were signed, and not who signed.
+        """
+        return self.audit is not None and {chain.party for chain in self.audit.chains} <= set(self.audit.pinned)
 
     def ledger_source(self, party: str) -> Source:
         """A party's verified ledger file: its messages and its last head."""

@@ -13,6 +13,7 @@ from securevfl.errors import AuditError, InputError, UnknownNameError
 from securevfl.ledger.lines import AGREEMENT
 from securevfl.report.attack_record import AttackRecord, attacks_beside
 from securevfl.report.record import Record
+from securevfl.run.run_files import LEDGERS, OWN_RESULT, RESULT_FILE, file_digest
 
 __all__ = ["gather_evidence"]
 
@@ -51,6 +52,8 @@ def gather_evidence(
     record = None if found.report is None else Record.read(found.report / METRICS)
     me = _check_party(me, record, found.agreement)
     verified = None if found.ledgers is None else _verify_ledgers(found.ledgers, found.agreement, me)
+    if found.report is not None and verified is not None:
+        _require_recorded(found.report / METRICS, verified)
     agreement = found.agreement
     if agreement is not None and verified is not None:
         agreement = _add_recorded_approvals(agreement, verified)
@@ -81,7 +84,9 @@ def _find_agreement(file: Path, me: str, party_file: Path | None) -> _Found:
     if own.party != me:
         raise InputError(f"{own_file} is the file of {own.party!r}, and the dossier is of {me!r}: give --file")
     if not (own.state / "report" / METRICS).is_file():
-        return _Found(None, None, agreement, own.state)
+        # An attempt that broke off has no report, yet messages crossed, and the common rows may be known.
+        has_ledger = any((own.state / LEDGERS).glob("*.jsonl"))
+        return _Found(own.state if has_ledger else None, None, agreement, own.state)
     return _Found(own.state, own.state / "report", agreement, own.state)
 
 
@@ -131,6 +136,11 @@ def _verify_ledgers(folder: Path, agreement: Agreement | None, me: str) -> Audit
             for note in chain.notes
             if note.note == AGREEMENT
         }
+        if not signed:
+            raise AuditError(
+                f"the ledgers in {folder} record no agreement, and the one given is {agreement.digest[:16]}…: name the "
+                "folder of a run under this agreement"
+            )
         other = signed - {agreement.digest}
         if other:
             raise AuditError(
@@ -138,6 +148,26 @@ def _verify_ledgers(folder: Path, agreement: Agreement | None, me: str) -> Audit
                 f"{agreement.digest[:16]}…: name the agreement of this run"
             )
     return verified
+
+
+def _require_recorded(report: Path, verified: Audit) -> None:
+    """Do nothing, unless no ledger has the digest of the report: its figures could be anybody's.
+
+    The audit alone does not refuse this in a state folder, where the end of the ledger may be missing.
+
+    Raises:
+        AuditError: no closed line records this very file.
+    """
+    digest = file_digest(report)
+    for chain in verified.chains:
+        for note in chain.notes:
+            named = Path(str(note.values.get("name"))).name == report.name
+            if note.note in (RESULT_FILE, OWN_RESULT) and named and note.values.get("sha256") == digest:
+                return
+    raise AuditError(
+        f"no ledger records {report}: the end of the ledger was cut off, or the report is of another run; take both as "
+        "the run wrote them"
+    )
 
 
 def _add_recorded_approvals(agreement: Agreement, verified: Audit) -> Agreement:
@@ -166,9 +196,13 @@ def _choose_run(record: Record, run: str) -> str:
 
 
 def _add_attacks(evidence: DossierEvidence, found: AttackRecord | None) -> DossierEvidence:
-    """The evidence with the attacks that were run on this job; of another job's, it keeps the title alone."""
+    """The evidence with attacks on a job with this algorithm, protection and parties; of another's, the title alone."""
     if found is None:
         return evidence
-    if found.title != evidence.title:
-        return replace(evidence, other_attacks=found.title)
+    named = [name for claim in found.claims for name in (claim.party, claim.about)]
+    named += [name for one in found.measured for name in (one.attacker, *one.victim.split(", ")) if " " not in name]
+    strangers = set(named) - set(evidence.roles)
+    if found.title != evidence.title or strangers:
+        other = f"{found.title}, of {', '.join(sorted(strangers))}" if strangers else found.title
+        return replace(evidence, other_attacks=other)
     return replace(evidence, attacks=found)

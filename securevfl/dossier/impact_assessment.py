@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from securevfl.dossier import about_job, about_ledgers, about_model, about_privacy
+from securevfl.dossier import about_basis, about_job, about_ledgers, about_model, about_privacy
 from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Document, Item, Section, write_sentence
@@ -21,7 +21,7 @@ def write_impact_assessment(evidence: DossierEvidence) -> Document:
         name="impact-assessment",
         title="Data protection impact assessment (draft)",
         law="Regulation (EU) 2016/679 (GDPR), Article 35",
-        warning=about_job.warn_of_kind(evidence),
+        warning=about_basis.warn_of_kind(evidence),
         sections=(
             _write_threshold(evidence),
             Section("Processing and purposes", "GDPR Art. 35(7)(a)", _describe_processing(evidence)),
@@ -48,7 +48,7 @@ def _write_threshold(evidence: DossierEvidence) -> Section:
         (
             *facts,
             ask("dpia_required"),
-            *about_job.describe_basis(evidence),
+            *about_basis.describe_basis(evidence),
         ),
     )
 
@@ -88,6 +88,7 @@ def _assess_need(evidence: DossierEvidence) -> tuple[Item, ...]:
 def _assess_risks(evidence: DossierEvidence) -> tuple[Item, ...]:
     return (
         *about_privacy.describe_card(evidence),
+        *about_privacy.describe_membership(evidence),
         *about_privacy.describe_table_share(evidence),
         *about_privacy.describe_epsilon(evidence),
         *about_privacy.describe_attacks(evidence),
@@ -105,4 +106,5 @@ def _list_measures(evidence: DossierEvidence) -> tuple[Item, ...]:
         *about_ledgers.describe_ledgers(evidence),
         ask("access"),
         ask("organisation"),
+        ask("codes"),
     )

@@ -6,7 +6,7 @@ SR 11-7 and OCC Bulletin 2011-12. The card has the sections of Mitchell et al., 
 
 from __future__ import annotations
 
-from securevfl.dossier import about_job, about_ledgers, about_model, about_privacy
+from securevfl.dossier import about_basis, about_job, about_ledgers, about_model, about_privacy
 from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Document, Item, Section, Source, write_sentence
@@ -25,12 +25,12 @@ def write_model_risk(evidence: DossierEvidence) -> Document:
         title="Model document (draft)",
         law="Revised Guidance on Model Risk Management, 17 April 2026 (SR 26-2, OCC Bulletin 2026-13; "
         "before: SR 11-7, OCC 2011-12)",
-        warning=about_job.warn_of_kind(evidence),
+        warning=about_basis.warn_of_kind(evidence),
         sections=(
             Section(
                 "Purpose and materiality",
                 f"{_GUIDANCE}, model risk",
-                (*about_job.describe_purpose(evidence), ask("materiality"), *about_job.describe_basis(evidence)),
+                (*about_job.describe_purpose(evidence), ask("materiality"), *about_basis.describe_basis(evidence)),
             ),
             Section("Data", development, _describe_data(evidence)),
             Section("Methodology", development, _describe_methodology(evidence)),
@@ -73,6 +73,7 @@ def _describe_data(evidence: DossierEvidence) -> tuple[Item, ...]:
         *about_model.describe_preparation(evidence),
         ask("provenance"),
         ask("labelling"),
+        ask("protected"),
     )
 
 
@@ -170,7 +171,7 @@ def write_model_card(evidence: DossierEvidence) -> Document:
         name="model-card",
         title="Model card (draft)",
         law="Mitchell et al., Model Cards for Model Reporting, 2019",
-        warning=about_job.warn_of_kind(evidence),
+        warning=about_basis.warn_of_kind(evidence),
         sections=tuple(
             Section(title, f"{_CARD}, section 4.{number}", items) for number, (title, items) in enumerate(sections, 1)
         ),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from securevfl.dossier.sentences import KINDS, Document, FillIn, Sentence, Table, require_sources
+from securevfl.dossier.words import explain_words, make_printable
 from securevfl.report.template import fill_template
 
 __all__ = ["count_places", "render_document", "render_index"]
@@ -35,6 +36,7 @@ def render_document(document: Document, *, word: bool = False) -> str:
         ValueError: a statement rests on nothing.
     """
     require_sources(document)
+    document = make_printable(document)
     return fill_template(
         "dossier.html.j2",
         document.title,
@@ -42,6 +44,7 @@ def render_document(document: Document, *, word: bool = False) -> str:
         document=document,
         places=count_places(document.places),
         word=word,
+        words=explain_words(document),
         is_sentence=_is_sentence,
         is_place=_is_place,
         is_table=_is_table,

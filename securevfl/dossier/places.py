@@ -14,7 +14,15 @@ _PLACES = (
     # who
     FillIn("controller", "name and contact details of this organisation and of its representative, if it has one"),
     FillIn("dpo", "name and contact details of the data protection officer"),
-    FillIn("controllers", "who is controller, joint controller (Art. 26) or processor (Art. 28)"),
+    FillIn(
+        "controllers",
+        "who is controller, joint controller (Art. 26) or processor (Art. 28), each with name and contact details",
+    ),
+    FillIn(
+        "fingerprints",
+        "who compared the keys that the agreement names with the other organisations, how and when",
+        "not over the channel that the file came by; securevfl agreement show prints them",
+    ),
     FillIn("processor_contract", "contract with each controller (Art. 28(3))"),
     FillIn("provider", "name and address of the provider of the AI system, and of the deployer if it is another"),
     FillIn("owner", "owner of the model, its developers and users, each by name or unit"),
@@ -46,7 +54,12 @@ _PLACES = (
     FillIn("retention", "retention period of tables, model parts, scores, reports and ledgers"),
     FillIn("minimisation", "why each column is needed, and which were left out (Art. 5(1)(c))"),
     FillIn("accuracy", "how wrong or outdated rows are found and corrected (Art. 5(1)(d))"),
-    FillIn("recipients", "other recipients: service providers, authorities, group companies"),
+    FillIn("recipients", "other recipients, also in third countries: service providers, authorities, group companies"),
+    FillIn(
+        "protected",
+        "which columns tell age, sex, marital status, origin or stand in for them, and why they may be used",
+        "equal treatment law; for credit in the US the Equal Credit Opportunity Act",
+    ),
     FillIn("transfers", "transfers to third countries and their safeguards (Chapter V), or none"),
     # people
     FillIn("information", "how people are informed (Art. 13 and 14), of the joint use in particular"),
@@ -90,6 +103,7 @@ _PLACES = (
     # measures
     FillIn("policy", "the policy of this organisation ([policy] in its party file)"),
     FillIn("access", "who can log in to the machines, and how keys, tables and state folders are protected at rest"),
+    FillIn("codes", "approved codes of conduct and certifications that are followed (Art. 35(8), 40, 42), or none"),
     FillIn("organisation", "training, contracts with the other organisations, and handling of breaches (Art. 33, 34)"),
     FillIn("assumption", "why this assumption is believed", "who operates, pays or owns the computing parties"),
     FillIn("leak", "why the cells “reads it” are acceptable, or which protection replaces this one"),
@@ -102,8 +116,11 @@ _PLACES = (
     FillIn("standards", "harmonised standards applied, or the solutions adopted in place of them"),
     FillIn("declaration", "copy of the EU declaration of conformity (Art. 47)"),
     # risks
-    FillIn("risk_read", "likelihood and severity: another organisation reads columns or labels (the card above)"),
-    FillIn("risk_membership", "likelihood and severity: another organisation learns who is a customer of both"),
+    FillIn(
+        "risk_read",
+        "likelihood and severity: another organisation reads columns or labels (“who could read”)",
+    ),
+    FillIn("risk_membership", "likelihood and severity: another organisation learns who is in both tables"),
     FillIn("risk_scores", "likelihood and severity: a wrong score harms a person"),
     FillIn("risk_groups", "likelihood and severity: scores are worse, or more often adverse, for a group of people"),
     FillIn("risk_files", "likelihood and severity: somebody reads tables, model parts or ledgers on own machines"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from securevfl.dossier import about_job, about_ledgers, about_privacy
+from securevfl.dossier import about_basis, about_job, about_ledgers, about_privacy
 from securevfl.dossier.evidence import DossierEvidence
 from securevfl.dossier.places import ask
 from securevfl.dossier.sentences import Document, FillIn, Item, Row, Section, Source, Table, write_sentence
@@ -34,12 +34,12 @@ def write_processing_record(evidence: DossierEvidence) -> Document:
     """
     processor = bool(evidence.me) and evidence.roles.get(evidence.me) == COORDINATOR
     whose = f" of {evidence.me}" if evidence.me else ""
-    kind = "processor" if processor else "controller"
+    kind = "as a processor" if processor else "as a controller"
     return Document(
         name="record-of-processing",
-        title=f"Record of processing activities{whose} ({kind}, draft)",
+        title=f"Record of processing activities{whose}, {kind} (draft)",
         law="Regulation (EU) 2016/679 (GDPR), Article 30",
-        warning=about_job.warn_of_kind(evidence),
+        warning=about_basis.warn_of_kind(evidence),
         sections=_write_for_processor(evidence) if processor else _write_for_controller(evidence),
     )
 
@@ -116,11 +116,15 @@ def _list_others(evidence: DossierEvidence) -> tuple[Item, ...]:
 def _list_received(evidence: DossierEvidence) -> list[Item]:
     """What this organisation could learn of others' people: data that it processes, too."""
     rows = [
-        Row((cell.about, cell.of, cell.standing, cell.says), (evidence.card_source,))
+        Row((cell.about or "all parties", _name_data(cell.of), cell.standing, cell.says), (evidence.card_source,))
         for cell in evidence.card or ()
-        if evidence.me == cell.reader and cell.standing in ("reads it", "bounded", "not known yet")
+        if evidence.me == cell.reader and cell.standing != "nothing found"
     ]
     return [Table(("received of", "what it tells of", "at worst", "by what"), tuple(rows))] if rows else []
+
+
+def _name_data(of: str) -> str:
+    return about_privacy.WHO_IS_COMMON if of == "membership" else of
 
 
 def _list_kept(evidence: DossierEvidence) -> list[Item]:
@@ -128,12 +132,22 @@ def _list_kept(evidence: DossierEvidence) -> list[Item]:
     state = evidence.state
     if state is None:
         return []
+    there = sorted(one.name for one in state.iterdir()) if state.is_dir() else []
     rows = [
         Row((f"{state.name}/{name}", what), (Source("file", f"{state.name}/{name}"),))
         for name, what in _KEPT.items()
-        if (state / name).exists()
+        if name in there
     ]
-    return [Table(("kept by this organisation", "contains"), tuple(rows))] if rows else []
+    if others := [name for name in there if name not in _KEPT]:
+        text = "notes of the process on its attempts and peers, or files of somebody else: look at them"
+        rows.append(Row((", ".join(others), text), (Source("file", state.name),)))
+    if not rows:
+        return []
+    text = "No date in the agreement erases these files: somebody has to delete them in time."
+    return [
+        Table(("kept by this organisation", "contains"), tuple(rows)),
+        write_sentence(text, Source("file", state.name)),
+    ]
 
 
 def _list_recipients(evidence: DossierEvidence) -> tuple[Item, ...]:
@@ -145,11 +159,11 @@ def _list_recipients(evidence: DossierEvidence) -> tuple[Item, ...]:
             what = f"{cell.of} of {cell.about}"
             rows.append(Row((cell.reader, what, cell.standing, cell.says or cell.figure or "–"), (source,)))
         elif cell.of == "membership" and cell.standing != "nothing found" and cell.reader != evidence.me:
-            rows.append(Row((cell.reader, "who is a customer of all", cell.standing, cell.says), (source,)))
+            rows.append(Row((cell.reader, _name_data(cell.of), cell.standing, cell.says), (source,)))
     found: list[Item] = (
         [Table(("recipient", "of what", "at worst", "by what"), tuple(rows))]
         if rows
-        else [write_sentence("By the card of this job no other party can read data of this organisation.", source)]
+        else [write_sentence("The card of this job names no other party that reads data of this organisation.", source)]
     )
     return (
         *found,

@@ -6,6 +6,7 @@ apart. Renderers call `require_sources` first: a sentence without a source is re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -40,7 +41,7 @@ KINDS: Mapping[SourceKind, str] = {
     "audit": "the verification of all ledgers here",
     "report": "metrics.json, a figure by its path; the ledgers contain its SHA-256",
     "card": "what each party could read of each other's data at worst, computed from what the messages declare",
-    "attacks": "attacks.json: attacks on this job",
+    "attacks": "attacks.json: attacks on a run with this algorithm and protection; no ledger covers the file",
     "measured": "attacks on recorded runs of other jobs and public tables, which the program comes with",
     "file": "a file of this dossier or of the run",
     "answer": "what a person wrote into fill-in.toml",
@@ -218,8 +219,9 @@ def write_sentence(text: str, /, *sources: Source, **facts: Fact) -> Sentence:
     unused = [name for name in facts if f"{{{name}}}" not in text]
     if unused:
         raise ValueError(f"{text[:80]!r} does not use {', '.join(unused)}")
-    for name, fact in facts.items():
-        text = text.replace(f"{{{name}}}", str(fact))
+    if facts:
+        # One pass, so that a value with braces is never taken for the name of another fact.
+        text = re.sub("|".join(rf"\{{{name}\}}" for name in facts), lambda found: str(facts[found[0][1:-1]]), text)
     cited = dict.fromkeys([*(fact.source for fact in facts.values()), *sources])
     return Sentence(text, tuple(cited))
 

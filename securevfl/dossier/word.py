@@ -8,6 +8,7 @@ from typing import Any
 
 from securevfl.dossier.pages import count_places
 from securevfl.dossier.sentences import Document, FillIn, Item, Sentence, Source, require_sources
+from securevfl.dossier.words import explain_words, make_printable
 from securevfl.errors import InputError
 
 __all__ = ["has_word", "render_word"]
@@ -34,6 +35,7 @@ def render_word(document: Document) -> bytes:
         InputError: python-docx is not installed; names the extra.
     """
     require_sources(document)
+    document = make_printable(document)
     if not has_word():
         raise InputError(_EXTRA)
     import docx
@@ -57,6 +59,12 @@ def render_word(document: Document) -> bytes:
         _add_grey(file.add_paragraph(), section.law)
         for item in section.items:
             _add_item(file, item)
+    if words := explain_words(document):
+        file.add_heading("Words", level=1)
+    for term, meaning in words:
+        paragraph = file.add_paragraph()
+        paragraph.add_run(term).bold = True
+        paragraph.add_run(f": {meaning}.")
     target = BytesIO()
     file.save(target)
     return target.getvalue()

@@ -19,6 +19,7 @@ import securevfl as sv
 from securevfl import cli
 from securevfl.attacks import AttackScore
 from securevfl.dossier import DossierEvidence, gather_evidence, write_documents, write_dossier
+from securevfl.dossier.about_model import describe_metrics
 from securevfl.dossier.evidence import _look_up
 from securevfl.dossier.sentences import FillIn, Sentence, Source, Table
 from securevfl.dossier.word import render_word
@@ -138,7 +139,7 @@ def test_two_companies_cite_the_agreement_and_their_own_verified_ledger(
     assert "bank.state/model | this party's part of the trained model" in text
     shop = _texts(all_evidence["shop"])
     assert "0 rows trained" not in shop
-    assert "is known to the party with the labels alone" in shop
+    assert "the label owner's has both" in shop
     assert "no other organisation should get it" in shop  # its own share, of its own table
 
 
@@ -157,7 +158,7 @@ def test_without_attacks_it_says_so_and_with_them_it_cites_them(
     all_evidence: dict[str, DossierEvidence], tmp_path: Path
 ) -> None:
     none = all_evidence["simulation"]
-    assert "No attack has been run on this job." in _texts(none)
+    assert "No attack on this job is known here" in _texts(none)
     assert any(place.key == "attacks" for document in write_documents(none) for place in document.places)
     assert not any(source.kind == "attacks" and "of run" in source.place for source in _sources(none))
     score = AttackScore(
@@ -172,13 +173,22 @@ def test_without_attacks_it_says_so_and_with_them_it_cites_them(
     (tmp_path / "attacks.json").write_bytes(record.to_json())
     attacked = gather_evidence(none.place, attacks=tmp_path)
     text = _texts(attacked)
-    assert "No attack has been run" not in text
+    assert "No attack on this job" not in text
     assert "shop1 → bank | labels: norm (labels) | AUC 0.52 ± 0.00 | 0.50 | 90 | note" in text
     assert "The job states nothing of this: bank: sizes." in text
     assert "“note” a known and limited leak" in text
     (tmp_path / "attacks.json").write_bytes(msgspec.structs.replace(record, title="another").to_json())
     other = gather_evidence(none.place, attacks=tmp_path / "attacks.json")
-    assert "No attack has been run on this job." in _texts(other)
+    strange = msgspec.structs.replace(record, measured=[msgspec.structs.replace(score, victim="clinic")])
+    (tmp_path / "strange.json").write_bytes(strange.to_json())
+    assert gather_evidence(none.place, attacks=tmp_path / "strange.json").attacks is None
+    assert none.record is not None
+    longer = msgspec.structs.replace(record, job={**none.record.job, "epochs": 99})
+    (tmp_path / "longer.json").write_bytes(longer.to_json())
+    text = _texts(gather_evidence(none.place, attacks=tmp_path / "longer.json"))
+    assert "This job has epochs = 1, the attacked one 99." in text
+    assert text.count("the attacked one") == text.count("the attacked one 99.")
+    assert "No attack on this job is known here" in _texts(other)
     assert Source("attacks", "attacks.json: of “another”, which is another job") in _sources(other)
     (tmp_path / "missing").mkdir()
     with pytest.raises(InputError, match=r"missing.attacks\.json does not exist"):
@@ -244,6 +254,85 @@ def test_an_edited_ledger_or_report_is_named_and_nothing_is_written(
     shutil.rmtree(_copy(simulated, tmp_path / "c") / "ledgers")
     with pytest.raises(InputError, match="contains no ledger"):
         gather_evidence(tmp_path / "c")
+
+
+def test_a_report_that_no_ledger_records_is_refused(company: Any, tmp_path: Path) -> None:
+    """The end of a ledger is cut off, and the report edited: the audit alone calls such a ledger incomplete."""
+    state = _copy(company.state_folder("bank"), tmp_path / "state")
+    ledger, figures = state / "ledgers/bank.jsonl", state / "report/metrics.json"
+    lines = ledger.read_text().splitlines(keepends=True)
+    end = max(i for i, line in enumerate(lines) if '"line":"open"' in line)
+    ledger.write_text("".join(lines[:end]))
+    with pytest.raises(AuditError, match=r"no ledger records .*metrics\.json"):
+        gather_evidence(state)
+    figures.write_text(figures.read_text().replace('"created": "2', '"created": "1'))
+    with pytest.raises(AuditError, match=r"no ledger records .*metrics\.json"):
+        gather_evidence(state)
+
+
+def test_a_peers_ledger_beside_its_own_hides_no_edit_of_the_report(company: Any, tmp_path: Path) -> None:
+    """The audit compares a party's own report only where no other party's ledger is in the folder."""
+    state = _copy(company.state_folder("bank"), tmp_path / "state")
+    shutil.copy(company.state_folder("shop1") / "ledgers/shop1.jsonl", state / "ledgers")
+    shutil.rmtree(state / "model")
+    gather_evidence(state)
+    figures = state / "report/metrics.json"
+    figures.write_text(figures.read_text().replace('"created": "2', '"created": "1'))
+    with pytest.raises(AuditError, match=r"no ledger records .*metrics\.json"):
+        gather_evidence(state)
+
+
+def test_a_simulation_beside_an_agreement_is_no_run_under_it(simulated: Path, company: Any, tmp_path: Path) -> None:
+    state = _copy(simulated, tmp_path / "state")
+    (state / "report").mkdir()
+    shutil.copy(state / "metrics.json", state / "report")
+    assert gather_evidence(state).kind == "simulation"
+    shutil.copy(company.agreement_file, tmp_path / "agreement.toml")
+    for file in company.folder.glob("*.approval"):
+        shutil.copy(file, tmp_path)
+    with pytest.raises(AuditError, match="record no agreement"):
+        gather_evidence(state)
+
+
+def test_figures_of_baselines_are_cited(all_evidence: dict[str, DossierEvidence]) -> None:
+    record = all_evidence["simulation"].record
+    assert record is not None
+    alone = msgspec.structs.replace(record.runs[0], key="alone", title="alone", baseline=True)
+    compared = replace(all_evidence["simulation"], record=msgspec.structs.replace(record, runs=[*record.runs, alone]))
+    table = next(item for item in describe_metrics(compared) if isinstance(item, Table))
+    assert Source("report", "runs.alone.test.accuracy") in table.rows[0].sources
+
+
+def test_an_attempt_that_broke_off_and_a_folder_without_its_agreement_say_so(company: Any, tmp_path: Path) -> None:
+    folder = _copy(company.folder, tmp_path / "copy")
+    shutil.rmtree(folder / "bank.state/report")
+    broken = gather_evidence(folder / company.agreement_file.name, me="bank")
+    document, *_ = write_documents(broken)
+    assert document.warning is not None
+    assert document.warning.text.startswith("No run has finished, but one has begun")
+    text = _texts(broken)
+    assert "tokens of its identifiers" in text  # aligned: who is common is known
+    assert "What crossed between organisations is not known" not in text
+    alone = gather_evidence(shutil.copytree(company.state_folder("shop1"), tmp_path / "alone"))
+    document, *_ = write_documents(alone)
+    assert document.warning is not None
+    assert document.warning.text.startswith("No agreement is beside these files")
+    assert "not who signed" in _texts(alone)
+    assert "not who signed" not in _texts(broken)
+
+
+def test_membership_is_a_risk_with_its_number_and_a_category_of_data_received(
+    all_evidence: dict[str, DossierEvidence],
+) -> None:
+    bank = all_evidence["bank"]
+    assert bank.record is not None
+    assessment, record, *_ = write_documents(bank)
+    said = [item.text for item in assessment.items if isinstance(item, Sentence)]
+    assert any("learn who is in the tables of all parties, by identifier" in text for text in said)
+    assert f"In this run it was learned of {bank.record.alignment.common:,} rows." in said
+    assert any("their own dossiers have the bound" in text for text in said)
+    received = next(item for item in record.items if isinstance(item, Table) and item.heads[0] == "received of")
+    assert "who is in the tables of all parties" in [row.cells[1] for row in received.rows]
 
 
 def test_what_does_not_belong_together_is_refused(company: Any, simulated: Path, tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from securevfl.dossier.sentences import (
     write_row,
     write_sentence,
 )
-from securevfl.dossier.word import render_word
+from securevfl.dossier.word import has_word, render_word
+from securevfl.dossier.words import explain_words
 
 REPORT = Source("report", "alignment.common")
 GOOD = Sentence("6 rows are common.", (REPORT,))
@@ -68,6 +69,8 @@ def test_a_fact_brings_its_source_and_braces_of_a_table_stay() -> None:
     found = write_sentence("{n} rows of {who}.", n=Fact(6770, REPORT), who=Fact("a {n}", Source("agreement", "party")))
     assert found.text == "6,770 rows of a {n}."
     assert list(map(str, found.sources)) == ["[report alignment.common]", "[agreement party]"]
+    nested = write_sentence("{n} of {who}.", n=Fact("{who}", REPORT), who=Fact("bank", REPORT))
+    assert nested.text == "{who} of bank."
     with pytest.raises(ValueError, match="does not use n"):
         write_sentence("Some rows.", n=Fact(1, REPORT))
     assert write_row("bank", Fact(0.80291, REPORT)) == Row(("bank", "0.8029"), (REPORT,))
@@ -97,6 +100,23 @@ def test_a_page_escapes_what_a_table_or_a_person_wrote() -> None:
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
     assert "[answer &lt;b&gt;]" in page
+
+
+def test_control_characters_and_marks_of_direction_are_shown_as_replaced() -> None:
+    """DOCX cannot contain the first, and the second turn a purpose into another one."""
+    document = _document(Sentence("a\x01b \u202egnitekram", (Source("answer", "x\x0b"),)), FillIn("key", "c\x02"))
+    page = render_document(document)
+    assert "a\ufffdb \ufffdgnitekram" in page
+    assert not any(sign in page for sign in "\x01\x02\x0b\u202e")
+    if has_word():
+        assert render_word(document).startswith(b"PK")
+
+
+def test_a_document_explains_the_words_that_it_uses() -> None:
+    page = render_document(_document(Sentence("The AUC is 0.8.", (REPORT,))))
+    assert "0.5 by chance" in page
+    assert "Spearman" not in page
+    assert explain_words(_document(Sentence("All is well.", (REPORT,)))) == []
 
 
 def test_each_place_has_its_own_key() -> None:
