@@ -369,6 +369,8 @@ class Proposal(Config, dict=True):
     def to_tree(self) -> dict[str, Any]:
         """The content as plain values, in canonical order."""
         plain: dict[str, Any] = to_plain(self.describe())
+        if self.serving is not None and not self.serving.reasons:
+            del plain["serving"]["reasons"]  # agreements of before there were reasons keep their bytes
         return plain
 
     @classmethod

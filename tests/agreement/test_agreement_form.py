@@ -225,6 +225,14 @@ def test_a_device_is_no_part_of_it() -> None:
     assert "device" not in {path.partition(".")[2] for path in made.to_tree()["job"]}
 
 
+def test_terms_without_reasons_have_the_bytes_that_they_had_before_there_were_any() -> None:
+    silent, speaking = (proposal(serving=ServingTerms(asks=("bank",), reasons=reasons)) for reasons in (False, True))
+    assert b"reasons" not in silent.signed_bytes
+    assert b"reasons = true" in speaking.signed_bytes
+    for made in (silent, speaking):
+        assert Proposal.decode(made.signed_bytes) == made
+
+
 def test_a_text_that_reads_as_a_number_is_no_option() -> None:
     content = {"scale": "1.5", "n": 1}
     assert from_plain(to_plain(content)) == {"scale": 1.5, "n": 1}  # and no field of texts takes it
