@@ -22,9 +22,9 @@ from hypothesis import settings  # noqa: E402
 
 torch.set_num_threads(1)  # the tests run side by side, and their tensors are small
 
-# Speed is never a test: no deadlines. CI repeats the same 50 examples; at a desk every run draws 50 new ones.
+# Speed is never a test: no deadlines. CI repeats the same 25 examples; at a desk every run draws 50 new ones.
 settings.register_profile("desk", deadline=None, max_examples=50)
-settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 CLOCKS = (

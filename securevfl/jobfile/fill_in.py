@@ -21,7 +21,7 @@ _CURES: Mapping[tuple[str, str], str] = {
     "or draft again with --id COLUMN, or --id PARTY.COLUMN for each party",
     ("party", "label"): "write the column to predict, or move the line to the party that has it; or draft again with "
     "--label PARTY.COLUMN",
-    ("protection", "name"): "write a protection that the algorithm can have, such as bfv, ckks, paillier or shares; "
+    ("protection", "name"): "write a protection that the algorithm can have; `securevfl check` says which, and "
     "docs/howto/which-protection.md helps to choose",
     ("data", "id"): "write the column that names the person of a row, as the other parties name theirs",
     ("data", "label"): "write the column to predict",

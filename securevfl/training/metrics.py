@@ -57,6 +57,13 @@ class RocCurve:
         return float(self.cutoffs[(self.true_rate - self.false_rate).argmax()])
 
 
+def _rank_rows(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows from the highest score to the lowest, and the places in that order after which the score changes."""
+    order = np.argsort(-scores, kind="stable")
+    last_of_ties = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
+    return order, last_of_ties
+
+
 def roc_curve(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray | None = None) -> RocCurve | None:
     """Compute the curve of one class against the rest; None if the rows with a weight are all of it, or none is.
 
@@ -72,8 +79,7 @@ def roc_curve(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray | None = 
         hits, scores, weight = hits[counted], scores[counted], weight[counted]
     if hits.all() or not hits.any():
         return None
-    order = np.argsort(-scores, kind="stable")
-    last_of_ties = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
+    order, last_of_ties = _rank_rows(scores)
     right = hits[order].astype(np.float64)
     if weight is None:
         true = np.cumsum(right)[last_of_ties]
@@ -116,8 +122,7 @@ def recall_curve(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray | None
         weight: of the rows, (n,); equal unless given.
     """
     each = np.ones(len(scores)) if weight is None else np.asarray(weight, np.float64)
-    order = np.argsort(-scores, kind="stable")
-    last_of_ties = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
+    order, last_of_ties = _rank_rows(scores)
     found = np.cumsum((hits * each)[order])[last_of_ties]
     flagged = np.cumsum(each[order])[last_of_ties]
     if not len(scores) or not found[-1] > 0:

@@ -15,7 +15,7 @@ from support.small_algorithms import make
 
 import securevfl as sv
 from securevfl.algorithms.boosting.growing import TreeLimits
-from securevfl.algorithms.boosting.own_model import OwnModel, PartyTerms
+from securevfl.algorithms.boosting.own_model import OwnModel, OwnTerms
 from securevfl.party_context import PartySecret
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
@@ -23,7 +23,7 @@ from securevfl.training.objectives import find_objective
 from securevfl.training.role import Role
 
 PEOPLE = low_overlap_parties(1, rows=300, overlap=0.4)
-TERMS = PartyTerms(
+TERMS = OwnTerms(
     trees=4,
     folds=20,
     rate=0.3,
