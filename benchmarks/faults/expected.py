@@ -69,8 +69,8 @@ FAULTS: Mapping[str, Fault] = {
         goes_on=False,
         words=("stale-incarnation", "twin-incarnation", "two processes", "(restored)", "restored from a back-up"),
         then_goes_on=("prediction", "serving"),
-        promise="The older folder is refused by name; ε never leaves out a release. One whose number of starts is the "
-        "newest may predict and serve: what these count is beside it.",
+        promise="The older folder is refused by name, unless peers have no newer head. One whose number of starts is "
+        "the newest may predict and serve: what these count is beside it.",
     ),
     "folder copied": Fault(
         words=("stale-incarnation", "twin-incarnation", "copied", "copy"),

@@ -171,7 +171,9 @@ class MLflow(Logger):
             number = client.create_experiment(experiment) if found is None else found.experiment_id
         except (MlflowException, OSError, ImportError) as error:
             line = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f"MLflow at {uri or 'its default place'} cannot be used: {line}") from None
+            where = re.sub(r"//[^/@]*@", "//", uri) or "its default place"  # without a user's name and password
+            line = line.replace(uri, where) if uri else line
+            raise InputError(f"MLflow at {where} cannot be used: {line}") from None
         super().__init__(lambda name: _MLflowWriter(client, client.create_run(number, run_name=name).info.run_id))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -91,6 +92,13 @@ class Processes:
     def error(self, toml: str) -> str:
         return (self.company.folder / f"{toml}.error").read_text()
 
+    def has_newer_head(self, holder: str, *, of: str) -> bool:
+        """Whether a party's ledger has a signed head of another that is not yet in the ledger of the copy."""
+        held = (self.company.state_folder(holder) / "ledgers" / f"{holder}.jsonl").read_text()
+        heads = re.findall(rf'"words":\{{"{of}":\{{"head":"([0-9a-f]+)"', held)
+        copied = (self.company.folder / "copy.state" / "ledgers" / f"{of}.jsonl").read_text()
+        return any(head not in copied for head in heads)
+
     def inside(self, name: str, epoch: int = 2) -> Callable[[], bool]:
         return (self.company.folder / f"{name}.inside.{epoch}").exists
 
@@ -168,6 +176,8 @@ def test_a_copy_that_answers_first_is_found_by_the_heads_that_its_peers_hold(job
     toml = job.copy("shop1")
     job.go()
     _wait_for(job.inside("shop1", 3))
+    # A copy whose peers hold no newer head than it has itself is no older folder to them: it would be let in.
+    _wait_for(lambda: job.has_newer_head("bank", of="shop1"))
     shop.kill()
     shop.join()
     copy = job.start("shop1", toml=toml, elsewhere=True)

@@ -48,7 +48,7 @@ def _open_delta(place: FileLocation) -> Any:
     except ImportError:
         raise _explain_missing(place, "Delta", "deltalake", "delta") from None
     try:
-        return DeltaTable(_address(place)).to_pyarrow_dataset()
+        return DeltaTable(_format_address(place)).to_pyarrow_dataset()
     except (DeltaError, OSError, ValueError) as error:
         raise InputError(f"{place.where} is not a Delta table that can be read: {_first_line(error)}") from None
 
@@ -60,7 +60,7 @@ def _open_iceberg(place: FileLocation) -> Any:
         raise _explain_missing(place, "Iceberg", "pyiceberg", "iceberg") from None
     newest = _list_metadata(place)[-1]
     try:
-        return _IcebergDataset(StaticTable.from_metadata(_address(place.with_path(newest))))
+        return _IcebergDataset(StaticTable.from_metadata(_format_address(place.with_path(newest))))
     except Exception as error:  # the library raises errors of many kinds, some of them plain
         raise InputError(f"{place.where} is not an Iceberg table that can be read: {_first_line(error)}") from None
 
@@ -91,16 +91,16 @@ def _list_metadata(place: FileLocation) -> list[str]:
     folder = place.with_path(f"{place.path}/{_METADATA}")
     if not folder.is_folder:
         return []
-    return sorted(folder.list_files((_METADATA_FILE,)), key=lambda path: (_version(path), path))
+    return sorted(folder.list_files((_METADATA_FILE,)), key=lambda path: (_read_version(path), path))
 
 
-def _version(path: str) -> int:
+def _read_version(path: str) -> int:
     """Return the number in ``v3.metadata.json`` or ``00003-….metadata.json``; 0 if there is none."""
     digits = path.rpartition("/")[2].removeprefix("v").partition("-")[0].partition(".")[0]
     return int(digits) if digits.isdecimal() else 0
 
 
-def _address(place: FileLocation) -> str:
+def _format_address(place: FileLocation) -> str:
     return place.where if is_address(place.where) else place.path
 
 
