@@ -25,7 +25,8 @@ from securevfl.align import Align, Linkage
 from securevfl.config import Config, Mistaken, take_all
 from securevfl.cut import Protection
 from securevfl.errors import InputError, PolicyError, UnknownNameError
-from securevfl.party import Job, JobTerms, Leaving, too_few_epochs, undecided_choice, wrong_parties
+from securevfl.party import Job, JobTerms, Leaving, too_few_epochs, wrong_parties
+from securevfl.party.candidates import describe_unfit_choice
 from securevfl.party.leaving import LEAVES_FEWEST
 from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Policy
@@ -185,7 +186,6 @@ class Proposal(Config, dict=True):
         rule = text_problem(self.purpose)
         found += [f"an agreement cannot contain this purpose: {rule}"] if rule else []
         found += self._about_parties()
-        found += undecided_choice(self.algorithm, "an agreement names")
         found += wrong_parties(self.algorithm, self.owner_names, self.passive_names, self.protection)
         found += too_few_epochs(self.algorithm, self.job.epochs)
         found += self._about_leaving()
@@ -211,6 +211,8 @@ class Proposal(Config, dict=True):
                 self.job_of()
             except (InputError, PolicyError) as error:
                 found.append(str(error))
+        if not found and self.algorithm.chooses:
+            found += describe_unfit_choice(self.job_of(), self.owner_names, self.passive_names)
         return found
 
     def _about_leaving(self) -> list[str]:

@@ -110,6 +110,11 @@ class AutoAlgorithm(Algorithm):
         """See `Abilities.check_leaving`: parties that leave are of an agreement, which names one algorithm."""
         raise InputError(f"leaving is 'go-on', which is for agreements: {_ONE}")
 
+    def check_reasons(self, protection: Protection | None) -> None:
+        """See `Algorithm.check_reasons`: whatever is kept has to have reasons."""
+        for one in self._every():
+            one.check_reasons(protection)
+
     def active(self, setting: object) -> NoReturn:
         """See `Algorithm.active`; there is none."""
         raise InputError(f"algorithm 'auto' does not train: {_ONE}")
