@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from securevfl.data import PartyTable
     from securevfl.run.model_parts import ModelPart
 
-__all__ = ["own_drift_line", "own_part", "own_table"]
+__all__ = ["own_drift_line", "own_part", "own_table", "read_own_table"]
 
 
 def own_drift_line(agreement: Path, file: Path, party: str, data: Path | None) -> str:
@@ -68,3 +68,10 @@ def own_table(own: PartyFile, part: ModelPart, data: list[str]) -> PartyTable:
     if data:
         return bare.replace(file=data[0].removeprefix(f"{own.party}=")).read_table(Path(), own.party)
     return bare.read_table(own.folder, own.party)
+
+
+def read_own_table(party: str, data: list[str]) -> Path | None:
+    """The new table of a party that scores or explains with --as: FILE, or PARTY=FILE; None for its file's."""
+    if len(data) > 1:
+        raise InputError(f"with --as, --data is one file, that of {party!r}; it was given {len(data)} times")
+    return Path(data[0].removeprefix(f"{party}=")) if data else None

@@ -8,7 +8,7 @@ candidates that do not fit beside those before them are not tried.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -22,8 +22,8 @@ from securevfl.party import (
     too_many_classes,
     wrong_parties,
 )
-from securevfl.party.choosing import find_common_metric, rank_candidates
 from securevfl.party.candidates import CandidateJobs, divide_budget, expand_candidates
+from securevfl.party.choosing import find_common_metric, rank_candidates
 from securevfl.party.numbering import own_labels
 from securevfl.report.record import CandidateRecord, ChoiceRecord, Record, RunRecord
 from securevfl.run.gains import measure_gain
@@ -31,6 +31,7 @@ from securevfl.run.simulation import Aligned
 from securevfl.training import Trained
 
 __all__ = ["find_candidates", "record_choice"]
+
 
 def find_candidates(job: Job, parties: Parties) -> CandidateJobs:
     """The jobs that a run of a choice trains, each with its share of the job's ε.

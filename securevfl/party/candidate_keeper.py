@@ -39,7 +39,7 @@ class CandidateKeeper(Keeper):
         self._journal = ScopedJournal(outer.journal, name, outer.start or 0)
 
     @property
-    def journal(self) -> Journal:  # type: ignore[override]
+    def journal(self) -> Journal:
         """The party's, with this candidate's releases under its name."""
         return self._journal
 

@@ -17,8 +17,8 @@ from securevfl.party.job import Job
 from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out
 from securevfl.training import Trained
-from securevfl.training.rows import ChosenModel, TriedModel
 from securevfl.training.program import StagedProgram
+from securevfl.training.rows import ChosenModel, TriedModel
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind
 
 __all__ = ["EXCHANGES", "Candidate", "Choice", "agree_choice", "find_common_metric", "kept_metrics", "rank_candidates"]

@@ -93,6 +93,10 @@ def plan_epsilon(job: Job, *, mine: bool, passive: int) -> PlannedEpsilon:
     """
     if job.algorithm.chooses:
         return _plan_for_all([plan_epsilon(one, mine=mine, passive=passive) for one in agreed_candidates(job).values()])
+    return _plan_for_one(job, mine=mine, passive=passive)
+
+
+def _plan_for_one(job: Job, *, mine: bool, passive: int) -> PlannedEpsilon:
     dp = job.protection.dp
     if dp is not None and mine and dp.label_draw is not None:
         return PlannedEpsilon(dp.label_draw.epsilon, dp.label_draw.delta)
