@@ -198,7 +198,7 @@ class _Ready:
             names = [table.label_name or "prediction"] if self.classes == 1 else list(map(str, table.classes))
             names = [] if table.label is None else names
             trained.model |= {"encoder": encoder.state(), "classes": self.classes, "names": names}
-            trained.model |= _count_for_drift(self.job, table, self.fit_on, encoder, trained.valid_scores)
+            trained.model |= _count_for_drift(self.job, table, self.fit_on, encoder, _scores_to_compare(trained))
         _with_labels(trained, table, next(iter(self.rows.values()), None))
         trained.prepared = encoder.lines
         trained.notes += notes
@@ -337,7 +337,7 @@ def _describe_start(party: str) -> str:
 def _count_for_drift(
     job: Job, table: PartyTable, rows: np.ndarray, encoder: FeatureEncoder, scores: np.ndarray
 ) -> dict[str, object]:
-    """The party's counts of its own training rows by bin, and of its validation scores, to compare later rows with.
+    """The party's counts of its own training rows by bin, and of known scores, to compare later rows with.
 
     They stay in the party's part of the model and no message has them. Where even the bins of a column must not depend
     on exact rows, none are kept: the part would no longer be covered by ε.
@@ -348,6 +348,14 @@ def _count_for_drift(
     if len(scores) >= FEWEST_TO_CHOOSE:
         kept["score counts"] = count_scores(scores)
     return kept
+
+
+def _scores_to_compare(trained: Trained) -> np.ndarray:
+    """Scores with which later ones are compared: of the validation rows, or of the test rows where no others were
+    opened, as on shares. None where classes alone were."""
+    scores = trained.valid_scores if len(trained.valid_scores) else trained.scores
+    only_classes = scores.ndim == 2 and scores.shape[1] > 1 and len(scores) and scores.max(axis=1).min() == 1.0
+    return scores[:0] if only_classes else scores
 
 
 def _widest_before(site: PartyContext) -> int:
