@@ -79,7 +79,7 @@ def judge_scores(
     if numeric:
         judged = evaluate_numbers(scores[:, 0], table.label[rows], weight=weight, target=target, grouping=grouping)
     elif table.target == "labels":
-        judged = evaluate_labels(scores, table.label[rows], classes, weight=weight, target=target)
+        judged = evaluate_labels(scores, table.label[rows], classes, weight=weight, target=target, grouping=grouping)
     else:
         known, labels = _known_classes(classes, table, rows)
         judged = evaluate_classes(

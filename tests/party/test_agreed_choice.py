@@ -14,11 +14,11 @@ import securevfl as sv
 from securevfl.algorithms import AutoAlgorithm
 from securevfl.errors import PolicyError, ProtocolError, RangeError
 from securevfl.party import planned_numbers, run_party
+from securevfl.party.candidate_keeper import ScopedJournal
 from securevfl.party.candidates import agreed_candidates, candidate_ends, describe_unfit_choice
 from securevfl.party.planning import plan_epsilon
 from securevfl.party_context import Keeper, PartyContext, PartySecret
 from securevfl.privacy import Journal, Link
-from securevfl.privacy.scoped_journal import ScopedJournal
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.simulated_parties import Simulated
 from securevfl.training import Trained
