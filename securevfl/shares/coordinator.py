@@ -125,6 +125,10 @@ class SharesCoordinator(HelperProgram):
             self.model.load_state(as_dict(saved["shares"]))
             epoch, stop, kept = as_int(saved["epoch"]), self._is_finished(saved), saved["kept"]
             trained.restore_readings(saved["readings"])
+        first = site.keeper.first_part
+        if saved is None and first is not None:
+            self.model.restore(as_dict(first["parts"])["shares"])
+            kept = self.model.snapshot()
         await self.model.refresh_shares()
         if saved is None:
             await course.deal_targets(self._learned, self._valid, None, counted=sharing.counts_classes)
