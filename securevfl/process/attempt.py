@@ -128,6 +128,10 @@ class PartyAttempts:
         self.secret = self.state.keep_secret(draw_secret(self.job, self.name))
         self._part = ""
 
+    def begin_from(self, first: Mapping[str, object] | None) -> None:
+        """Train from the party's part of an earlier model, where there is one."""
+        self.keeper.first_part = first
+
     def _digests_of_data(self, kept: StoredAlignment | None) -> dict[str, str]:
         return data_digests(self.table, {} if kept is None else kept.alignments)
 
@@ -156,6 +160,8 @@ class PartyAttempts:
         site.ledger.record_note(AGREEMENT, self.note())
         if self.departed.gone:
             site.ledger.record_note(LEFT, self.departed.facts)
+        if self.keeper.first_part is not None:
+            site.ledger.record_note("begins from", {"sha256": tree_digest(dict(self.keeper.first_part))})
         if self.begun is not None:
             self.begun(site.ledger)
         alignments, aligning, trained = await run_and_close(site, self._run_attempt(site, view))

@@ -51,7 +51,9 @@ def check_start(start: Model, job: Job, parties: Parties) -> None:
                 f"parties compute, or {_AGAIN}"
             )
     active, names = parties.active.name, set(parties)
-    if names | {coordinator} != {*start.parts, coordinator} or active in map(str, start.parts[active].get("passive", ())):
+    if names | {coordinator} != {*start.parts, coordinator} or active in map(
+        str, start.parts[active].get("passive", ())
+    ):
         raise InputError(
             f"the earlier model belongs to {', '.join(start.parts)}; the tables to {', '.join(parties)} with "
             f"{active!r} active: give the tables of the same parties"

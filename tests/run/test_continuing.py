@@ -133,7 +133,6 @@ def test_shares_are_refused_where_they_do_not_fit() -> None:
         (job.replace(algorithm=sv.SplitNN(hidden=5)), "shares of other shapes"),
     ):
         with pytest.raises(sv.InputError, match=message):
-            check_start(start, changed, parties)
             sv.simulate(changed, parties, baselines=(), start=start)
     with pytest.raises(sv.InputError, match="new trees correct the earlier ones' scores"):
         check_continuing(job.replace(algorithm=sv.Boosting()))
