@@ -35,8 +35,8 @@ def find_start(
         return None
     if place is None:
         raise InputError(
-            f"the agreement goes on from the model of run {proposal.start[:16]}…: name {party!r}'s state folder of then "
-            'in its party file, start = "old-state"'
+            f"the agreement goes on from the model of run {proposal.start[:16]}…: name {party!r}'s state folder of "
+            'then in its party file, start = "old-state"'
         )
     part = read_first_part(place, party, proposal.start, job, proposal.passive_names)
     if table is None:
@@ -45,7 +45,7 @@ def find_start(
     known, now = [str(name) for name in part["names"]], [str(name) for name in table.classes]
     if now and known != now:
         raise InputError(
-            f"the earlier model predicts {', '.join(known)}; the labels of {party!r} are {', '.join(now)}: give labels of "
-            "the same classes in the same order, or train from the beginning"
+            f"the earlier model predicts {', '.join(known)}; the labels of {party!r} are {', '.join(now)}: give labels "
+            "of the same classes in the same order, or train from the beginning"
         )
     return part

@@ -135,7 +135,7 @@ def test_shares_are_refused_where_they_do_not_fit() -> None:
         with pytest.raises(sv.InputError, match=message):
             sv.simulate(changed, parties, baselines=(), start=start)
     with pytest.raises(sv.InputError, match="new trees correct the earlier ones' scores"):
-        check_continuing(job.replace(algorithm=sv.Boosting()))
+        check_continuing(job.replace(algorithm=sv.Boosting(), protection=sv.Shares()))
 
 
 def test_what_cannot_go_on_is_refused(small: tuple[Parties, Aligned]) -> None:
