@@ -1,6 +1,6 @@
 """Deliberate breaks of the code: which test notices each; see `tests/mutations`.
 
-    python -m benchmarks.mutations [--only TEXT] [--again] [--quick]
+    python -m benchmarks.mutations [--only TEXT …] [--list] [--again] [--quick]
 
 Exit status 1 where a break survives. Each break runs the tests that must notice it on a copy of the code; all of them
 take an hour. Outcomes are kept as they come. A later run goes on where an earlier one stopped, and tries a break again
@@ -14,19 +14,26 @@ import argparse
 import hashlib
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from benchmarks import common
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from mutations import breaks
 from mutations.base import ROOT, Break, attempt
 from mutations.breaks import BREAKS
 
-__all__ = ["digest_of", "main"]
+__all__ = ["choose_breaks", "digest_of", "main"]
+
+_PARTS: dict[str, Sequence[Break]] = {
+    name: module.BREAKS for name, module in vars(breaks).items() if isinstance(module, ModuleType)
+}
+"""Part of the code, as its file of breaks is called → its breaks."""
 
 
 def digest_of(one: Break) -> str:
@@ -43,15 +50,31 @@ def _test_files(one: Break) -> Iterator[Path]:
         yield from path.rglob("*.py") if path.is_dir() else [path]
 
 
+def choose_breaks(texts: Sequence[str]) -> list[Break]:
+    """The breaks whose name, file or part of the code contains one of these texts."""
+    part = {one: name for name, kept in _PARTS.items() for one in kept}
+    return [one for one in BREAKS if any(text in f"{one.name}\n{one.file}\n{part.get(one, '')}" for text in texts)]
+
+
 def main() -> int:
     """Try the breaks that were asked for, a line each, and write the figures after each."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="breaks whose name or file contains this")
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=[""],
+        metavar="TEXT",
+        help="breaks whose name, file or part of the code (of tests/mutations/breaks) contains one of these",
+    )
+    parser.add_argument("--list", action="store_true", help="print the chosen breaks, and try none")
     parser.add_argument("--again", action="store_true", help="also those whose outcome is known")
     parser.add_argument("--quick", action="store_true", help="every twelfth break")
     given = parser.parse_args()
-    chosen = [one for one in BREAKS if given.only in one.name or given.only in one.file]
-    chosen = chosen[:: 12 if given.quick else 1]
+    chosen = choose_breaks(given.only)[:: 12 if given.quick else 1]
+    if given.list:
+        for one in chosen:
+            print(f"{one.name} ({one.file}): {', '.join(one.tests)}")
+        return 0 if chosen else 1
     known: Any = common.before("mutations").get("breaks", [])
     found: dict[str, dict[str, Any]] = {entry["digest"]: entry for entry in known}
     now = {digest_of(one) for one in BREAKS}

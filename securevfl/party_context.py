@@ -211,6 +211,15 @@ class Keeper:
         """Load the checkpoint to resume from, or None to start from the beginning."""
         return None
 
+    def last_position(self, after: int, most: int) -> tuple[int, int] | None:
+        """The last checkpoint of the epochs after `after` up to `most`, not after the one to resume from: its epoch,
+        and how many batches of the next one it has; None without one."""
+        return None
+
+    def load_from(self, epoch: int, step: int) -> dict[str, object]:
+        """Load the checkpoint at a position that `last_position` named."""
+        raise NotImplementedError
+
     def store_row_counts(self, counts: Mapping[str, tuple[int, int]]) -> None:
         """Keep how many rows of each party are not aligned, and how many of these have labels: so rows keep their
         numbers if a party leaves."""

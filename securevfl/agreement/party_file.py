@@ -194,6 +194,7 @@ class _Sections(Config):
     state: Word = "state"
     results: Word | None = None
     filters: Word | None = None
+    start: Word | None = None
     device: Word = "cpu"
     pool: Word = "local"
     baselines: bool = True
@@ -236,6 +237,8 @@ class PartyFile:
             up, and never put an older copy in its place.
         filters: folder for filters and keys of unbalanced alignments, if an agreement allows keeping them; None to keep
             none.
+        start: state folder of the agreement whose model training goes on from, where an agreement says so; None for
+            none.
         device: ``"cpu"`` or ``"cuda"``.
         pool: workers for the products of a sealed cut; see `securevfl_crypto.pools.open_pool`.
         baselines: whether a label owner also trains what it has alone, so that its report says what joining was worth.
@@ -255,6 +258,7 @@ class PartyFile:
     state: Path
     results: Path
     filters: Path | None
+    start: Path | None
     device: str
     pool: str
     baselines: bool
@@ -343,6 +347,7 @@ def read_party_file(path: str | Path) -> PartyFile:
         results=file.parent / (sections.results or f"{sections.party}.results.jsonl"),
         organisations=sections.organisations,
         filters=None if sections.filters is None else file.parent / sections.filters,
+        start=None if sections.start is None else file.parent / sections.start,
         device=sections.device,
         pool=sections.pool,
         baselines=sections.baselines,

@@ -120,6 +120,14 @@ def _describe_job(proposal: Proposal) -> tuple[str, ...]:
     return (
         f"{proposal.algorithm.title} under {proposal.protection.title}",
         *([f"  What follows is true only if {assumed}. By signing you state that you believe it."] if assumed else []),
+        *(
+            [
+                f"  It goes on from the model of run {proposal.start}: each party begins from its own part of it, "
+                "whose state folder its own file names (start)."
+            ]
+            if proposal.start
+            else []
+        ),
         f"  job: {_describe_options(tree['job'])}",
         f"  alignment: {_describe_options(tree['align'])}",
         *([f"  linkage, for want of a common identifier: {_describe_options(tree['link'])}"] if "link" in tree else []),

@@ -25,10 +25,12 @@ from securevfl.align import Align, Linkage
 from securevfl.config import Config, Mistaken, take_all
 from securevfl.cut import Protection
 from securevfl.errors import InputError, PolicyError, UnknownNameError
-from securevfl.party import Job, JobTerms, Leaving, too_few_epochs, undecided_choice, wrong_parties
+from securevfl.party import Job, JobTerms, Leaving, too_few_epochs, wrong_parties
+from securevfl.party.candidates import describe_unfit_choice
 from securevfl.party.leaving import LEAVES_FEWEST
 from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Policy
+from securevfl.run.continuing import check_continuing
 from securevfl.training import Algorithm
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE
 
@@ -40,6 +42,7 @@ TOLERANCE = timedelta(minutes=5)
 _HEADER = "# securevfl agreement, version 1"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _ID = re.compile("[0-9a-f]{32}")
+_RUN = re.compile("[0-9a-f]{64}")
 _CONFUSED = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "_": "-"})
 """Letters that look like another one → that one; `_find_lookalikes` adds the pairs ``rn`` and ``vv``."""
 _DECIMALS = ("job", "algorithm", "protection", "link")
@@ -160,6 +163,8 @@ class Proposal(Config, dict=True):
         link: how records without a common identifier are linked before that.
         party: the parties' cards, by name.
         serving: how the model may be used for scoring; None if the agreement covers only training.
+        start: the run whose model training goes on from, as ``model.run`` beside each part names it: the digest of the
+            agreement that it was trained under; empty to begin anew.
     """
 
     id: str
@@ -173,6 +178,7 @@ class Proposal(Config, dict=True):
     link: Linkage | None = None
     party: Annotated[tuple[PartyCard, ...], Meta(min_length=2, max_length=60)]
     serving: ServingTerms | None = None
+    start: str = ""
 
     @classmethod
     def section_path(cls) -> str:
@@ -185,7 +191,6 @@ class Proposal(Config, dict=True):
         rule = text_problem(self.purpose)
         found += [f"an agreement cannot contain this purpose: {rule}"] if rule else []
         found += self._about_parties()
-        found += undecided_choice(self.algorithm, "an agreement names")
         found += wrong_parties(self.algorithm, self.owner_names, self.passive_names, self.protection)
         found += too_few_epochs(self.algorithm, self.job.epochs)
         found += self._about_leaving()
@@ -211,7 +216,23 @@ class Proposal(Config, dict=True):
                 self.job_of()
             except (InputError, PolicyError) as error:
                 found.append(str(error))
+        if not found and self.start:
+            found += self._about_start()
+        if not found and self.algorithm.chooses:
+            found += describe_unfit_choice(self.job_of(), self.owner_names, self.passive_names)
         return found
+
+    def _about_start(self) -> list[str]:
+        """Why the job could not go on from an earlier model."""
+        if _RUN.fullmatch(self.start) is None:
+            return [f"start is {self.start[:70]!a}; the 64 hexadecimal digits of model.run were expected"]
+        if self.link is not None or len(self.owner_names) > 1:
+            return ["start is for jobs of one label owner whose records have a common identifier: leave it out"]
+        try:
+            check_continuing(self.job_of())
+        except InputError as error:
+            return [f"start: {error}"]
+        return []
 
     def _about_leaving(self) -> list[str]:
         """Why the job could not go on without a party."""
@@ -371,6 +392,8 @@ class Proposal(Config, dict=True):
         plain: dict[str, Any] = to_plain(self.describe())
         if self.serving is not None and not self.serving.reasons:
             del plain["serving"]["reasons"]  # agreements of before there were reasons keep their bytes
+        if not self.start:
+            del plain["start"]  # likewise
         return plain
 
     @classmethod

@@ -159,6 +159,7 @@ def propose_job(
     serving: ServingTerms | None = None,
     accept_leak: bool = False,
     protocol: int | None = None,
+    start: str = "",
 ) -> Proposal:
     """A proposal for the job of a job file. Tables, policies, the device, the pool and what the
     report decides with are left out.
@@ -173,6 +174,7 @@ def propose_job(
         epsilon: party → most ε and its δ; for others, `ROOM` times the job's plan, without a limit if it plans none.
         serving: how the model may be asked.
         accept_leak: accept leaks, as if the job file did.
+        start: see `Proposal.start`.
         protocol: of `PROTOCOLS`, an older one if a party has an older release; the newest by default.
 
     Raises:
@@ -211,6 +213,7 @@ def propose_job(
         protection=with_default_protection(job, names[ACTIVE], names[PASSIVE], coordinator).protection,
         party=tuple(sorted(cards, key=lambda card: card.name)),
         serving=serving,
+        start=start,
     )
     if serving is not None and serving.reasons:
         proposal.algorithm.check_reasons(proposal.protection)

@@ -1,8 +1,9 @@
-"""``algorithm="auto"``: several algorithms are tried in a simulation, and the best on the validation rows is kept.
+"""``algorithm="auto"``: several algorithms are tried, and the best on the validation rows is kept.
 
-It trains nothing itself. A run replaces it by the algorithms that fit the job, trains each on the same rows, and keeps
-one model; see `securevfl.experiments.choosing`. What it declares is what all of them do together: every candidate is
-really trained, so each party learns what each of them shows. An agreement names one algorithm.
+It trains nothing itself. A simulation replaces it by the algorithms that fit the job, trains each on the same rows, and
+keeps one model; see `securevfl.experiments.choosing`. An agreement names the candidates, and its parties train them one
+after the other inside one job; see `securevfl.party.choosing`. What it declares is what all of them do together: every
+candidate is really trained, so each party learns what each of them shows.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ layer alone, and those are the second group."""
 
 
 class AutoAlgorithm(Algorithm):
-    """Try several algorithms, and keep the one that is best on the validation rows. In simulations alone.
+    """Try several algorithms, and keep the one that is best on the validation rows.
 
     Each candidate has its defaults and the job's terms. With noise, all of them share the job's ε and δ.
 
     Attributes:
-        methods: names of the algorithms to try. By default a network, an additive model and boosted trees; where two
-            parties compute on shares, logistic regression and a scorecard.
+        methods: names of the algorithms to try; an agreement has to name them. By default a network, an additive model
+            and boosted trees; where two parties compute on shares, logistic regression and a scorecard.
         trees: rounds of boosted trees, which the job's `epochs` does not count.
     """
 
@@ -107,16 +108,25 @@ class AutoAlgorithm(Algorithm):
         self._require_one(lambda one: one.check_weights(why, protection))
 
     def check_leaving(self, protection: Protection) -> None:
-        """See `Abilities.check_leaving`: parties that leave are of an agreement, which names one algorithm."""
-        raise InputError(f"leaving is 'go-on', which is for agreements: {_ONE}")
+        """See `Abilities.check_leaving`: nothing compares candidates of which some had the columns of a party that left
+        and others had not."""
+        raise InputError(
+            "leaving is 'go-on', and a choice compares candidates that all have the same columns: set leaving = 'end', "
+            "or name one algorithm"
+        )
+
+    def check_reasons(self, protection: Protection | None) -> None:
+        """See `Algorithm.check_reasons`: whatever is kept has to have reasons."""
+        for one in self._every():
+            one.check_reasons(protection)
 
     def active(self, setting: object) -> NoReturn:
         """See `Algorithm.active`; there is none."""
-        raise InputError(f"algorithm 'auto' does not train: {_ONE}")
+        raise InputError(f"algorithm 'auto' does not train; {_ONE}")
 
     def passive(self, setting: object) -> NoReturn:
         """See `Algorithm.passive`; there is none."""
-        raise InputError(f"algorithm 'auto' does not train: {_ONE}")
+        raise InputError(f"algorithm 'auto' does not train; {_ONE}")
 
     def _require_one(self, check: Callable[[Algorithm], None]) -> None:
         """Refuse what no candidate passes.
@@ -140,10 +150,7 @@ class AutoAlgorithm(Algorithm):
         return (one for group in self.groups for one in group)
 
 
-_ONE = (
-    "several are tried by `securevfl run` and sv.simulate alone, where all tables are in one place; name one algorithm "
-    'here, for example "splitnn"'
-)
+_ONE = "its candidates do, each as a job of its own; see `securevfl.party.candidates`"
 
 
 def _is_able(algorithm: Algorithm, protection: Protection) -> bool:

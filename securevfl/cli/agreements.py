@@ -76,6 +76,13 @@ def propose_command(
     ] = None,
     asks: Annotated[list[str] | None, typer.Option(help="A label owner that may request scores.")] = None,
     min_batch: Annotated[int, typer.Option(help="With --asks: minimum rows per request.")] = 1,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="Go on from an earlier model: a state folder that has a part of it, or the digits of model.run.",
+        ),
+    ] = "",
     reasons: Annotated[bool, typer.Option("--reasons", help="With --asks: served answers come with reasons.")] = False,
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
     protocol: Annotated[
@@ -108,12 +115,26 @@ def propose_command(
         serving=ServingTerms(asks=tuple(asks), min_batch=min_batch, reasons=reasons) if asks else None,
         accept_leak=accept_leak,
         protocol=protocol,
+        start=_read_run(start),
     )
     write_atomic(out, proposal.signed_bytes)
     _print_paragraphs(describe_proposal(proposal))
     _say(
         f"{out} is the proposal: send it to all parties. Each one runs: securevfl approve {out.name} --file PARTY.toml"
     )
+
+
+def _read_run(start: str) -> str:
+    """The run that --from names: its digits, or those beside a part of its model."""
+    from securevfl.run.model_parts import RUN
+
+    if not start or not Path(start).is_dir():
+        return start
+    place = Path(start) / "model" if (Path(start) / "model").is_dir() else Path(start)
+    try:
+        return (place / RUN).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        raise InputError(f"--from is {start}, which has no {RUN}: name the state folder of a finished job") from None
 
 
 def _parse_bound(text: str) -> tuple[str, tuple[float, float]]:

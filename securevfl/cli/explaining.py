@@ -10,6 +10,8 @@ import typer
 import securevfl as sv
 from securevfl.cli import terminal
 from securevfl.cli.application import app
+from securevfl.cli.own_parts import read_own_table
+from securevfl.cli.runs import find_model
 
 if TYPE_CHECKING:
     from securevfl.data.column_terms import Direction
@@ -20,9 +22,13 @@ __all__: list[str] = []
 
 @app.command("explain")
 def explain_command(
-    job: Annotated[Path, typer.Argument(help="The job file that trained the model; with --as, the agreement.")],
+    job: Annotated[
+        Path,
+        typer.Argument(help="The folder of a run, or the job file that trained the model; with --as, the agreement."),
+    ],
     model: Annotated[
-        Path | None, typer.Argument(help="The run's folder, or its model/; not with --as, whose state folder has it.")
+        Path | None,
+        typer.Argument(help="With a job file: the run's folder, or its model/; not with --as."),
     ] = None,
     file: Annotated[
         Path, typer.Option("--out", help="The active party's file, CSV; each party's own reasons go beside it.")
@@ -54,25 +60,38 @@ def explain_command(
         Path | None,
         typer.Option("--file", help="With --as: the party's own file; default: NAME.toml beside the agreement."),
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="With --as: the table, replacing the file's.")] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A party's new table, PARTY=FILE, in place of the job file's; once for each party. "
+            "It may lack the labels. With --as: FILE."
+        ),
+    ] = None,
 ) -> None:
     """Explain scores: what each party added, and which of its own columns moved each score most."""
     wanted = _read_ids(ids)
     if party:
         if model is not None:
             raise sv.InputError("--as takes the agreement alone; the model is in the party's state folder")
-        _explain_own(job, party, own or job.with_name(f"{party}.toml"), data, file, wanted, most, way, output)
+        table = read_own_table(party, data or [])
+        _explain_own(job, party, own or job.with_name(f"{party}.toml"), table, file, wanted, most, way, output)
         return
-    if model is None or own is not None or data is not None:
-        raise sv.InputError("give the job file and the run's folder; or the agreement with --as PARTY")
-    folder = model / "model" if (model / "model").is_dir() else model
-    content = sv.read_job(job, active=active)
+    if own is not None:
+        raise sv.InputError("--file is a party's own file: name the party with --as, or leave --file out")
+    from securevfl.jobfile.new_tables import read_trained_job, split_data_options
+
+    written, folder, kept = find_model(job, model)
+    folder = folder / "model" if (folder / "model").is_dir() else folder
+    content, given = read_trained_job(written), split_data_options(data or [])
     trained = sv.Model.load(folder, content.job)
+    tables = content.read_tables(trained, given, active=active, labels=False, kept=kept)
+    for line in tables.notes:
+        terminal.err.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
     bounded = any(one.writes_bound for one in content.job.policies.values())
     with terminal.err.status("aligning and explaining"):
         found = sv.explain(
             trained,
-            content.parties,
+            tables.parties,
             wanted,
             output=output,
             method=method,
@@ -81,6 +100,8 @@ def explain_command(
         )
     files = found.write(file, most=most, direction=way)
     _show_explanation(found, files)
+    if given:  # the report is about the rows that trained and tested
+        return
     page = _add_to_report(found, folder.parent)
     if page is not None:
         terminal.out.print(f"Report, with what moves scores: {page}", soft_wrap=True, highlight=False, markup=False)

@@ -8,24 +8,45 @@ from typing import TYPE_CHECKING
 from securevfl.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from securevfl.agreement import PartyFile
     from securevfl.data import PartyTable
     from securevfl.run.model_parts import ModelPart
+    from securevfl.serving.process_tasks import Scored
 
-__all__ = ["own_drift_line", "own_part", "own_table"]
+__all__ = ["common_scores", "own_drift_line", "own_part", "own_table", "read_own_table"]
 
 
-def own_drift_line(agreement: Path, file: Path, party: str, data: Path | None) -> str:
-    """How far a party's own columns moved since training, in a line; empty at a party without a table, or if its part
-    has no counts of training."""
+def own_drift_line(agreement: Path, file: Path, party: str, data: Path | None, scores: np.ndarray | None = None) -> str:
+    """How far a party's own columns moved since training, in a line, and at the active party the scores; empty at a
+    party without a table, or if its part has no counts of training.
+
+    Args:
+        agreement: that the model was trained under.
+        file: the party's own.
+        party: its name.
+        data: table in the place of the file's.
+        scores: at the active party, of the rows that all parties have, (n, classes).
+    """
     from securevfl.agreement import read_party_file
-    from securevfl.run.drifting import column_drift, describe_drift
+    from securevfl.run.drifting import column_drift, describe_drift, score_drift
 
     if read_party_file(file).data is None:
         return ""
     own, part = own_part(agreement, file, party)
     found = column_drift(part.tree, own_table(own, part, [] if data is None else [str(data)]))
-    return "" if found is None else describe_drift(party, found)
+    score = None if scores is None else score_drift(part.tree, scores)
+    return "" if found is None else describe_drift(party, found, score)
+
+
+def common_scores(found: Scored) -> np.ndarray:
+    """Scores of the rows that all parties have, (n, classes): those of training were such rows."""
+    import numpy as np
+
+    most = max((len(names) for names in found.used), default=0)
+    rows = [row for row, names in zip(found.probabilities, found.used, strict=True) if len(names) == most > 1]
+    return np.array(rows)
 
 
 def own_part(agreement: Path, file: Path, party: str) -> tuple[PartyFile, ModelPart]:
@@ -68,3 +89,10 @@ def own_table(own: PartyFile, part: ModelPart, data: list[str]) -> PartyTable:
     if data:
         return bare.replace(file=data[0].removeprefix(f"{own.party}=")).read_table(Path(), own.party)
     return bare.read_table(own.folder, own.party)
+
+
+def read_own_table(party: str, data: list[str]) -> Path | None:
+    """The new table of a party that scores or explains with --as: FILE, or PARTY=FILE; None for its file's."""
+    if len(data) > 1:
+        raise InputError(f"with --as, --data is one file, that of {party!r}; it was given {len(data)} times")
+    return Path(data[0].removeprefix(f"{party}=")) if data else None

@@ -12,6 +12,7 @@ from securevfl_net.durable import make_folder, write_atomic
 import securevfl as sv
 from securevfl.cli import terminal
 from securevfl.cli.application import app
+from securevfl.cli.own_parts import read_own_table
 from securevfl.cli.scores import describe_answers, describe_skipped, format_figures, scores_as_csv
 from securevfl.cli.serving import predict_as
 
@@ -422,7 +423,7 @@ def predict_command(
 ) -> None:
     """Predict on new rows with a trained model: all parties in this process, or with --as one of them."""
     if party:
-        table = _own_table(party, data or [])
+        table = read_own_table(party, data or [])
         if model is not None:
             raise sv.InputError(
                 "--as takes the agreement and --file PARTY.toml; the model is in the party's state folder"
@@ -506,16 +507,9 @@ def find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
     if not (place / JOB_FILE).exists():
         raise sv.InputError(
             f"{job} holds no {JOB_FILE}, which `securevfl run` leaves beside the model: name the job file and the "
-            f"model's folder, securevfl predict job.toml {place}"
+            f"model's folder, job.toml {place}"
         )
     return place / JOB_FILE, place, True
-
-
-def _own_table(party: str, data: list[str]) -> Path | None:
-    """The new table of a party that predicts with --as: FILE, or PARTY=FILE."""
-    if len(data) > 1:
-        raise sv.InputError(f"with --as, --data is one file, that of {party!r}; it was given {len(data)} times")
-    return Path(data[0].removeprefix(f"{party}=")) if data else None
 
 
 def _show_prediction(found: sv.Prediction, file: Path) -> None:

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from securevfl.cli import terminal
 from securevfl.cli.application import app
-from securevfl.cli.own_parts import own_drift_line
+from securevfl.cli.own_parts import common_scores, own_drift_line
 from securevfl.cli.scores import describe_answers, describe_skipped, format_figures, scores_as_csv
 from securevfl.errors import InputError, Parked
 
@@ -256,7 +256,8 @@ def predict_as(
     if was_over:
         _say(f"The prediction was over when the process of {party} was killed; if it asked, {out} has the scores.")
         return
-    if drifted := own_drift_line(agreement, file, party, data):
+    scored = None if found is None else common_scores(found)
+    if drifted := own_drift_line(agreement, file, party, data, scored):
         _say(drifted)
     if found is None:
         _say(f"{party} took part; the active party has the scores.")
@@ -277,17 +278,27 @@ def _show_own_figures(agreement: Path, party: str, file: Path, data: Path | None
 
     from securevfl.agreement import read_agreement, read_party_file
     from securevfl.jobfile.new_tables import read_own_labels
+    from securevfl.report.decision_words import evaluation_lines
+    from securevfl.run.judging import judge_scores, read_cutoff
     from securevfl.run.scored_labels import measure_scores
 
     own, job = read_party_file(file), read_agreement(agreement).proposal.job_of()
-    section = None if own.data is None else own.data.with_task(job.task)
-    table = None if section is None else read_own_labels(section, data, own.folder, party)
-    if table is None or not found.ids:
+    section, grouping = None if own.data is None else own.data.with_task(job.task), own.report.grouping(party)
+    if section is None or not found.ids:
+        return
+    table = read_own_labels(section, data, own.folder, party, beside="" if grouping is None else grouping[1])
+    if table is None:
         return
     at = {name: row for row, name in enumerate(table.ids)}
-    rows = np.array([at[name] for name in found.ids], dtype=np.int64)
-    figures, why = measure_scores(job, {"names": found.classes}, table, rows, np.array(found.probabilities))
+    rows, scores = np.array([at[name] for name in found.ids], dtype=np.int64), np.array(found.probabilities)
+    figures, why = measure_scores(job, {"names": found.classes}, table, rows, scores)
     _say(f"By the labels of these rows: {format_figures(figures)}" if figures else why)
+    if not figures:
+        return
+    cutoff = read_cutoff(own.state / "report")
+    judged = judge_scores(found.classes, found.ids, scores, table, own.report, cutoff=cutoff)
+    for line in [] if judged is None else evaluation_lines(judged):
+        _say(line)
 
 
 async def _predict_rows(

@@ -8,7 +8,7 @@ candidates that do not fit beside those before them are not tried.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -23,6 +23,7 @@ from securevfl.party import (
     wrong_parties,
 )
 from securevfl.party.candidates import CandidateJobs, divide_budget, expand_candidates
+from securevfl.party.choosing import find_common_metric, rank_candidates
 from securevfl.party.numbering import own_labels
 from securevfl.report.record import CandidateRecord, ChoiceRecord, Record, RunRecord
 from securevfl.run.gains import measure_gain
@@ -30,11 +31,6 @@ from securevfl.run.simulation import Aligned
 from securevfl.training import Trained
 
 __all__ = ["find_candidates", "record_choice"]
-
-_PREFERRED = ("auc", "log_loss", "accuracy")
-_PREFERRED_MANY = ("log_loss", "accuracy", "auc")
-_PREFERRED_NUMBER = ("r2", "rmse", "huber")
-_SMALLER_IS_BETTER = frozenset({"log_loss", "rmse", "huber", "deviance"})
 
 
 def find_candidates(job: Job, parties: Parties) -> CandidateJobs:
@@ -129,9 +125,9 @@ def record_choice(
     """
     runs = {run.key: run for run in record.runs if run.key in found.jobs}
     valid = {key: _kept_metrics(run) for key, run in runs.items()}
-    metric = _find_common_metric(next(iter(found.jobs.values())), parties, valid)
-    sign = -1 if metric in _SMALLER_IS_BETTER else 1
-    ranked = sorted(runs, key=lambda key: sign * valid[key][metric], reverse=True)
+    job = next(iter(found.jobs.values()))
+    metric = find_common_metric(valid, len(parties.label_owners[0].classes), number=job.number_loss is not None)
+    ranked = rank_candidates(metric, valid)
     best = ranked[0]
     tried = [_candidate_record(runs[key], valid[key][metric], chosen=key == best) for key in ranked]
     others = {**found.left_out, **failed}
@@ -167,19 +163,6 @@ def _kept_metrics(run: RunRecord) -> dict[str, float]:
     if not run.epochs:
         return {}
     return run.epochs[run.best_epoch - 1 if run.best_epoch else -1].valid
-
-
-def _find_common_metric(job: Job, parties: Parties, valid: Mapping[str, Mapping[str, float]]) -> str:
-    names: Sequence[str] = _PREFERRED if len(parties.label_owners[0].classes) == 2 else _PREFERRED_MANY
-    if job.number_loss is not None:
-        names = _PREFERRED_NUMBER
-    for name in names:
-        if all(name in metrics for metrics in valid.values()):
-            return name
-    raise InputError(
-        "algorithm is 'auto', and the candidates have no metric of the validation rows in common: give more rows "
-        "that validate (valid = …), or name one algorithm"
-    )
 
 
 def _half_interval(metric: str, one: Trained | None, other: Trained | None, y: np.ndarray) -> float | None:

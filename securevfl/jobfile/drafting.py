@@ -35,7 +35,7 @@ __all__ = ["MOST_VALIDATIONS", "SHARES_RATE", "Draft", "describe_table", "draft_
 _USUAL = "splitnn"
 _OTHERS = {
     "splitnn": "   # `securevfl init --algorithm boosting` drafts trees, `--algorithm auto` tries several",
-    "auto": "   # tries several, and keeps the best on the validation rows; an agreement names one",
+    "auto": "   # tries several, and keeps the best on the validation rows; an agreement names them: methods = […]",
 }
 MOST_VALIDATIONS = 100
 """Validations of a job on shares, at most: `securevfl.shares.least_rows.MOST_METRICS`, which a test compares."""

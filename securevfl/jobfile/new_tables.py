@@ -89,11 +89,17 @@ class TrainedJob:
             raise InputError(f"{self.file}: {who}: name the party that asks with --active")
         chief = active or owners[0]
         tables, notes, found = [], list[str](), list[str]()
+        grouping = sections.report.grouping(chief)
         for party in sections.party:
             section = party.linked_by(sections.link).with_task(sections.job.task)
             try:
                 table, lines = _read_rows(
-                    section, data.get(party.name), self.file.parent, model, labels=labels and party.name == chief
+                    section,
+                    data.get(party.name),
+                    self.file.parent,
+                    model,
+                    labels=labels and party.name == chief,
+                    beside=grouping[1] if grouping is not None and grouping[0] == party.name == chief else "",
                 )
             except InputError as error:
                 found.append(f"{party.name}: {error}")
@@ -146,7 +152,9 @@ def read_trained_job(path: str | Path) -> TrainedJob:
     return TrainedJob(file=file, sections=sections, job=job)
 
 
-def read_own_labels(section: TableSection, file: Path | None, folder: Path, party: str) -> PartyTable | None:
+def read_own_labels(
+    section: TableSection, file: Path | None, folder: Path, party: str, *, beside: str = ""
+) -> PartyTable | None:
     """A party's new rows with their labels and weights alone, to measure scores; None if its file has no labels.
 
     Args:
@@ -154,6 +162,7 @@ def read_own_labels(section: TableSection, file: Path | None, folder: Path, part
         file: the new table, in place of the section's.
         folder: of its own file.
         party: its name.
+        beside: a column by which figures are grouped, where the file has it; empty for none.
 
     Raises:
         InputError: labels that cannot be used.
@@ -168,7 +177,7 @@ def read_own_labels(section: TableSection, file: Path | None, folder: Path, part
     alone = section.without_label(()).replace(
         label=section.label, target=section.target, classes=section.classes, weight=weight, prepare=None, file=str(path)
     )
-    return alone.read_table(Path(), party)
+    return alone.read_table(Path(), party, beside if beside in header else "")
 
 
 def _label_columns(section: TableSection) -> list[str]:
@@ -193,7 +202,7 @@ def split_data_options(given: Sequence[str]) -> dict[str, Path]:
 
 
 def _read_rows(
-    section: PartySection, file: Path | None, folder: Path, model: Model, *, labels: bool
+    section: PartySection, file: Path | None, folder: Path, model: Model, *, labels: bool, beside: str = ""
 ) -> tuple[PartyTable, list[str]]:
     """A party's rows to score, and what is unusual about them."""
     if section.name not in model.parts:
@@ -219,13 +228,22 @@ def _read_rows(
         weight = section.weight if section.weight in header else None
         bare = bare.replace(label=section.label, target=section.target, classes=section.classes, weight=weight)
     try:
-        table = bare.read_table(folder, bare.name)
+        table = bare.read_table(folder, bare.name, beside if beside in header else "")
     except InputError as error:
         if bare.label is not None and "label" in str(error):
             raise InputError(f"{error}; to score these rows without their labels, add --no-labels") from None
         raise
     encoder.transform(table, np.arange(0))  # refuses columns of another type now, and not after an alignment
-    used = {*table.id_columns, section.label, section.weight, section.group, section.time, section.person, section.fold}
+    used = {
+        *table.id_columns,
+        beside,
+        section.label,
+        section.weight,
+        section.group,
+        section.time,
+        section.person,
+        section.fold,
+    }
     extra = [name for name in header if name not in {*used, *columns, *section.link.values()}]
     old = _trained_columns(section, extra, file)
     return table, find_unusual_columns(encoder, table, [name for name in extra if name not in old])

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from securevfl.errors import InputError, PolicyError
+from securevfl.party.eligibility import too_few_epochs, wrong_parties
 from securevfl.party.job import Job
 from securevfl.privacy import DP
+from securevfl.transport import Exchange
 
-__all__ = ["CandidateJobs", "divide_budget", "expand_candidates", "possible_candidates"]
+if TYPE_CHECKING:
+    from securevfl.training import Trained
+
+__all__ = [
+    "CandidateJobs",
+    "agreed_candidates",
+    "candidate_ends",
+    "describe_unfit_choice",
+    "divide_budget",
+    "expand_candidates",
+    "possible_candidates",
+    "trained_job",
+]
 
 
 @dataclass(frozen=True)
@@ -99,3 +113,78 @@ def possible_candidates(job: Job) -> Iterator[Job]:
     for one in jobs.values():
         for count in range(1, (len(jobs) if job.protection.dp is not None else 1) + 1):
             yield divide_budget(one, count)
+
+
+def agreed_candidates(job: Job) -> dict[str, Job]:
+    """Name → the job of each candidate of an agreement, in its order, each with an equal share of ε and δ.
+
+    Args:
+        job: whose algorithm is a choice that names its candidates, with its protection.
+
+    Raises:
+        InputError: see `divide_budget`.
+    """
+    jobs = expand_candidates(job).jobs
+    return {name: divide_budget(one, len(jobs)) for name, one in jobs.items()}
+
+
+def candidate_ends(job: Job) -> tuple[int, ...]:
+    """The epochs of an agreement's job after which each candidate is over, one after the other; empty for a job of one
+    algorithm."""
+    ends: list[int] = []
+    for one in agreed_candidates(job).values() if job.algorithm.chooses else ():
+        ends.append((ends[-1] if ends else 0) + one.plan.epochs)
+    return tuple(ends)
+
+
+def trained_job(job: Job, trained: Trained) -> Job:
+    """The job that a training's model is of: the one that was kept, where several were tried."""
+    return job if trained.choice is None else agreed_candidates(job)[trained.choice.kept]
+
+
+def describe_unfit_choice(job: Job, owners: Sequence[str], passive: Sequence[str]) -> list[str]:
+    """Why parties cannot train and choose these candidates under one agreement; empty where they can.
+
+    Args:
+        job: whose algorithm is a choice, with its protection.
+        owners: names of the parties with labels.
+        passive: names of the others.
+    """
+    named: Sequence[str] = getattr(job.algorithm, "methods", ())
+    if len(named) < 2:
+        return [
+            f"algorithm is {job.algorithm.name!r}, and an agreement names the candidates, two or more: "
+            'methods = ["splitnn", "boosting"] in [algorithm]'
+        ]
+    if not job.protection.opens_metrics or job.protection.compares_epochs(simulated=False):
+        return [
+            "algorithm is 'auto', which compares candidates by metrics of the validation rows, and none is opened "
+            f"under {job.protection.title}: set metrics = 'rounded' in [protection], or name one algorithm"
+        ]
+    tried = expand_candidates(job)
+    found = [f"algorithm is 'auto', and {name!r} cannot be tried: {why}" for name, why in tried.left_out.items()]
+    try:
+        jobs = agreed_candidates(job)
+    except InputError as error:
+        return [*found, str(error)]
+    for name, one in jobs.items():
+        why = [*wrong_parties(one.algorithm, owners, passive, one.protection)]
+        why += too_few_epochs(one.algorithm, one.epochs)
+        if one.algorithm.uses_others or one.algorithm.uses_book:
+            why.append("it trains on rows that are not common, and all candidates have to train on the same rows")
+        found += [f"algorithm is 'auto', and {name!r} cannot be tried: {text}" for text in why]
+    return found + _contradictions(jobs, len(passive))
+
+
+def _contradictions(jobs: Mapping[str, Job], passive: int) -> list[str]:
+    """Candidates that declare one message differently, so that no link could tell what it says."""
+    found, known = [], dict[tuple[object, ...], tuple[str, Exchange]]()
+    for name, job in jobs.items():
+        for one in job.algorithm.exchanges(job.protection, passive) if passive else ():
+            other, declared = known.setdefault((one.step, one.kind, one.sender, one.receiver), (name, one))
+            if declared != one:
+                found.append(
+                    f"algorithm is 'auto', and {other!r} and {name!r} declare the message {one.step!r} differently: "
+                    "leave one out, or agree on one after the other"
+                )
+    return list(dict.fromkeys(found))

@@ -66,8 +66,7 @@ def check_roster(owners: Sequence[str], passive: Sequence[str], job: Job, coordi
         InputError: several label owners for an algorithm with one, too many passive parties, or too few epochs;
             parties that cannot be those that compute on shares.
     """
-    found = undecided_choice(job.algorithm, "a party trains")
-    found += wrong_parties(job.algorithm, owners, passive, job.protection)
+    found = wrong_parties(job.algorithm, owners, passive, job.protection)
     found += too_few_epochs(job.algorithm, job.epochs)
     if not found and passive:
         job.protection.computing_parties(owners[0], passive, coordinator)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from securevfl.party.candidates import agreed_candidates
 from securevfl.party.job import Job
 from securevfl.privacy import GaussianRelease, epsilon_rdp
 
@@ -27,6 +28,13 @@ def planned_numbers(job: Job, party: str, classes: int = 0, *, columns: int = 0,
     Returns:
         The numbers; None if the algorithm does not count them.
     """
+    if job.algorithm.chooses:
+        each = [
+            planned_numbers(one, party, classes, columns=columns, predicts=predicts)
+            for one in agreed_candidates(job).values()
+        ]
+        known = [one for one in each if one is not None]
+        return sum(known) if len(known) == len(each) else None
     if job.protection.on_shares:
         outputs = classes if classes > 2 else 1  # as `Task.outputs`, which needs torch
         answer = job.protection.numbers_per_answer(outputs)
@@ -83,6 +91,12 @@ def plan_epsilon(job: Job, *, mine: bool, passive: int) -> PlannedEpsilon:
             release the model, and each row of it is one person's at all parties.
         passive: number of passive parties.
     """
+    if job.algorithm.chooses:
+        return _plan_for_all([plan_epsilon(one, mine=mine, passive=passive) for one in agreed_candidates(job).values()])
+    return _plan_for_one(job, mine=mine, passive=passive)
+
+
+def _plan_for_one(job: Job, *, mine: bool, passive: int) -> PlannedEpsilon:
     dp = job.protection.dp
     if dp is not None and mine and dp.label_draw is not None:
         return PlannedEpsilon(dp.label_draw.epsilon, dp.label_draw.delta)
@@ -98,6 +112,16 @@ def plan_epsilon(job: Job, *, mine: bool, passive: int) -> PlannedEpsilon:
     fewest = job.algorithm.min_releases(job.protection, job.plan, passive)
     times = (fewest.labels if mine else fewest.features) or 1
     return PlannedEpsilon(epsilon_rdp(GaussianRelease(noise.noise_multiplier, times), noise.delta), noise.delta)
+
+
+def _plan_for_all(plans: Sequence[PlannedEpsilon]) -> PlannedEpsilon:
+    """ε of candidates on the same rows: it adds up (basic composition)."""
+    return PlannedEpsilon(
+        sum(one.epsilon for one in plans),
+        sum(one.delta for one in plans),
+        next((one.unbounded for one in plans if one.unbounded), ""),
+        any(one.predictions for one in plans),
+    )
 
 
 def _plan_on_shares(job: Job, *, mine: bool, passive: int) -> PlannedEpsilon:

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +25,9 @@ from securevfl.errors import InputError, MachineFault, PeerEnded
 from securevfl.export.drift import count_columns, count_scores
 from securevfl.export.raw_columns import raw_columns
 from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
+from securevfl.party.candidate_keeper import CandidateKeeper
+from securevfl.party.candidates import agreed_candidates, candidate_ends
+from securevfl.party.choosing import Candidate, agree_choice
 from securevfl.party.consent import exchange_consent
 from securevfl.party.default_protection import refuse_unnamed
 from securevfl.party.eligibility import check_labels, check_roster
@@ -32,7 +35,7 @@ from securevfl.party.job import Job
 from securevfl.party.ledger_heads import exchange_ledger_heads
 from securevfl.party.liveness import run_with_liveness
 from securevfl.party.numbering import agree_rows, coded_columns, encode_features, fit_rows, number_rows
-from securevfl.party_context import PartyContext
+from securevfl.party_context import PartyContext, PartySecret
 from securevfl.privacy import Accountant, Ledger, Spent
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.training import (
@@ -47,6 +50,7 @@ from securevfl.training import (
     Trained,
 )
 from securevfl.training.calibration import FEWEST_TO_CHOOSE
+from securevfl.training.program import StagedProgram
 from securevfl.transport import PASSIVE
 
 __all__ = [
@@ -156,9 +160,73 @@ async def train_party(
     refuse_unnamed(job, site.passive)
     if table is None and only_links(job, site):
         return Trained()
+    if job.algorithm.chooses:
+        return await _train_candidates(site, table, alignments, job, split=split)
+    ready = await _prepare(site, table, alignments, job, split=split)
+    trained = await _run_program(site, ready.program)
+    return ready.complete(trained, site.notes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ready:
+    """A party's program for a job, and what its result is completed with.
+
+    Attributes:
+        program: not yet run.
+        job: what it trains.
+        table: the party's; None at a party without data.
+        encoder: of its columns.
+        fit_on: places of the rows that the encoder was fitted on.
+        rows: label owner → the party's numbered rows.
+        classes: of the label.
+    """
+
+    program: Program
+    job: Job
+    table: PartyTable | None = None
+    encoder: FeatureEncoder | None = None
+    fit_on: np.ndarray = field(default_factory=lambda: np.arange(0), repr=False)
+    rows: Mapping[str, NumberedRows] = field(default_factory=dict, repr=False)
+    classes: int = 0
+
+    def complete(self, trained: Trained, notes: Sequence[str]) -> Trained:
+        """The program's result, with what the party alone knows of it."""
+        table, encoder = self.table, self.encoder
+        if table is None or encoder is None:
+            return trained
+        if trained.model:
+            names = [table.label_name or "prediction"] if self.classes == 1 else list(map(str, table.classes))
+            names = [] if table.label is None else names
+            trained.model |= {"encoder": encoder.state(), "classes": self.classes, "names": names}
+            trained.model |= _count_for_drift(self.job, table, self.fit_on, encoder, _scores_to_compare(trained))
+        _with_labels(trained, table, next(iter(self.rows.values()), None))
+        trained.prepared = encoder.lines
+        trained.notes += notes
+        return trained
+
+
+async def _prepare(
+    site: PartyContext,
+    table: PartyTable | None,
+    alignments: Alignments,
+    job: Job,
+    *,
+    split: Split | None = None,
+    own: PartyContext | None = None,
+) -> _Ready:
+    """Number the party's rows, encode its columns and make its program.
+
+    Args:
+        site: the party's context, for what all candidates of a job have in common: which rows train.
+        table: the party's table; None at a party without data.
+        alignments: its own.
+        job: what the program trains.
+        split: see `train_party`.
+        own: the program's context; `site` unless given.
+    """
+    own = own or site
     if table is None:
-        helping: Program = job.protection.program(job.algorithm, site, job.plan, {})
-        return await helping.run()
+        return _Ready(program=job.protection.program(job.algorithm, own, job.plan, {}), job=job)
     if site.name in alignments:
         table = with_link_weights(table, alignments[site.name])
     members = {owner: site.federation(owner) for owner in alignments}
@@ -169,14 +237,15 @@ async def train_party(
         alone = replace(member, owners=site.owners)  # how rows are split depends on who else has labels
         agreed[owner] = await agree_rows(alone, table, alignments[owner], job, evaluates=evaluates, split=split)
     fit_on = np.concatenate([fit_rows(alignments[owner], agreed[owner]) for owner in members])
-    first = site.keeper.first_part
+    first = own.keeper.first_part
     if first is None:
-        encoder = encode_features(table, fit_on, job, site.secret)
+        encoder = encode_features(table, fit_on, job, own.secret)
     else:
         encoder = FeatureEncoder.from_state(first["encoder"])
-        site.notes.append(_describe_start(site.name))
+        own.notes.append(_describe_start(site.name))
     if site.role == PASSIVE and not len(table.persons) and (ending := find_ending(table.ids)):
-        site.notes.append(describe_snapshots(f"the table of {site.name!r}", ending))
+        own.notes.append(describe_snapshots(f"the table of {site.name!r}", ending))
+    members = {owner: own.federation(owner) for owner in alignments}
     tables = {
         owner: number_rows(member, table, alignments[owner], job, agreed[owner], encoder)
         for owner, member in members.items()
@@ -190,24 +259,72 @@ async def train_party(
         )
         for owner, member in members.items()
     }
-    program: Program = job.protection.program(job.algorithm, site, job.plan, settings)
+    return _Ready(
+        program=job.protection.program(job.algorithm, own, job.plan, settings),
+        job=job,
+        table=table,
+        encoder=encoder,
+        fit_on=fit_on,
+        rows={owner: tables[owner] for owner in site.label_owners[:1] if owner in tables},
+        classes=next(iter(agreed.values())).classes,
+    )
+
+
+async def _run_program(site: PartyContext, program: Program) -> Trained:
+    with _noted_on_error(site, [program]):
+        return await program.run()
+
+
+@contextmanager
+def _noted_on_error(site: PartyContext, programs: Sequence[Program]) -> Iterator[None]:
+    """Note what these programs released in the ledger if the block fails: it cost that much, however the run ended."""
     try:
-        trained = await program.run()
+        yield
     except BaseException as error:
         with _attach_error(error, "what was released until then could not be noted in the ledger"):
-            note_spent(site.ledger, program.privacy_spent())  # it cost that much, however the run ended
-            program.record_opened_values()
+            note_spent(site.ledger, [one for program in programs for one in program.privacy_spent()])
+            for program in programs:
+                program.record_opened_values()
         raise
-    if trained.model:
-        classes = next(iter(agreed.values())).classes
-        names = [table.label_name or "prediction"] if classes == 1 else list(map(str, table.classes))
-        names = [] if table.label is None else names
-        trained.model |= {"encoder": encoder.state(), "classes": classes, "names": names}
-        trained.model |= _count_for_drift(job, table, fit_on, encoder, trained.valid_scores)
-    _with_labels(trained, table, tables.get(site.label_owners[0]))
-    trained.prepared = encoder.lines
-    trained.notes += site.notes
-    return trained
+
+
+async def _train_candidates(
+    site: PartyContext, table: PartyTable | None, alignments: Alignments, job: Job, *, split: Split | None
+) -> Trained:
+    """Train the candidates of a choice one after the other, and test the one that the active party keeps.
+
+    An attempt that resumes takes each candidate that was over from its last checkpoint: it is set up again, and trains
+    no further.
+    """
+    jobs = agreed_candidates(job)
+    ready: dict[str, _Ready] = {}
+    tried: dict[str, Candidate] = {}
+    programs: list[Program] = []
+    with _noted_on_error(site, programs):
+        for (name, one), end in zip(jobs.items(), candidate_ends(job), strict=True):
+            keeper = CandidateKeeper(site.keeper, name, end - one.plan.epochs, one.plan.epochs)
+            secret = PartySecret(int.from_bytes(site.secret.keystream(32, "candidate", name), "big"))
+            own = replace(site, keeper=keeper, secret=secret, notes=[])
+            ready[name] = await _prepare(site, table, alignments, one, split=split, own=own)
+            program = ready[name].program
+            if not isinstance(program, StagedProgram):
+                raise InputError(f"{one.algorithm.title} tests as it trains, so that it is no candidate of a choice")
+            programs.append(program)
+            tried[name] = Candidate(one, program, own.notes)
+            site.observer.phase(f"candidate {name}")
+            await tried[name].train()
+            site.ledger.catch_up()
+        choice = await agree_choice(site, tried, classes=max((one.classes for one in ready.values()), default=0))
+        site.ledger.record_note("candidate kept", {"name": choice.kept, "of": ", ".join(tried)})
+        kept = tried[choice.kept]
+        others = [one.program for name, one in tried.items() if name != choice.kept]
+        site.clock.lap()  # what the others took since is no part of its test
+        trained = await kept.program.finish()
+    for program in others:
+        trained.spent += program.privacy_spent()
+        program.record_opened_values()
+    trained.choice = choice.summary
+    return ready[choice.kept].complete(trained, [*site.notes, *kept.notes])
 
 
 def _describe_start(party: str) -> str:
@@ -220,7 +337,7 @@ def _describe_start(party: str) -> str:
 def _count_for_drift(
     job: Job, table: PartyTable, rows: np.ndarray, encoder: FeatureEncoder, scores: np.ndarray
 ) -> dict[str, object]:
-    """The party's counts of its own training rows by bin, and of its validation scores, to compare later rows with.
+    """The party's counts of its own training rows by bin, and of known scores, to compare later rows with.
 
     They stay in the party's part of the model and no message has them. Where even the bins of a column must not depend
     on exact rows, none are kept: the part would no longer be covered by ε.
@@ -231,6 +348,14 @@ def _count_for_drift(
     if len(scores) >= FEWEST_TO_CHOOSE:
         kept["score counts"] = count_scores(scores)
     return kept
+
+
+def _scores_to_compare(trained: Trained) -> np.ndarray:
+    """Scores with which later ones are compared: of the validation rows, or of the test rows where no others were
+    opened, as on shares. None where classes alone were."""
+    scores = trained.valid_scores if len(trained.valid_scores) else trained.scores
+    only_classes = scores.ndim == 2 and scores.shape[1] > 1 and len(scores) and scores.max(axis=1).min() == 1.0
+    return scores[:0] if only_classes else scores
 
 
 def _widest_before(site: PartyContext) -> int:

@@ -14,6 +14,7 @@ from securevfl.data import PartyTable
 from securevfl.errors import InputError
 from securevfl.ledger import AGREEMENT, LEFT
 from securevfl.party import Alignments, Job, align_party, consent_party, train_party
+from securevfl.party.candidates import candidate_ends, trained_job
 from securevfl.party.program import note_spent, run_and_close
 from securevfl.party.reports import View
 from securevfl.party_context import SILENCE, Observer, PartyContext
@@ -122,9 +123,14 @@ class PartyAttempts:
             self.job.digest,
             data=self._digests_of_data(kept),
             steps=STEPS if self.job.protection.is_sealed else 0,
+            ends=candidate_ends(self.job),
         )
         self.secret = self.state.keep_secret(draw_secret(self.job, self.name))
         self._part = ""
+
+    def begin_from(self, first: Mapping[str, object] | None) -> None:
+        """Train from the party's part of an earlier model, where there is one."""
+        self.keeper.first_part = first
 
     def _digests_of_data(self, kept: StoredAlignment | None) -> dict[str, str]:
         return data_digests(self.table, {} if kept is None else kept.alignments)
@@ -154,6 +160,8 @@ class PartyAttempts:
         site.ledger.record_note(AGREEMENT, self.note())
         if self.departed.gone:
             site.ledger.record_note(LEFT, self.departed.facts)
+        if self.keeper.first_part is not None:
+            site.ledger.record_note("begins from", {"sha256": tree_digest(dict(self.keeper.first_part))})
         if self.begun is not None:
             self.begun(site.ledger)
         alignments, aligning, trained = await run_and_close(site, self._run_attempt(site, view))
@@ -165,7 +173,7 @@ class PartyAttempts:
         )
         seconds, alone = time.perf_counter() - began, AloneBaselines()
         if self.baselines:
-            alone = await measure_alone(self.job, self.name, self.table, alignments, trained)
+            alone = await measure_alone(trained_job(self.job, trained), self.name, self.table, alignments, trained)
         finished = AttemptOutcome(
             trained=trained,
             alignments=alignments,
@@ -205,7 +213,7 @@ class PartyAttempts:
         if trained.model:
             if self.departed.gone:
                 trained.model["left"] = dict.fromkeys(self.departed.gone, self.departed.epoch)
-            part = model_part(self.job, self.name, trained.model)
+            part = model_part(trained_job(self.job, trained), self.name, trained.model)
             self._part = tree_digest(part)
             site.ledger.record_note(MODEL_PART, {"sha256": self._part})
             write_tree(self.state.model_folder / f"{self.name}{PART}", part)

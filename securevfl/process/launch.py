@@ -123,6 +123,7 @@ class Start:
                 hearers=hearers,
                 command=command,
                 report=own.report,
+                start=own.start,
             )
             asyncio.run(self.run_connected(party, state, stopping=stopping))
             return party

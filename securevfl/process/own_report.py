@@ -5,6 +5,7 @@ rows; every party has bytes, time, ε, findings and the receipt of its own links
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import msgspec
@@ -13,18 +14,29 @@ from securevfl.agreement import Proposal
 from securevfl.data import PartyTable
 from securevfl.ledger import NoteLine
 from securevfl.party import Job
+from securevfl.party.candidates import trained_job
 from securevfl.privacy import Ledger, Policy, PublicSigningKey
 from securevfl.process.attempt import AttemptOutcome
-from securevfl.report.record import AlignmentRecord, LedgerRecord, OwnShareRecord, PartyRecord, Record
+from securevfl.report.record import (
+    AlignmentRecord,
+    CandidateRecord,
+    ChoiceRecord,
+    LearnedRecord,
+    LedgerRecord,
+    OwnShareRecord,
+    PartyRecord,
+    Record,
+)
 from securevfl.run.gains import add_gains
 from securevfl.run.grouping import find_grouping
-from securevfl.run.job_card import run_title
+from securevfl.run.job_card import add_budgets, merge_findings, run_title
 from securevfl.run.machine import describe_machine, package_versions
 from securevfl.run.own_share import compute_own_share
 from securevfl.run.receipt import link_records
 from securevfl.run.recording import run_record
 from securevfl.run.roster import Roster
 from securevfl.run.simulation import RunOutcome
+from securevfl.training import Trained
 
 __all__ = ["own_record"]
 
@@ -57,10 +69,11 @@ def own_record(
     own, grouping = next(iter(finished.alignments.values()), None), None
     if table is not None and own is not None and name in roster.owners:
         grouping = find_grouping(job.report, {name: table}, {name: own.rows[trained.split.test]}, name)
-    title, notes = run_title(job), finished.alone.notes
+    trained_by = trained_job(job, trained)
+    title, notes = run_title(trained_by), finished.alone.notes
     run = run_record(
         "train",
-        job,
+        trained_by,
         ran,
         roster.owners,
         roster.passive,
@@ -69,6 +82,8 @@ def own_record(
         notes=notes,
         grouping=grouping,
     )
+    if trained.choice is not None:  # what crossed was that of all candidates
+        run = msgspec.structs.replace(run, learned=_learned_from_all(job, roster))
     return Record(
         name=f"{name}'s own report",
         title=f"{proposal.purpose} (as seen by {name})",
@@ -82,7 +97,31 @@ def own_record(
         runs=add_gains([*finished.alone.runs, run], {**finished.alone.trained, "train": trained}),
         ledgers=_ledger_records(name, ledger, heads or {}),
         known_to=name,
+        choice=_choice_record(job, trained),
         own_shares=_own_shares(name, job, roster, table, ledger),
+    )
+
+
+def _learned_from_all(job: Job, roster: Roster) -> list[LearnedRecord]:
+    """What each party learns from the messages of all candidates together."""
+    found = [one for owner in roster.owners for one in job.findings(roster.passive, owner) if roster.passive]
+    return merge_findings(add_budgets(found, job))
+
+
+def _choice_record(job: Job, trained: Trained) -> ChoiceRecord | None:
+    """What was tried, and what is kept; figures are the active party's alone. None for a job of one algorithm."""
+    choice = trained.choice
+    if choice is None:
+        return None
+    tried = [CandidateRecord(key=name, chosen=name == choice.kept, **asdict(one)) for name, one in choice.tried.items()]
+    valid = [one.valid for one in tried if one.valid is not None]
+    return ChoiceRecord(
+        metric=choice.metric,
+        chosen=choice.kept,
+        rows=len(trained.split.valid),
+        candidates=tried,
+        margin=abs(valid[0] - valid[1]) if len(valid) > 1 else None,
+        shares=len(tried) if job.protection.dp is not None else 1,
     )
 
 

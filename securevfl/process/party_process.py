@@ -12,6 +12,7 @@ from securevfl_net.link_state import LinkState
 
 from securevfl.agreement import Agreement, Proposal
 from securevfl.agreement.party_file import PartyBudget
+from securevfl.agreement.starting import find_start
 from securevfl.data import PartyTable
 from securevfl.errors import DiskFull, MachineFault, Parked, SecureVFLError
 from securevfl.ledger import Closing
@@ -65,6 +66,7 @@ class JobProcess:
         hearers: of what happens, observers and `RunEvents`.
         command: what makes the report again.
         report: what the party's own report decides with.
+        start: folder of the earlier model, where the agreement goes on from one.
 
     Attributes:
         record: its own report, once there is one.
@@ -93,6 +95,7 @@ class JobProcess:
         hearers: Iterable[RunEvents | Observer] = (),
         command: str = "",
         report: ReportOptions | None = None,
+        start: Path | None = None,
     ) -> None:
         proposal = agreement.proposal
         self.name = name
@@ -139,6 +142,7 @@ class JobProcess:
             filters=filters,
             baselines=baselines,
         )
+        self.course.begin_from(find_start(proposal, name, self.job, start, table))
         self.attempts = StoredAttempts(
             state, self.incarnation, agreement, self.course.keeper, self.chains, budget, self.course.departed
         )

@@ -17,12 +17,16 @@ METRIC_TITLES = {"auc": "AUC", "log_loss": "log-loss", "accuracy": "accuracy", "
 def kept_name(record: Record, choice: ChoiceRecord) -> str:
     """The title of the run that was kept, without its protection."""
     run = find_run(record, choice.chosen)
-    return choice.chosen if run is None else run.title.split(", ")[0]
+    if run is None:  # a party's own report: its only run is that of the kept one
+        return next((one.title for one in choice.candidates if one.chosen and one.title), choice.chosen)
+    return run.title.split(", ")[0]
 
 
 def explain_choice(choice: ChoiceRecord) -> str:
     """Why one candidate was kept: its figure, the distance to the next, what noise and the test rows have to do."""
     trained = [one for one in choice.candidates if one.valid is not None]
+    if not trained:
+        return f"by the active party, of {', '.join(one.key for one in choice.candidates)}"
     title = METRIC_TITLES.get(choice.metric, choice.metric)
     parts = [f"best {title} on {choice.rows:,} validation rows: {_format_figure(trained[0])}"]
     if len(trained) > 1:
@@ -60,11 +64,11 @@ def choice_table(record: Record) -> Table | None:
     choice = record.choice
     if choice is None:
         return None
-    title = METRIC_TITLES.get(choice.metric, choice.metric)
+    title = METRIC_TITLES.get(choice.metric, choice.metric or "figure")
     heads = (f"{title},\nvalidation", "epochs\n(best)", "time", "sent")
     table = make_table(text_column("tried"), *map(number_column, heads), text_column(""), title="Algorithms tried")
     for one in choice.candidates:
-        trained = one.valid is not None
+        trained = one.epochs > 0
         table.add_row(
             Text(one.key, "bold" if one.chosen else ""),
             _format_figure(one),

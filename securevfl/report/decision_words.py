@@ -18,6 +18,8 @@ __all__ = [
 ]
 
 _NAME = 28  # characters of a name in a line
+_PARTS = 6
+"""Classes or labels that a group has lines for."""
 
 
 def format_cutoff(value: float) -> str:
@@ -117,7 +119,11 @@ def evaluation_lines(found: Evaluation) -> list[str]:
         lines.append(_cutoff_line(at))
     if found.groups is not None:
         lines.append(f"by {found.groups.party}.{found.groups.column}, with 95 % intervals:")
-        lines += [f"  {_group_line(one)}" for one in found.groups.groups]
+        for one in found.groups.groups:
+            lines.append(f"  {_group_line(one)}")
+            lines += [f"    {_part_line(part)}" for part in one.parts[:_PARTS]]
+            if len(one.parts) > _PARTS:
+                lines.append(f"    and {len(one.parts) - _PARTS} more, on the page")
         if found.groups.small:
             lines.append(f"  small groups are not shown: {found.groups.small}, {found.groups.small_rows:,} rows")
     return [line for line in [*lines, *found.missing] if line]
@@ -167,4 +173,18 @@ def _group_line(one: GroupFigures) -> str:
     parts += [f"{name} {format_estimate(value, 2)}" for name, value in named if value is not None]
     if one.bias is not None:
         parts.append(f"bias {one.bias.value:,.4g} ({one.bias.low:,.4g} to {one.bias.high:,.4g}), RMSE {one.rmse:,.4g}")
+    if one.within is not None:
+        parts.append(f"90 % within {one.within:,.4g}")
     return ", ".join(parts)
+
+
+def _part_line(one: GroupFigures) -> str:
+    """One class or label of a group, it or not."""
+    named = (
+        ("rate", one.observed),
+        ("AUC", one.auc),
+        ("FPR", one.false_positive_rate),
+        ("FNR", one.false_negative_rate),
+    )
+    figures = [f"{name} {format_estimate(value, 2)}" for name, value in named if value is not None]
+    return f"{shorten_text(one.name, _NAME)}: {', '.join(figures)}"

@@ -167,9 +167,10 @@ class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     rows: int
     observed: RangedFigure | None = None
-    """share of the second of two classes; of several, share that was given its class; of a number None"""
+    """share of the second of two classes; of several classes, share that was given its class; of several labels, share
+    with all answers right; of a number None"""
     score: float | None = None
-    """mean score of the second class, or of the likeliest; of a number None"""
+    """mean score of the second class, or of the likeliest; of several labels and of a number None"""
     auc: RangedFigure | None = None
     """None where the group does not define it"""
     flagged: RangedFigure | None = None
@@ -181,6 +182,15 @@ class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
     bias: RangedFigure | None = None
     """of a number: mean of prediction − target"""
     rmse: float | None = None
+    mae: float | None = None
+    """of a number: mean of the errors without their sign"""
+    within: float | None = None
+    """of a number: nine tenths of the predictions are no more than this far from the target"""
+    mean: float | None = None
+    """of a number: mean of the target"""
+    parts: list[GroupFigures] = []
+    """of three classes or more, and of several labels: of each of them the figures of two classes, it or not; flagged
+    are rows that were given it"""
 
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +35,8 @@ class FolderKeeper(Keeper):
         data: what else a checkpoint belongs to → its digest; see `data_digests`.
         every: epochs between two checkpoints.
         steps: see `Keeper.steps`.
+        ends: where a job trains several models one after the other, the epochs after which each is over: the last three
+            checkpoints of each are kept.
 
     Attributes:
         start, step: the epoch to resume from, and the number of batches of the next one; None to start from the
@@ -52,6 +55,7 @@ class FolderKeeper(Keeper):
         data: Mapping[str, str] | None = None,
         every: int = 1,
         steps: int = 0,
+        ends: Sequence[int] = (),
     ) -> None:
         self.folder = folder
         self.party = party
@@ -59,6 +63,7 @@ class FolderKeeper(Keeper):
         self.data = dict(data or {})
         self.every = every
         self.steps = steps
+        self.ends = tuple(ends)
         self.start: int | None = None
         self.attempt = 0
         self.notes: list[str] = []
@@ -180,6 +185,15 @@ class FolderKeeper(Keeper):
         """
         return None if self.start is None else self.read_state(self.start, self.step)
 
+    def last_position(self, after: int, most: int) -> tuple[int, int] | None:
+        if self.start is None:
+            return None
+        begin, end = (after, 1), min((most, 0), (self.start, self.step))
+        return max((place for place in self.stored_positions() if begin <= place <= end), default=None)
+
+    def load_from(self, epoch: int, step: int) -> dict[str, object]:
+        return self.read_state(epoch, step)
+
     def store_row_counts(self, counts: Mapping[str, tuple[int, int]]) -> None:
         if counts == self.read_row_counts():
             return
@@ -220,9 +234,15 @@ class FolderKeeper(Keeper):
         }
         where |= {"attempt": self.attempt, "step": step}
         write_tree(self.path_of(epoch, step), where | {"state": state})
-        for old in sorted(self.stored_positions())[:-_KEPT]:
+        now = self._stage_of((epoch, step))
+        stage = sorted(place for place in self.stored_positions() if self._stage_of(place) == now)
+        for old in stage[:-_KEPT]:
             self.path_of(*old).unlink(missing_ok=True)
         self.saving()
+
+    def _stage_of(self, place: tuple[int, int]) -> int:
+        """Which of several models a checkpoint is of; 0 for all where there is one."""
+        return bisect_left(self.ends, place[0] + (place[1] > 0))
 
     def forget_after(self, start: int, step: int = 0) -> None:
         """Put aside checkpoints after epoch `start` and `step` batches of the next one. They are of an attempt that

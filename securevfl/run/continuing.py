@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from securevfl.cut import Protection
 from securevfl.data import Parties
 from securevfl.errors import InputError
 from securevfl.party import Job
@@ -9,7 +10,13 @@ from securevfl.party_context import Keeper
 from securevfl.run.model import Model
 from securevfl.training.registry import algorithms_fit
 
-__all__ = ["check_start", "give_starts"]
+__all__ = ["check_continuing", "check_start", "give_starts"]
+
+_AGAIN = "train from the beginning, on all rows together"
+_BUDGET = (
+    "rows that both runs use spend ε in each of them, and the two are not added up: train from the beginning, on all "
+    "rows together, within one budget"
+)
 
 
 def check_start(start: Model, job: Job, parties: Parties) -> None:
@@ -21,40 +28,77 @@ def check_start(start: Model, job: Job, parties: Parties) -> None:
         parties: with their new tables.
 
     Raises:
-        InputError: another algorithm, other parties, a model in shares, or a job with differential privacy.
+        InputError: another algorithm, another protection, other parties, or a job with differential privacy.
     """
-    algorithm, protection = job.algorithm, job.protection
-    again = "train from the beginning, on all rows together"
-    if not algorithm.fits.starts:
-        able = ", ".join(algorithms_fit(lambda fits: fits.starts))
-        raise InputError(f"{algorithm.title} does not go on from an earlier model, as {able} do: {again}")
-    if type(start.job.algorithm) is not type(algorithm):
+    check_continuing(job)
+    if type(start.job.algorithm) is not type(job.algorithm):
         raise InputError(
-            f"the earlier model is of {start.job.algorithm.title}, and the job trains {algorithm.title}: give the same "
-            f"algorithm, or {again}"
+            f"the earlier model is of {start.job.algorithm.title}, and the job trains {job.algorithm.title}: give the "
+            f"same algorithm, or {_AGAIN}"
         )
-    if protection.is_sealed or protection.on_shares or start.job.protection.on_shares:
-        raise InputError(
-            f"under {protection.title} weights are in shares that only the earlier run's parties hold together, and a "
-            f"job has no step that deals them again: {again}"
-        )
-    if protection.dp is not None or start.job.protection.dp is not None:
-        raise InputError(
-            f"rows that both runs use spend ε in each of them, and the two are not added up: {again}, within one budget"
-        )
+    owners, passive = [table.name for table in parties.label_owners], [table.name for table in parties.passive]
+    coordinator = start.coordinator
+    if start.job.protection.dp is not None:
+        raise InputError(_BUDGET)
+    _check_protection(start.job.protection, job.protection)
+    if job.protection.on_shares:
+        outsider = job.protection.coordinator_among([*owners, *passive])
+        now = job.protection.computing_parties(owners[0], passive, outsider)
+        then = start.job.protection.computing_parties(owners[0], passive, coordinator)
+        if now != then:
+            raise InputError(
+                f"{', '.join(then)} hold the earlier model in shares, and {', '.join(now)} compute now: let the same "
+                f"parties compute, or {_AGAIN}"
+            )
     active, names = parties.active.name, set(parties)
-    if names != set(start.parts) or active in map(str, start.parts[active].get("passive", ())):
+    if names | {coordinator} != {*start.parts, coordinator} or active in map(
+        str, start.parts[active].get("passive", ())
+    ):
         raise InputError(
             f"the earlier model belongs to {', '.join(start.parts)}; the tables to {', '.join(parties)} with "
             f"{active!r} active: give the tables of the same parties"
         )
     known = [str(name) for name in start.parts[active]["names"]]
-    now = [str(name) for name in parties.active.classes] or known
-    if now != known:
+    labels = [str(name) for name in parties.active.classes] or known
+    if labels != known:
         raise InputError(
-            f"the earlier model predicts {', '.join(known)}; the labels of {active!r} are {', '.join(now)}: give "
-            f"labels of the same classes in the same order, or {again}"
+            f"the earlier model predicts {', '.join(known)}; the labels of {active!r} are {', '.join(labels)}: give "
+            f"labels of the same classes in the same order, or {_AGAIN}"
         )
+
+
+def check_continuing(job: Job) -> None:
+    """Refuse a job that cannot go on from any earlier model.
+
+    Args:
+        job: that would go on.
+
+    Raises:
+        InputError: its algorithm does not go on, or has differential privacy.
+    """
+    algorithm, protection = job.algorithm, job.protection
+    if not algorithm.fits.starts:
+        able = ", ".join(algorithms_fit(lambda fits: fits.starts))
+        raise InputError(f"{algorithm.title} does not go on from an earlier model, as {able} do: {_AGAIN}")
+    if protection.on_shares and algorithm.fits.shares_kind == "trees":
+        raise InputError(
+            f"{algorithm.title} does not go on from an earlier model under {protection.title}: new trees correct the "
+            "earlier ones' scores of the training rows, which are in shares that only the earlier training had; "
+            f"{_AGAIN}"
+        )
+    if protection.dp is not None:
+        raise InputError(_BUDGET)
+
+
+def _check_protection(then: Protection, now: Protection) -> None:
+    """Refuse another protection than the earlier model's: its weights are where that left them."""
+    kept = ("model", "helper")
+    if type(then) is type(now) and all(getattr(then, name, None) == getattr(now, name, None) for name in kept):
+        return
+    raise InputError(
+        f"the earlier model was trained under {then.title}, and the job is under {now.title}: weights in shares stay "
+        f"where they are, and weights in the clear are known already; name the same protection, or {_AGAIN}"
+    )
 
 
 def give_starts(start: Model | None, keepers: dict[str, Keeper], parties: Parties) -> dict[str, Keeper]:
@@ -67,7 +111,7 @@ def give_starts(start: Model | None, keepers: dict[str, Keeper], parties: Partie
     """
     if start is None:
         return keepers
-    found = keepers or {name: Keeper() for name in parties}
+    found = keepers or {name: Keeper() for name in {**dict.fromkeys(parties), **start.parts}}
     for name, keeper in found.items():
         keeper.first_part = start.parts.get(name)
     return found

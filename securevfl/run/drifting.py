@@ -42,7 +42,8 @@ def column_drift(part: Mapping[str, Any], table: PartyTable, rows: np.ndarray | 
 
 
 def score_drift(part: Mapping[str, Any], scores: np.ndarray) -> Drift | None:
-    """How far scores moved since the validation rows of training; None without counts of those, or without scores.
+    """How far scores moved since the validation rows of training, or since its test rows where no scores of those were
+    opened; None without counts of them, or without scores.
 
     Args:
         part: the active party's part of a model.

@@ -75,6 +75,7 @@ def evaluate(
             expected=trained.valid_scores,
             weight=trained.weight,
             target=trained.target,
+            grouping=grouping,
         )
     else:
         found = evaluate_classes(
@@ -110,8 +111,6 @@ def _list_missing(trained: Trained, found: Evaluation, options: ReportOptions) -
         said.append(
             f"The costs of the report are for a target of two classes, and this one is {kind}: they are unused."
         )
-    if options.group is not None and found.task == "multilabel":
-        said.append("Rows with several labels are not compared by group.")
     return said
 
 
@@ -193,7 +192,14 @@ def evaluate_classes(
         groups=None
         if grouping is None
         else measure_groups(
-            grouping, scores, labels, cutoff=at, classes=count, weight=weight, only_classes=only_classes
+            grouping,
+            scores,
+            labels,
+            cutoff=at,
+            classes=count,
+            weight=weight,
+            only_classes=only_classes,
+            titles=classes if count > 2 else (),
         ),
         **decided,
         **({} if only_classes else measure_stability(one_score(scores), _first_scores(expected))),
@@ -235,6 +241,7 @@ def evaluate_labels(
     expected: np.ndarray | None = None,
     weight: np.ndarray | None = None,
     target: str = "",
+    grouping: Grouping | None = None,
 ) -> Evaluation:
     """Evaluate a task in which a row can have several labels.
 
@@ -246,6 +253,7 @@ def evaluate_labels(
             test rows'.
         weight: of the rows in the metrics, (n,); equal unless given.
         target: the labels in a few words.
+        grouping: the group of each row, if any.
     """
     given = (scores >= HALF).astype(np.int64)
     which = range(len(classes))
@@ -285,6 +293,9 @@ def evaluate_labels(
         recall={classes[k]: thin_recall(one) for k in which if (one := recalls[k]) is not None},
         lift={classes[k]: lift_rows(labels[:, k] == 1, scores[:, k]) for k in which if labels[:, k].any()},
         roc={classes[k]: thin_curve(curve) for k in which if (curve := curves[k]) is not None},
+        groups=None
+        if grouping is None
+        else measure_groups(grouping, scores, labels, classes=len(classes), weight=weight, titles=classes),
         **measure_stability(
             scores.max(axis=1), None if expected is None or not expected.size else expected.max(axis=1)
         ),

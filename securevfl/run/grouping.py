@@ -7,7 +7,7 @@ is there in simulations alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ from securevfl.party.report_options import ReportOptions
 from securevfl.report.evaluation import GroupFigures, Groups, RangedFigure
 from securevfl.run.gains import row_influences
 from securevfl.training.metrics import SURE, roc_curve, wilson_interval
+from securevfl.training.multilabel import HALF
 
 __all__ = ["FEWEST_ROWS", "Grouping", "check_grouping", "find_grouping", "measure_groups", "name_groups"]
 
@@ -31,6 +32,8 @@ _MOST = 20
 _AS_THEY_ARE = 10
 """Numbers with no more distinct values are groups as they are; others are cut into four."""
 _MISSING = "missing"
+_WITHIN = 0.9
+"""Share of the predictions whose errors `GroupFigures.within` bounds."""
 
 
 @dataclass(frozen=True)
@@ -151,17 +154,20 @@ def measure_groups(
     classes: int = 2,
     weight: np.ndarray | None = None,
     only_classes: bool = False,
+    titles: Sequence[str] = (),
 ) -> Groups:
     """The figures of each group.
 
     Args:
         grouping: of the test rows.
         scores: probabilities (n, classes), or predictions (n, 1).
-        labels: classes, or numbers, (n,).
+        labels: classes, or numbers, (n,); zeros and ones (n, labels) where a row can have several.
         cutoff: of two classes, at which rows are flagged.
         classes: how many; 0 for a number.
         weight: of the rows in the AUC, (n,); equal unless given.
         only_classes: whether `scores` are no probabilities, but give each row one class.
+        titles: of the classes or labels, where there are more than two or a row can have several; each of them then has
+            figures of its own in each group.
     """
     names, counts = np.unique(grouping.names.astype(str), return_counts=True)
     order = np.argsort(-counts, kind="stable")
@@ -173,9 +179,15 @@ def measure_groups(
     for k in shown:
         rows = np.flatnonzero(grouping.names == names[k])
         each = None if weight is None else weight[rows]
-        if classes:
+        if labels.ndim > 1:
+            found.append(_measure_labels(str(names[k]), scores[rows], labels[rows], titles, each))
+        elif classes:
             one = _measure_classes(str(names[k]), scores[rows], labels[rows], cutoff, each)
-            found.append(msgspec.structs.replace(one, score=None, auc=None) if only_classes else one)
+            if titles and scores.shape[1] > 2:
+                given = np.eye(scores.shape[1], dtype=bool)[scores[rows].argmax(axis=1)]
+                truth = np.eye(scores.shape[1], dtype=np.int64)[labels[rows]]
+                one = msgspec.structs.replace(one, parts=_measure_each(titles, scores[rows], truth, given, each))
+            found.append(_without_scores(one) if only_classes else one)
         else:
             found.append(_measure_numbers(str(names[k]), scores[rows, 0], labels[rows]))
     return Groups(
@@ -216,6 +228,55 @@ def _measure_classes(
     )
 
 
+def _measure_labels(
+    name: str, scores: np.ndarray, labels: np.ndarray, titles: Sequence[str], weight: np.ndarray | None
+) -> GroupFigures:
+    """Figures of a group whose rows can have several labels: how many rows have all answers right, and each label's."""
+    given = scores >= HALF
+    return GroupFigures(
+        name=name,
+        rows=len(labels),
+        observed=_share((given == labels.astype(bool)).all(axis=1)),
+        parts=_measure_each(titles, scores, labels, given, weight),
+    )
+
+
+def _measure_each(
+    titles: Sequence[str], scores: np.ndarray, labels: np.ndarray, given: np.ndarray, weight: np.ndarray | None
+) -> list[GroupFigures]:
+    """The figures of each class or label, it or not.
+
+    Args:
+        titles: of the classes or labels.
+        scores: probabilities, (n, classes).
+        labels: zeros and ones, (n, classes).
+        given: whether a row was given it, bool (n, classes).
+        weight: of the rows in the AUC, (n,).
+    """
+    found = []
+    for k, title in enumerate(titles):
+        two, right, flagged = np.stack([1 - scores[:, k], scores[:, k]], axis=1), labels[:, k] == 1, given[:, k]
+        found.append(
+            GroupFigures(
+                name=title,
+                rows=int(right.sum()),
+                observed=_share(right),
+                score=float(scores[:, k].mean()),
+                auc=_auc(two, right.astype(np.int64), weight),
+                flagged=_share(flagged),
+                false_positive_rate=_share(flagged[~right]),
+                false_negative_rate=_share(~flagged[right]),
+            )
+        )
+    return found
+
+
+def _without_scores(one: GroupFigures) -> GroupFigures:
+    """A group's figures where no probabilities are known."""
+    parts = [msgspec.structs.replace(part, score=None, auc=None) for part in one.parts]
+    return msgspec.structs.replace(one, score=None, auc=None, parts=parts)
+
+
 def _measure_numbers(name: str, predicted: np.ndarray, y: np.ndarray) -> GroupFigures:
     error = predicted - y
     mean, half = float(error.mean()), SURE * float(error.std(ddof=1)) / len(y) ** 0.5
@@ -224,6 +285,9 @@ def _measure_numbers(name: str, predicted: np.ndarray, y: np.ndarray) -> GroupFi
         rows=len(y),
         bias=RangedFigure(value=mean, low=mean - half, high=mean + half),
         rmse=float(np.sqrt((error**2).mean())),
+        mae=float(np.abs(error).mean()),
+        within=float(np.quantile(np.abs(error), _WITHIN)),
+        mean=float(y.mean()),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from securevfl.run.evaluation import evaluate_classes, evaluate_labels, evaluate
 from securevfl.run.grouping import Grouping, find_grouping
 from securevfl.run.model import Prediction
 
-__all__ = ["judge_prediction", "read_cutoff"]
+__all__ = ["judge_prediction", "judge_scores", "read_cutoff"]
 
 _CERTAIN = 1 - 1e-9
 """Where every row has this much for one class, classes alone were opened."""
@@ -37,14 +38,38 @@ def judge_prediction(
         InputError: the labels are of another kind than the model's.
         UnknownNameError: a class that the model does not have, or no such column.
     """
-    table, options = parties.active, options or ReportOptions()
-    if table.label is None or not len(found.ids):
+    return judge_scores(found.classes, found.ids, found.probabilities, parties.active, options, cutoff=cutoff)
+
+
+def judge_scores(
+    classes: Sequence[str],
+    ids: Sequence[str],
+    scores: np.ndarray,
+    table: PartyTable,
+    options: ReportOptions | None = None,
+    *,
+    cutoff: float | None = None,
+) -> Evaluation | None:
+    """Evaluate scores as `judge_prediction` does.
+
+    Args:
+        classes: names of the model's classes; a single one of a number.
+        ids: of the scored rows.
+        scores: of each, (n, classes).
+        table: the active party's, with the labels.
+        options, cutoff: see `judge_prediction`.
+
+    Raises:
+        InputError, UnknownNameError: see `judge_prediction`.
+    """
+    options = options or ReportOptions()
+    if table.label is None or not len(ids):
         return None
     place = {name: row for row, name in enumerate(table.ids)}
-    rows = np.array([place[name] for name in found.ids])
+    rows = np.array([place[name] for name in ids])
     weight = None if table.weight is None else table.weight[rows]
     grouping, said = _group_rows(options, table, rows)
-    numeric = len(found.classes) == 1
+    numeric = len(classes) == 1
     if numeric != (table.target == "number"):
         raise InputError(
             f"the model predicts {'a number' if numeric else 'classes'}, and the label {table.label_name!r} of "
@@ -52,38 +77,36 @@ def judge_prediction(
         )
     target = table.label_name
     if numeric:
-        judged = evaluate_numbers(
-            found.probabilities[:, 0], table.label[rows], weight=weight, target=target, grouping=grouping
-        )
+        judged = evaluate_numbers(scores[:, 0], table.label[rows], weight=weight, target=target, grouping=grouping)
     elif table.target == "labels":
-        judged = evaluate_labels(found.probabilities, table.label[rows], found.classes, weight=weight, target=target)
+        judged = evaluate_labels(scores, table.label[rows], classes, weight=weight, target=target, grouping=grouping)
     else:
-        known, labels = _known_classes(found, table, rows)
+        known, labels = _known_classes(classes, table, rows)
         judged = evaluate_classes(
-            found.probabilities[known],
+            scores[known],
             labels[known],
-            found.classes,
+            classes,
             weight=None if weight is None else weight[known],
             target=target,
-            costs=options.costs if len(found.classes) == 2 else None,
+            costs=options.costs if len(classes) == 2 else None,
             cutoff=cutoff,
             grouping=None
             if grouping is None
             else Grouping(grouping.party, grouping.column, grouping.names[known], grouping.simulated),
-            only_classes=bool(found.probabilities.max(axis=1).min() > _CERTAIN),
+            only_classes=bool(scores.max(axis=1).min() > _CERTAIN),
         )
     return msgspec.structs.replace(judged, missing=[*judged.missing, *said])
 
 
-def _known_classes(found: Prediction, table: PartyTable, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _known_classes(classes: Sequence[str], table: PartyTable, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which rows have a class of the model, bool (n,), and each row's class there, -1 for others."""
-    at = {name: k for k, name in enumerate(found.classes)}
+    at = {name: k for k, name in enumerate(classes)}
     codes = np.array([at.get(str(one), -1) for one in table.classes], dtype=np.int64)
     labels = codes[np.asarray(table.label)[rows]]
     if not (labels >= 0).any():
         raise InputError(
             f"the label {table.label_name!r} of {table.name!r} has the classes {list(map(str, table.classes))[:5]}; "
-            f"the model has {list(found.classes)[:5]}: correct the table, or leave the label out"
+            f"the model has {list(classes)[:5]}: correct the table, or leave the label out"
         )
     return labels >= 0, labels
 
@@ -94,6 +117,8 @@ def _group_rows(options: ReportOptions, table: PartyTable, rows: np.ndarray) -> 
         return None, []
     if where[0] != table.name:
         return None, [f"Predictions are grouped by columns of {table.name} alone, not by {options.group}."]
+    if where[1] not in table.columns and where[1] not in table.beside:
+        return None, [f"These rows have no column {where[1]!r}, so they are not compared by {options.group}."]
     return find_grouping(options, {table.name: table}, {table.name: rows}, table.name), []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from securevfl.errors import InputError
 from securevfl.party import Job, possible_defaults
 from securevfl.run.store import read_tree, tree_digest
 
-__all__ = ["MODEL_PART", "PART", "RUN", "ModelPart", "model_part", "run_of", "write_run"]
+__all__ = ["MODEL_PART", "PART", "RUN", "ModelPart", "model_part", "read_first_part", "run_of", "write_run"]
 
 PART = ".model.safetensors"
 """Suffix of a part's file name, after the party's name."""
@@ -32,7 +32,20 @@ _DIGITS = 64
 
 def model_part(job: Job, party: str, part: Mapping[str, Any]) -> dict[str, Any]:
     """Build the content of a part's file."""
-    return {"job": job.digest, "party": party, **part}
+    return {"job": job.digest, "party": party, "origin": _describe_origin(job), **part}
+
+
+def _describe_origin(job: Job) -> dict[str, object]:
+    """What trained a part, as far as training that goes on from it has to know."""
+    protection = job.protection
+    return {
+        "algorithm": job.algorithm.name,
+        "protection": protection.name,
+        "model": str(getattr(protection, "model", "")),
+        "helper": str(getattr(protection, "helper", "")),
+        "computing": str(getattr(protection, "computing", "")),
+        "private": protection.dp is not None,
+    }
 
 
 def run_of(digests: Mapping[str, str]) -> str:
@@ -93,6 +106,48 @@ class ModelPart:
         if trained is None:
             raise InputError(f"{file} was trained by another job; give the job that trained it, unchanged")
         return cls(party=party, job=trained, run=run or _read_run(file.parent), tree=tree)
+
+
+def read_first_part(place: Path, party: str, run: str, job: Job, passive: Sequence[str]) -> dict[str, Any]:
+    """A party's part of an earlier model, from which a job of an agreement goes on.
+
+    Args:
+        place: the state folder of the earlier agreement, or the folder of the part.
+        party: whose.
+        run: the earlier model's, as the agreement names it.
+        job: that goes on.
+        passive: names of the passive parties.
+
+    Raises:
+        InputError: no such part, another run's, or one from which this job cannot go on.
+    """
+    folder = place / "model" if (place / "model").is_dir() else place
+    file = folder / f"{party}{PART}"
+    tree = read_tree(file)
+    if not isinstance(tree, dict) or _NEEDED - set(tree) or tree.get("party") != party:
+        raise InputError(f"{file} does not contain {party!r}'s part of a model: name the earlier state folder in start")
+    if (found := _read_run(folder)) != run:
+        raise InputError(
+            f"{folder} is of run {found[:16] or 'unknown'}…, and the agreement goes on from {run[:16]}…: name that one "
+            "in start"
+        )
+    origin, wanted = tree.get("origin"), _describe_origin(job)
+    if origin != wanted:
+        differs = (
+            [name for name, value in wanted.items() if origin.get(name) != value] if isinstance(origin, dict) else []
+        )
+        why = (
+            f"it differs in {', '.join(differs)}" if differs else "an older version trained it and did not say by what"
+        )
+        raise InputError(
+            f"the job cannot go on from {file}: {why}; name the same algorithm and protection, or train from the "
+            "beginning"
+        )
+    if sorted(map(str, tree.get("passive", ()))) != sorted(passive):
+        raise InputError(
+            f"{file} was trained with {', '.join(map(str, tree.get('passive', ())))}; name the same parties"
+        )
+    return tree
 
 
 def _read_run(folder: Path) -> str:

@@ -160,6 +160,7 @@ async def run_server(
         if party in gone:
             raise InputError(f"the job went on without {party!r}: it has no part of the model that the others serve")
         first = put_part(folder, state.model_folder, party, job, run=whole.digest)
+        job = first.job  # of the algorithm that was kept, where the agreement names several
         place = ServingContext(
             name=party,
             active=proposal.owner_names[0],
@@ -261,7 +262,7 @@ def put_part(folder: Path, place: Path, party: str, job: Job, *, run: str = "") 
     if place.is_dir() and not (place / f"{party}{PART}").exists():
         raise InputError(f"{place} contains no part of a model: train one first, with `securevfl party`")
     part = ModelPart.load(place, party, job, run=run)
-    ModelShelf(folder / "models", party, job).put_part(part)
+    ModelShelf(folder / "models", party, part.job).put_part(part)
     return part
 
 

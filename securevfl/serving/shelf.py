@@ -96,7 +96,7 @@ class ModelShelf:
             if self.read_part(part.run).digest != part.digest:
                 raise InputError(f"another part of run {part.run[:16]}… is there already; a run has one model")
             return
-        tree = {name: value for name, value in part.tree.items() if name not in ("job", "party")}
+        tree = {name: value for name, value in part.tree.items() if name not in ("job", "party", "origin")}
         make_folder(place, private=True)
         write_run(place, part.run)
         write_tree(place / f"{self.party}{PART}", model_part(self.job, self.party, tree))

@@ -39,11 +39,16 @@ class SharesCoordinator(HelperProgram):
         self._classes = 0
         self._learned = 0
         self._valid = 0
+        self._kept: object = None
         self._plan = sharing.plan
 
-    async def run(self) -> Trained:
+    async def train(self) -> None:
         with name_parties_in_errors(self.sharing.computing_parties):
-            return await self._train()
+            await self._train()
+
+    async def finish(self) -> Trained:
+        with name_parties_in_errors(self.sharing.computing_parties):
+            return await self._finish()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         """Take part in a prediction; returns an empty array (0, 0), because only the active party gets predictions.
@@ -107,7 +112,7 @@ class SharesCoordinator(HelperProgram):
         self._plan = replace(sharing.plan, epochs=min(told.epochs, sharing.plan.epochs))
         self._learned, self._valid = 0 if sharing.mixes else told.learned, told.valid
 
-    async def _train(self) -> Trained:
+    async def _train(self) -> None:
         sharing, site, trained = self.sharing, self.sharing.site, self.trained
         observer, chief = site.observer, site.links[site.active]
         observer.phase("setup")
@@ -120,6 +125,10 @@ class SharesCoordinator(HelperProgram):
             self.model.load_state(as_dict(saved["shares"]))
             epoch, stop, kept = as_int(saved["epoch"]), self._is_finished(saved), saved["kept"]
             trained.restore_readings(saved["readings"])
+        first = site.keeper.first_part
+        if saved is None and first is not None:
+            self.model.restore(as_dict(first["parts"])["shares"])
+            kept = self.model.snapshot()
         await self.model.refresh_shares()
         if saved is None:
             await course.deal_targets(self._learned, self._valid, None, counted=sharing.counts_classes)
@@ -142,13 +151,17 @@ class SharesCoordinator(HelperProgram):
             stop = bool(verdict.meta.get("stop")) or epoch >= sharing.plan.epochs
             self._store_epoch(epoch, kept, stop=stop)
             observer.epoch(epoch, math.nan, {})
-        self.model.restore(kept)
-        observer.phase("test")
+        self._kept = kept
+
+    async def _finish(self) -> Trained:
+        site, trained = self.sharing.site, self.trained
+        self.model.restore(self._kept)
+        site.observer.phase("test")
         await self.answer()
         await self.model.hand_out()
         trained.finish = site.clock.lap()
         trained.model = self._model_part()
-        trained.notes += computing_notes(course, sharing)
+        trained.notes += computing_notes(self.course, self.sharing)
         return trained
 
     def _model_part(self) -> State:

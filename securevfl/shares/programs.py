@@ -90,9 +90,13 @@ class SharesActive(ActiveProgram):
         """
         return deal_inputs(self.role, self.sharing, DealtRows)
 
-    async def run(self) -> Trained:
+    async def train(self) -> None:
         with name_parties_in_errors(self.sharing.computing_parties):
-            return await super().run()
+            await super().train()
+
+    async def finish(self) -> Trained:
+        with name_parties_in_errors(self.sharing.computing_parties):
+            return await super().finish()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         with name_parties_in_errors(self.sharing.computing_parties):
@@ -311,9 +315,13 @@ class SharesPassive(PassiveProgram):
         """
         return deal_inputs(self.role, self.sharing, DealtRows)
 
-    async def run(self) -> Trained:
+    async def train(self) -> None:
         with name_parties_in_errors(self.sharing.computing_parties):
-            return await super().run()
+            await super().train()
+
+    async def finish(self) -> Trained:
+        with name_parties_in_errors(self.sharing.computing_parties):
+            return await super().finish()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         with name_parties_in_errors(self.sharing.computing_parties):

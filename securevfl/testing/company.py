@@ -154,6 +154,7 @@ class Company:
                     baselines=own.baselines,
                     hearers=hearers.get(name, ()),
                     report=own.report,
+                    start=own.start,
                 )
             yield parties
 

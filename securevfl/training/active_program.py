@@ -98,7 +98,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.correction = Correction()
         self._valid_scores = np.empty((0, 0))
 
-    async def run(self) -> Trained:
+    async def train(self) -> None:
         observer, role = self.role.site.observer, self.role
         check_labels(role.task, self.labels_of(role.books.rows_to_learn_from()))
         observer.phase("setup")
@@ -109,8 +109,11 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             progress.kept = await self.go_on_without(progress.kept, over=progress.stop)
         while not progress.stop:
             await self.one_epoch(progress)
+
+    async def finish(self) -> Trained:
+        role, progress = self.role, self.progress
         role.books.restore(progress.kept)
-        observer.phase("test")
+        role.site.observer.phase("test")
         self.trained.test = await self.evaluate_rows(role.table.split.test, keep=True)
         await self.after_test()
         self.trained.valid_scores = np.empty((0, 0)) if progress.scores is None else progress.scores.numpy()

@@ -66,7 +66,7 @@ class Algorithm(Abilities):
             from its own columns.
         chooses_by_loss: whether the loss of the validation rows chooses the best epoch even where the AUC would: one
             tree can rank few rows well by chance, while all their probabilities are still near the base rate.
-        chooses: whether it is a choice among algorithms, which a simulation makes; see `AutoAlgorithm`.
+        chooses: whether it is a choice among algorithms; see `AutoAlgorithm`.
         view: the columns it takes: scaled numbers for a ``"network"``, or ``"coded"`` ones for trees; see
             `FeatureEncoder`.
     """
@@ -103,7 +103,7 @@ class Algorithm(Abilities):
         return network_budget(rows)
 
     def candidates_under(self, protection: Protection) -> Sequence[Algorithm]:
-        """The algorithms that a simulation tries in this one's place; empty for one that trains. See `AutoAlgorithm`.
+        """The algorithms that are tried in this one's place; empty for one that trains. See `AutoAlgorithm`.
 
         Args:
             protection: of the job.

@@ -30,7 +30,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         self._step = 0
         self._kept: object = None
 
-    async def run(self) -> Trained:
+    async def train(self) -> None:
         role, split, observer = self.role, self.role.table.split, self.role.site.observer
         observer.phase("setup")
         saved = await self.prepare_training()
@@ -55,9 +55,13 @@ class PassiveProgram(RoleProgram[PassiveRole]):
             self.checkpoints.end_epoch(epoch, {"kept": kept, "stop": stop})
             observer.epoch(epoch, math.nan, {})
             self.report_spent()
-        role.books.restore(kept)
-        observer.phase("test")
-        await self.answer_all(split.test)
+        self._kept = kept
+
+    async def finish(self) -> Trained:
+        role = self.role
+        role.books.restore(self._kept)
+        role.site.observer.phase("test")
+        await self.answer_all(role.table.split.test)
         await self.after_test()
         return self.close_books()
 

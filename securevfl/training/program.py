@@ -19,7 +19,7 @@ from securevfl.training.rows import Trained
 from securevfl.training.state import State
 from securevfl.transport import wait_for_device
 
-__all__ = ["HelperProgram", "Program", "RoleProgram"]
+__all__ = ["HelperProgram", "Program", "RoleProgram", "StagedProgram"]
 
 R = TypeVar("R", bound=Role)
 
@@ -47,7 +47,25 @@ class Program(ABC):
         """Record how many numbers of the party's rows were opened so far; nothing for a program that feeds none."""
 
 
-class HelperProgram(Program):
+class StagedProgram(Program):
+    """A program that trains first and tests then, so that others can train in between, of which only one tests."""
+
+    trained: Trained
+
+    async def run(self) -> Trained:
+        await self.train()
+        return await self.finish()
+
+    @abstractmethod
+    async def train(self) -> None:
+        """Set up, resume where a checkpoint is, and train to the end; nothing of the test rows is opened."""
+
+    @abstractmethod
+    async def finish(self) -> Trained:
+        """Go back to the best epoch, test, and close the books. Call it after `train`, once."""
+
+
+class HelperProgram(StagedProgram):
     """The program of a party without data, under a protection that gives it a part of the model."""
 
     @abstractmethod
@@ -59,7 +77,7 @@ class HelperProgram(Program):
         """Take part in scoring the rows that the active party announces."""
 
 
-class RoleProgram(Program, Generic[R]):
+class RoleProgram(StagedProgram, Generic[R]):
     """What the programs of both sides share.
 
     Args:

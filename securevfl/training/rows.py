@@ -17,7 +17,7 @@ from securevfl.training.split import Split
 from securevfl.training.state import State, as_list
 from securevfl.transport import fits_device, to_device
 
-__all__ = ["Epoch", "Features", "NumberedRows", "Numbers", "Trained"]
+__all__ = ["ChosenModel", "Epoch", "Features", "NumberedRows", "Numbers", "Trained", "TriedModel"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +233,42 @@ class Epoch:
     valid: dict[str, float]
 
 
+@dataclass(frozen=True)
+class TriedModel:
+    """One candidate of a choice among algorithms, as one party knows it.
+
+    Attributes:
+        title: as shown.
+        valid: metric of the validation rows, by the epoch that is kept; None where this party does not know it.
+        epochs: that were trained.
+        best_epoch: at the active party: the epoch that is kept, from 1.
+        seconds: of its epochs, by the party's clock.
+        bytes: that the party sent in them.
+    """
+
+    title: str
+    valid: float | None
+    epochs: int
+    best_epoch: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ChosenModel:
+    """Which of several candidates a job kept.
+
+    Attributes:
+        kept: its name.
+        metric: of the validation rows, by which they were compared; empty at a party that was only told.
+        tried: name → each candidate; at the active party the best first.
+    """
+
+    kept: str
+    metric: str
+    tried: Mapping[str, TriedModel]
+
+
 @dataclass(kw_only=True)
 class Trained:
     """What a party's program returns.
@@ -268,6 +304,7 @@ class Trained:
         constant: at the active party: metrics on the test rows of always predicting the training rows' class shares.
         split: which aligned rows trained, validated and tested.
         prepared: how each column of the party was prepared, if its table requests preparation.
+        choice: which algorithm was kept, where an agreement names several; None for a job of one.
     """
 
     readings: list[Reading] = field(default_factory=list)
@@ -297,6 +334,7 @@ class Trained:
     constant: dict[str, float] = field(default_factory=dict)
     split: Split = field(default_factory=Split.without_rows)
     prepared: tuple[PreparedLine, ...] = ()
+    choice: ChosenModel | None = None
 
     def restore_readings(self, readings: object) -> None:
         """Restore the readings of a checkpoint."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from securevfl import cli
 from securevfl.agreement import ServingTerms
 from securevfl.agreement.plain_words import describe_proposal
 from securevfl.data import Parties
+from securevfl.run.run_folder import JOB_FILE
 from securevfl.run.simulation import align_parties
 from securevfl.testing.parties import make_parties
 
@@ -114,3 +116,31 @@ def test_an_agreement_says_that_answers_come_with_reasons_if_the_model_has_them(
     assert "Answers come with reasons" in text
     with pytest.raises(sv.InputError, match="not a sum of terms"):
         Companies(tmp_path, people, JOB.format("splitnn"), ServingTerms(asks=("bank",), reasons=True))
+
+
+def test_next_months_files_are_explained_without_labels_and_without_the_job_file(
+    companies: Companies, people: Parties, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, given = companies.folder, []
+    run = tmp_path / "run"
+    shutil.copytree(folder / "run", run)
+    shutil.copy(folder / "all.toml", run / "model" / JOB_FILE)
+    for name in people:
+        lines = list(csv.reader((folder / name / "table.csv").read_text(encoding="utf-8").splitlines()))
+        kept = [place for place, column in enumerate(lines[0]) if column != "late"]
+        with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([[line[place] for place in kept] for line in lines[: 1 + len(lines) // 2]])
+        given += ["--data", f"{name}={tmp_path / f'{name}.csv'}"]
+    before = (run / "report.html").read_bytes()
+    assert _command("explain", run, *given, "--out", tmp_path / "next.csv") == 0
+    assert "the score of '1', exact" in capsys.readouterr().out
+    assert (run / "report.html").read_bytes() == before
+    assert _command("explain", folder / "all.toml", folder / "run", "--out", tmp_path / "all.csv") == 0
+    # explained as in the whole table, but for what an average row is, which is that of the rows given
+    found, every = ({row["id"]: row for row in _rows(tmp_path / f"{name}.csv")} for name in ("next", "all"))
+    assert 0 < len(found) < len(every)
+    assert {name: row["score"] for name, row in found.items()} == {name: every[name]["score"] for name in found}
+    assert _command("explain", run, *given[:2], "--out", tmp_path / "none.csv") != 0
+    assert "add --data shop1=FILE" in " ".join(capsys.readouterr().err.split())
+    assert _command("explain", companies.agreement, "--as", "bank", *given) != 0
+    assert "--data is one file, that of 'bank'" in " ".join(capsys.readouterr().err.split())

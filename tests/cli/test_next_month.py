@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 import securevfl as sv
 from securevfl.cli.application import app
-from securevfl.cli.runs import _own_table, _predict_line
+from securevfl.cli.own_parts import read_own_table
+from securevfl.cli.runs import _predict_line
 from securevfl.cli.scores import format_figures
 from securevfl.jobfile.job_file import TableSection
 from securevfl.jobfile.new_tables import read_own_labels, split_data_options
@@ -178,7 +179,7 @@ def test_customers_that_nobody_shares_are_told(folder: Path, tmp_path: Path) -> 
 
 
 def test_a_party_that_predicts_alone_names_its_file_and_reads_its_labels(folder: Path, tmp_path: Path) -> None:
-    assert _own_table("bank", ["next.csv"]) == _own_table("bank", ["bank=next.csv"]) == Path("next.csv")
+    assert read_own_table("bank", ["next.csv"]) == read_own_table("bank", ["bank=next.csv"]) == Path("next.csv")
     assert split_data_options(["bank=a=b.csv"]) == {"bank": Path("a=b.csv")}
     section = TableSection(file="bank.csv", id="client", label="good", weight="worth", features=("income",))
     there = read_own_labels(section, None, folder, "bank")

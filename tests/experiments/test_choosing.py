@@ -128,11 +128,11 @@ def test_candidates_that_do_not_fit_into_a_bound_of_numbers_are_not_tried() -> N
 
 
 def test_a_choice_is_refused_where_one_algorithm_is_needed(tmp_path: Path) -> None:
-    with pytest.raises(sv.InputError, match="an agreement names one algorithm"):
-        create_company(tmp_path, PEOPLE, JOB)
-    (why,) = undecided_choice(AUTO, "an agreement names")
+    with pytest.raises(sv.InputError, match="an agreement names the candidates, two or more"):
+        create_company(tmp_path, PEOPLE, JOB.replace(algorithm="auto"))
+    (why,) = undecided_choice(AUTO, "a comparison is of")
     assert "securevfl run" in why
-    assert not undecided_choice(sv.SplitNN(), "an agreement names")
+    assert not undecided_choice(sv.SplitNN(), "a comparison is of")
     with pytest.raises(sv.InputError, match="a comparison is of one algorithm"):
         sv.compare({"a": JOB}, PEOPLE)
     hidden = sv.Job(algorithm="auto", protection=sv.Shares(metrics="none", computing=2), keep="last")

@@ -8,7 +8,7 @@ import torch
 
 import securevfl as sv
 from securevfl.data import Parties, PartyTable
-from securevfl.run.continuing import check_start
+from securevfl.run.continuing import check_continuing, check_start
 from securevfl.run.simulation import Aligned, join_parties
 
 
@@ -87,6 +87,57 @@ def test_an_additive_model_goes_on_from_its_shapes(
         torch.testing.assert_close(now["values"], was["values"], atol=1e-4, rtol=0)
 
 
+OPTIONS = {"few_rows": True, "useful": "off", "lr": 3e-4, "momentum": 0.0}
+SHARES = sv.Shares(**OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "protection"),
+    [
+        (sv.SplitNN(hidden=4, bottom=(3,), lr=1e-9, cut_lr=1e-9), sv.BFV()),
+        (sv.Additive(lr=1e-6), sv.BFV()),
+        (sv.SplitNN(hidden=4), SHARES.replace(computing=("bank", "telco", "helper"))),
+        (sv.SplitNN(hidden=4), SHARES.replace(computing=("bank", "telco", "helper"), model="parts")),
+        (sv.LogisticRegression(), SHARES.replace(computing=2)),
+    ],
+    ids=["BFV", "additive, BFV", "shares", "shares, handed out", "shares of two"],
+)
+def test_training_goes_on_under_protection(
+    small: tuple[Parties, Aligned], algorithm: sv.Algorithm, protection: sv.Protection
+) -> None:
+    """With steps of nearly nothing, the later model scores as the earlier one."""
+    job = make_job(algorithm, 1).replace(protection=protection)
+    usual = {"lr": 0.2, "momentum": 0.9} if protection.on_shares else {}
+    fast = {"lr": 0.3} if not protection.on_shares else {}
+    learns = job.replace(epochs=4, algorithm=algorithm.replace(**fast), protection=protection.replace(**usual))
+    first = sv.simulate(learns, small[0], aligned=small[1]).model()
+    later = sv.simulate(job, small[0], aligned=small[1], start=first)
+    asked = sv.predict(first, small[0], aligned=small[1])
+    known = dict(zip(asked.ids, asked.probabilities[:, 1], strict=True))
+    expected = np.array([known[name] for name in later.test_ids])
+    (found,) = later.scores.values()
+    np.testing.assert_allclose(found[:, 1], expected, atol=0.02)
+    assert np.ptp(expected) > 0.15  # which no model has that begins anew
+
+
+def test_shares_are_refused_where_they_do_not_fit() -> None:
+    parties = make_parties(90)
+    held = SHARES.replace(computing=("bank", "telco", "helper"))
+    job = make_job(sv.SplitNN(hidden=4), 1).replace(protection=held)
+    start = sv.simulate(job, parties, baselines=()).model()
+    check_start(start, job, parties)
+    assert start.coordinator == "helper"
+    for changed, message in (
+        (job.replace(protection=held.replace(model="parts")), "weights in shares stay where they are"),
+        (job.replace(protection=held.replace(computing=("bank", "telco", "other"))), "let the same parties compute"),
+        (job.replace(algorithm=sv.SplitNN(hidden=5)), "shares of other shapes"),
+    ):
+        with pytest.raises(sv.InputError, match=message):
+            sv.simulate(changed, parties, baselines=(), start=start)
+    with pytest.raises(sv.InputError, match="new trees correct the earlier ones' scores"):
+        check_continuing(job.replace(algorithm=sv.Boosting(), protection=sv.Shares()))
+
+
 def test_what_cannot_go_on_is_refused(small: tuple[Parties, Aligned]) -> None:
     parties = small[0]
     job = make_job(sv.SplitNN(hidden=4))
@@ -95,8 +146,8 @@ def test_what_cannot_go_on_is_refused(small: tuple[Parties, Aligned]) -> None:
     cases = [
         (job.replace(algorithm=sv.RISA()), parties, "RISA does not go on from an earlier model, as additive, boosting"),
         (job.replace(algorithm=sv.Boosting()), parties, "the earlier model is of SplitNN, and the job trains Boosting"),
-        (job.replace(protection=sv.BFV()), parties, "under BFV weights are in shares"),
-        (job.replace(protection=sv.Shares()), parties, "under secret shares weights are in shares"),
+        (job.replace(protection=sv.BFV()), parties, "was trained under plain, and the job is under BFV"),
+        (job.replace(protection=sv.Shares(computing=("bank", "telco", "x"))), parties, "name the same protection"),
         (
             job.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=2.0, clip=1.0)))),
             parties,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,10 +15,10 @@ from sklearn import metrics
 import securevfl as sv
 from securevfl.agreement.party_file import read_party_file
 from securevfl.jobfile.job_file import read_job_sections
-from securevfl.report import Evaluation, Record
-from securevfl.report.decision_words import decision_lines, format_cutoff
+from securevfl.report import Evaluation, Record, render_report
+from securevfl.report.decision_words import decision_lines, evaluation_lines, format_cutoff
 from securevfl.run.decisions import choose_cutoff, count_at, cutoff_rows, make_decision, mean_cost
-from securevfl.run.evaluation import evaluate_classes, evaluate_numbers
+from securevfl.run.evaluation import evaluate_classes, evaluate_labels, evaluate_numbers
 from securevfl.run.grouping import Grouping, check_grouping, measure_groups, name_groups
 from securevfl.run.judging import judge_prediction, read_cutoff
 from securevfl.training.metrics import recall_curve, roc_curve, wilson_interval
@@ -349,3 +350,66 @@ def test_a_curve_s_cut_offs_are_the_scores_at_its_points() -> None:
     false, true, cutoffs = metrics.roc_curve(hits, scores)
     assert curve.cutoffs.tolist() == cutoffs.tolist()
     assert (curve.false_rate.tolist(), curve.true_rate.tolist()) == (false.tolist(), true.tolist())
+
+
+def test_of_several_classes_or_labels_each_has_its_figures_in_each_group() -> None:
+    draw = np.random.default_rng(3)
+    labels = draw.integers(0, 2, (300, 3))
+    scores = np.clip(labels * 0.3 + draw.random((300, 3)) * 0.7, 0, 1)
+    grouping = Grouping("bank", "sex", np.repeat(["a", "b"], [200, 100]).astype(object))
+    found = evaluate_labels(scores, labels, ("x", "y", "z"), grouping=grouping).groups
+    assert found is not None
+    for one, part in zip(found.groups, (slice(0, 200), slice(200, 300)), strict=True):
+        given = scores[part] >= 0.5
+        assert one.observed is not None
+        assert one.observed.value == pytest.approx((given == labels[part]).all(axis=1).mean())
+        assert [each.name for each in one.parts] == ["x", "y", "z"]
+        for k, each in enumerate(one.parts):
+            right = labels[part, k] == 1
+            assert each.rows == right.sum()
+            assert each.auc is not None
+            assert each.auc.value == pytest.approx(metrics.roc_auc_score(right, scores[part, k]))
+            assert each.false_positive_rate is not None
+            assert each.false_positive_rate.value == pytest.approx(given[~right, k].mean())
+            assert each.false_negative_rate is not None
+            assert each.false_negative_rate.value == pytest.approx((~given)[right, k].mean())
+    shares = scores / scores.sum(axis=1, keepdims=True)
+    classes = evaluate_classes(shares, labels.argmax(axis=1), ("x", "y", "z"), grouping=grouping)
+    assert classes.groups is not None
+    first = classes.groups.groups[0].parts[1]
+    right, given = labels[:200].argmax(axis=1) == 1, shares[:200].argmax(axis=1) == 1
+    assert first.flagged is not None
+    assert first.flagged.value == pytest.approx(given.mean())
+    assert first.false_negative_rate is not None
+    assert first.false_negative_rate.value == pytest.approx((~given)[right].mean())
+    assert any("    y: rate" in line for line in evaluation_lines(classes))
+    alone = evaluate_classes(shares, labels.argmax(axis=1), ("x", "y", "z"), grouping=grouping, only_classes=True)
+    assert alone.groups is not None
+    assert {(each.score, each.auc) for one in alone.groups.groups for each in one.parts} == {(None, None)}
+    predicted, y = scores[:, 0], labels[:, 0].astype(float)
+    numbers = evaluate_numbers(predicted, y, grouping=grouping)
+    assert numbers.groups is not None
+    one = numbers.groups.groups[0]
+    error = np.abs(predicted - y)[:200]
+    assert (one.mae, one.within, one.mean) == pytest.approx((error.mean(), np.quantile(error, 0.9), y[:200].mean()))
+    assert "90 % within" in " ".join(evaluation_lines(numbers))
+
+
+def test_the_page_shows_each_label_of_a_group_and_errors_of_numbers(result: sv.Result) -> None:
+    draw = np.random.default_rng(4)
+    labels, grouping = draw.integers(0, 2, (120, 2)), Grouping("bank", "sex", np.repeat(["a", "b"], 60).astype(object))
+    scores = np.clip(labels * 0.3 + draw.random((120, 2)) * 0.7, 0, 1)
+
+    def page_of(evaluation: Evaluation) -> str:
+        (run,) = result.record.runs
+        shown = msgspec.structs.replace(run, evaluation=evaluation)
+        return render_report(msgspec.structs.replace(result.record, runs=[shown]))
+
+    many = evaluate_labels(scores, labels, ("asthma", "gout"), grouping=grouping)
+    page = page_of(many)
+    assert many.groups is not None
+    assert page.count("<td>asthma</td>") == page.count("<td>gout</td>") == 2
+    assert "Right: share of rows with all answers right" in page
+    numbers = evaluate_numbers(scores[:, 0], labels[:, 0].astype(float), grouping=grouping)
+    assert numbers.groups is not None
+    assert f"{numbers.groups.groups[0].within:,.4g}" in page_of(numbers)

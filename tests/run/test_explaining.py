@@ -267,6 +267,9 @@ def test_files_give_the_active_party_totals_and_each_party_its_own(
     own = list(csv.DictReader(files[2].read_text().splitlines()))
     assert len(own) == 2 * IDS
     assert list(own[0]) == ["id", "rank", "column", "value", "adds (probability)", "points"]
+    for row, one in zip(own, found.reasons("shop1", direction="both", most=2)[own[0]["id"]], strict=False):
+        assert (row["column"], row["value"]) == (one.column, one.value)
+        assert float(row["adds (probability)"]) == pytest.approx(one.term, rel=1e-4)
     assert float(own[0]["points"]) == pytest.approx(1000 * float(own[0]["adds (probability)"]), abs=0.06)
 
 

@@ -33,9 +33,13 @@ class TwoHelper(HelperProgram):
         self._classes = 0
         self._epochs = sharing.plan.epochs
 
-    async def run(self) -> Trained:
+    async def train(self) -> None:
         with name_parties_in_errors(self.sharing.computing_parties):
-            return await self._train()
+            await self._train()
+
+    async def finish(self) -> Trained:
+        with name_parties_in_errors(self.sharing.computing_parties):
+            return await self._finish()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         """Deal what a prediction takes; returns an empty array (0, 0), because only the active party gets predictions.
@@ -67,7 +71,7 @@ class TwoHelper(HelperProgram):
         self._dealer = LotDealer(site)
         await self._dealer.send_seeds()
 
-    async def _train(self) -> Trained:
+    async def _train(self) -> None:
         site, trained = self.sharing.site, self.trained
         observer, chief = site.observer, site.links[site.active]
         observer.phase("setup")
@@ -88,7 +92,10 @@ class TwoHelper(HelperProgram):
             stop = bool(verdict.meta.get("stop")) or epoch >= self._epochs
             self._store_epoch(epoch, stop=stop)
             observer.epoch(epoch, math.nan, {})
-        observer.phase("test")
+
+    async def _finish(self) -> Trained:
+        site, trained = self.sharing.site, self.trained
+        site.observer.phase("test")
         await self.answer()
         trained.finish = site.clock.lap()
         trained.model = self._model_part()

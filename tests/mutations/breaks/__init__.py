@@ -4,10 +4,12 @@ from mutations.base import Break
 from mutations.breaks import (
     additive_two,
     asked,
+    choosing,
     crypto,
     cut,
     endings,
     engine,
+    explain,
     few_rows,
     held,
     identity,
@@ -69,4 +71,6 @@ BREAKS: tuple[Break, ...] = (
     *two.BREAKS,
     *two_models.BREAKS,
     *two_parties.BREAKS,
+    *explain.BREAKS,
+    *choosing.BREAKS,
 )
