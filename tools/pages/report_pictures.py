@@ -1,9 +1,9 @@
-"""Take the pictures of a report for docs/howto/report-and-ledger.md: the run of docs/howto/first-own-job.md, in Chromium.
+"""Take the pictures of docs/howto/report-and-ledger.md in Chromium, of the run of docs/howto/first-own-job.md.
 
     python tools/pages/report_pictures.py [--chromium PATH] [--report report.html]
 
-Writes `report-card.png` and `report-scores.png` to docs/images, less than 150 kB each. Without ``--report`` it makes the
-files of that page in an empty folder and types its three commands first, about a minute.
+Writes `report-card.png` and `report-scores.png` to docs/images, less than 150 kB each. Without ``--report`` it makes
+the files of that page in an empty folder and types its three commands first, about a minute.
 
     python tools/pages/report_pictures.py --report report.html --look FOLDER
 
@@ -49,10 +49,12 @@ def make_report(folder: Path) -> Path:
     """Make the files of the page in `folder` and type its three commands there; returns the report's path."""
     page = (DOCS / "howto" / "first-own-job.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)  # noqa: S603  # the page's own code
     for command in _COMMANDS:
-        assert f"$ securevfl {command}\n" in page
-        subprocess.run([sys.executable, "-m", "securevfl", *command.split()], cwd=folder, check=True)
+        if f"$ securevfl {command}\n" not in page:
+            raise SystemExit(f"docs/howto/first-own-job.md does not type: securevfl {command}")
+        arguments = [sys.executable, "-m", "securevfl", *command.split()]
+        subprocess.run(arguments, cwd=folder, check=True)  # noqa: S603  # no shell, commands of this file
     (report,) = folder.glob("runs/*/report.html")
     return report
 
@@ -72,7 +74,7 @@ def take_picture(chromium: str, report: Path, width: int, style: str = "") -> Im
         copy.write_text(text.replace("</head>", f"<style>{style}</style></head>", 1), encoding="utf-8")
         options = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={width},{_TALL}"]
         command = [chromium, *options, f"--screenshot={shot}", copy.as_uri()]
-        subprocess.run(command, check=True, timeout=300, stderr=subprocess.DEVNULL)
+        subprocess.run(command, check=True, timeout=300, stderr=subprocess.DEVNULL)  # noqa: S603  # no shell
         picture = Image.open(shot).convert("RGB")
     blank = Image.new("RGB", picture.size, picture.getpixel((0, picture.height - 1)))
     found = ImageChops.difference(picture, blank).getbbox()
