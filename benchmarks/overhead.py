@@ -3,11 +3,12 @@
     python -m benchmarks.overhead [--quick] [--only credit,]
 
 The whole credit table in three parties (SplitNN) and in two (logistic regression, which two can train on shares without
-a third), at 20 % overlap in two (Entity Augmentation, RISA, FedCVT, FedDA), MNIST in two halves of the image (SplitNN with a small CNN at each party) and in strips with two label owners
-(Multi-VFL), each algorithm under protections that it can have, on the CPU and, in plain, on a GPU when torch sees one.
-Seconds of work are those of all parties together, by phase; a simulation takes turns, so waiting is left out. CPU seconds
-are those of the process, with what its threads take. Both are averaged over the epochs after the first, on shares over
-all epochs, because the first one makes random numbers for the others.
+a third), at 20 % overlap in two (Entity Augmentation, RISA, FedCVT, FedDA), MNIST in two halves of the image (SplitNN
+with a small CNN at each party) and in strips with two label owners (Multi-VFL), each algorithm under protections that
+it can have, on the CPU and, in plain, on a GPU when torch sees one. Seconds of work are those of all parties together,
+by phase; a simulation takes turns, so waiting is left out. CPU seconds are those of the process, with what its threads
+take. Both are averaged over the epochs after the first, on shares over all epochs, because the first one makes random
+numbers for the others.
 """
 
 from __future__ import annotations

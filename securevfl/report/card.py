@@ -235,12 +235,8 @@ def _brief_card(card: Card, title: Text) -> RenderableType:
 
 
 def _describe_standing(cell: CardCell) -> Text:
-    style = _STANDINGS[cell.standing]
-    return (
-        Text("its own", style)
-        if cell.standing == "its own"
-        else Text(f"{_MARKS[cell.standing]} {cell.standing}", style)
-    )
+    mark = f"{_MARKS[cell.standing]} " if cell.standing in _MARKS else ""
+    return Text(f"{mark}{cell.standing}", _STANDINGS[cell.standing])
 
 
 def _card_cell(cell: CardCell) -> Text:

@@ -149,9 +149,7 @@ def warnings_text(record: Record, *, brief: bool = False) -> RenderableType | No
         runs = "; ".join(dict.fromkeys(title for title, _ in found))
         count = f"{len(found)} warnings" if len(found) > 1 else "a warning"
         return Text.assemble((f"{count}, in full in the report: ", "bold red"), (runs, "red"))
-    return Group(
-        *(Text.assemble(("warning: ", "bold red"), (f"{title}: {warning}", "red")) for title, warning in found)
-    )
+    return Group(*(Text.assemble(("warning: ", "bold red"), (f"{one}: {text}", "red")) for one, text in found))
 
 
 def worst_text(record: Record) -> RenderableType:
