@@ -87,8 +87,8 @@ def _show_one_screen(result: sv.Result, page: Path) -> None:
     terminal.out.print(cards_text(result.record, brief=True))
     terminal.out.print(comparison_table(result.record, brief=True))
     _show_gain(result)
-    if (warnings := warnings_text(result.record)) is not None:
-        terminal.out.print(warnings, soft_wrap=True)
+    if (warnings := warnings_text(result.record, brief=True)) is not None:
+        terminal.out.print(warnings)
     terminal.out.print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 

@@ -197,15 +197,12 @@ def card_table(card: Card, *, brief: bool = False) -> RenderableType:
 
     Args:
         card: what to show.
-        brief: leave out the reasons and figures of cells in which nothing was found, and the lines between rows.
+        brief: a line for each reader, and below one for each cell that is read or bounded, without figures.
     """
-    table = Table(
-        title=Text.assemble(("What could each party read, at worst? ", "bold"), card.title),
-        title_justify="left",
-        header_style="bold",
-        box=box.SQUARE,
-        show_lines=not brief,
-    )
+    title = Text.assemble(("What could each party read, at worst? ", "bold"), card.title)
+    if brief:
+        return _brief_card(card, title)
+    table = Table(title=title, title_justify="left", header_style="bold", box=box.SQUARE, show_lines=True)
     table.add_column("who reads")
     for column in card.columns:
         table.add_column(Text(f"{column.of} of\n{column.owner.title}"), overflow="fold", ratio=1)
@@ -213,19 +210,38 @@ def card_table(card: Card, *, brief: bool = False) -> RenderableType:
         table.add_column(Text("membership:\na customer of all"), overflow="fold", ratio=1)
     for i, (group, row) in enumerate(zip(card.rows, card.cells, strict=True)):
         cells = (*row, *card.members[i : i + 1])
-        table.add_row(Text(group.title), *(_card_cell(cell, brief=brief) for cell in cells))
+        table.add_row(Text(group.title), *map(_card_cell, cells))
     below = [Text(f"This holds if {card.assumes}.", "bold")] if card.assumes else []
     below += [Text(f"{told}.", "dim") for told in card.rows_told]
     below += [Text(card.asks, "dim")] if card.asks else []
     return Lines(table, *below)
 
 
-def _card_cell(cell: CardCell, *, brief: bool) -> Text:
-    style = _STANDINGS[cell.standing]
+def _brief_card(card: Card, title: Text) -> RenderableType:
+    table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
+    table.show_edge, table.pad_edge, table.padding = False, False, (0, 1, 0, 0)  # four columns in 80 characters
+    table.add_column("who reads")
+    for column in card.columns:
+        table.add_column(Text(f"{column.of} of\n{column.owner.title}"), overflow="fold")
+    for group, row in zip(card.rows, card.cells, strict=True):
+        table.add_row(Text(group.title), *map(_describe_standing, row))
+    reasons = [
+        Text(f"{_MARKS[cell.standing]} {cell.reader} of {cell.about}: {cell.says.split(';')[0]}")
+        for cell in card
+        if cell.standing in {"reads it", "not known yet", "bounded"}
+    ]
+    below = [Text(f"This holds if {card.assumes}.", "bold")] if card.assumes else []
+    return Lines(table, *reasons, *below)
+
+
+def _describe_standing(cell: CardCell) -> Text:
+    mark = f"{_MARKS[cell.standing]} " if cell.standing in _MARKS else ""
+    return Text(f"{mark}{cell.standing}", _STANDINGS[cell.standing])
+
+
+def _card_cell(cell: CardCell) -> Text:
+    found = _describe_standing(cell)
     if cell.standing == "its own":
-        return Text("its own", style)
-    if brief and cell.standing == "nothing found":
-        return Text(f"{_MARKS[cell.standing]} {cell.standing}", style)
-    found = Text(f"{_MARKS[cell.standing]} {cell.standing}", style)
+        return found
     found.append(f"\n{cell.says}", "not bold default")
     return found.append(f"\n{cell.figure}", "default") if cell.figure else found

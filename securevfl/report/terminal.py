@@ -70,7 +70,8 @@ def comparison_table(record: Record, *, brief: bool = False) -> Table:
 
     Args:
         record: of the runs.
-        brief: show the first metric alone, so that rows take one line of 80 columns, and the shortest caption.
+        brief: show the first metric of joint runs alone, so that rows take one line of 80 columns, and the shortest
+            caption; `joined_text` has the figures of the others.
     """
     first, *more = metrics_of(record) or [("auc", "AUC", 4)]
     if brief:
@@ -79,8 +80,9 @@ def comparison_table(record: Record, *, brief: bool = False) -> Table:
     titles += ["time/\nepoch", "active\nsent", "passive\nsent", "ε"]
     table = make_table(text_column("run", min_width=8), *map(number_column, titles), title=record.title)
     federated = False
-    for run in record.runs:
-        if not run.baseline and not federated:
+    joint = [run for run in record.runs if not run.baseline]
+    for run in joint if brief and joint else record.runs:
+        if not run.baseline and not federated and not brief:
             federated = True
             table.add_section()
         better = metric_gain(record, run, first[0])
@@ -133,14 +135,21 @@ def self_training_text(record: Record) -> RenderableType | None:
     return Group(*lines) if lines else None
 
 
-def warnings_text(record: Record) -> RenderableType | None:
-    """The warnings of all runs in red, a line each; None without warnings."""
-    lines = [
-        Text.assemble(("warning: ", "bold red"), (f"{run.title}: {warning}", "red"))
-        for run in record.runs
-        for warning in run.warnings
-    ]
-    return Group(*lines) if lines else None
+def warnings_text(record: Record, *, brief: bool = False) -> RenderableType | None:
+    """The warnings of all runs in red, a line each; None without warnings.
+
+    Args:
+        record: of the runs.
+        brief: only how many there are, and of which runs.
+    """
+    found = [(run.title, warning) for run in record.runs for warning in run.warnings]
+    if not found:
+        return None
+    if brief:
+        runs = "; ".join(dict.fromkeys(title for title, _ in found))
+        count = f"{len(found)} warnings" if len(found) > 1 else "a warning"
+        return Text.assemble((f"{count}, in full in the report: ", "bold red"), (runs, "red"))
+    return Group(*(Text.assemble(("warning: ", "bold red"), (f"{one}: {text}", "red")) for one, text in found))
 
 
 def worst_text(record: Record) -> RenderableType:

@@ -389,14 +389,20 @@ def test_a_record_without_sights_has_a_card_and_says_no_less(result: sv.Result) 
     assert "reads it" in render_text(card_table(card))
 
 
-def test_a_brief_card_keeps_every_standing_and_every_word_of_a_cell_that_is_read(result: sv.Result) -> None:
+def test_a_brief_card_has_a_line_for_each_reader_and_each_cell_that_is_read(result: sv.Result) -> None:
     card = next(iter(make_cards(result.record).values()))
-    full, brief = (" ".join(render_text(card_table(card, brief=one), width=400).split()) for one in (False, True))
-    assert len(brief) < len(full)
-    for cell in card:
-        assert brief.count(cell.standing) == full.count(cell.standing)
-        if cell.standing != "nothing found":
-            assert cell.says in brief
+    text = render_text(card_table(card, brief=True), width=80)
+    head, *lines = text.splitlines()
+    assert head.startswith("What could each party read, at worst? ")
+    for group, row in zip(card.rows, card.cells, strict=True):
+        (line,) = (one for one in lines if one.startswith(f"{group.title} "))
+        assert [line.count(one) for one in ("reads it", "nothing found", "bounded")] == [
+            sum(cell.standing == one for cell in row) for one in ("reads it", "nothing found", "bounded")
+        ]
+    read = [cell for cell in card if cell.standing in ("reads it", "bounded")]
+    assert read
+    for cell in read:
+        assert f" {cell.reader} of {cell.about}: {cell.says.split(';')[0]}" in text
 
 
 def test_what_has_to_hold_besides_stands_below() -> None:

@@ -19,6 +19,7 @@ from securevfl.report import (
     receipt_table,
     render_report,
     render_text,
+    warnings_text,
 )
 from securevfl.report.derived import describe_verification, phases_by_party
 from securevfl.report.progress import RunLines, run_bars
@@ -178,7 +179,16 @@ def test_a_brief_table_of_repeated_runs_fits_a_common_terminal(record: Record) -
     assert all(len(line) <= 80 for line in text.splitlines())
     assert text.count("± 0.0037") == sum(not run.baseline for run in record.runs)
     assert "8.00" in text
+    shown = {run.baseline for run in record.runs if f"{run.test['auc']:.4f}" in text}
+    assert shown == {False}, "baselines are in the sentence below"
     assert not {"KS", "log-"} & set(text.split())
+
+
+def test_brief_warnings_take_a_line_and_name_their_runs(record: Record) -> None:
+    warned = replace(record.runs[1], warnings=["of 30 rows only 1", "the best epoch is the last"])
+    text = warnings_text(replace(record, runs=[record.runs[0], warned]), brief=True)
+    assert render_text(text, width=200).strip() == f"2 warnings, in full in the report: {warned.title}"
+    assert warnings_text(replace(record, runs=[]), brief=True) is None
 
 
 @pytest.mark.parametrize(

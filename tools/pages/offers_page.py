@@ -1,4 +1,4 @@
-"""The table at the start of docs/howto/which-protection.md: which algorithm runs under which protection, among how many
+"""The table of docs/algorithms/index.md: which algorithm runs under which protection, among how many
 parties, and what it learns. It is made from what the algorithms and protections accept.
 
 python tools/pages/offers_page.py    writes it into the page; a test holds that it is there, and that it is true.
@@ -16,7 +16,7 @@ from securevfl.training import Algorithm, find_algorithm, registered_algorithms
 
 __all__ = ["PAGE", "SEALED", "list_offers", "written"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "which-protection.md"
+PAGE = Path(__file__).parents[2] / "docs" / "algorithms" / "index.md"
 BEGIN, END = "<!-- offers: made by tools/pages/offers_page.py -->", "<!-- end of offers -->"
 SEALED: Mapping[str, Protection] = {"bfv": sv.BFV(), "ckks": sv.CKKS(), "paillier": sv.Paillier(bits=2048)}
 MODEL_NOISE = sv.DP(model=sv.Gaussian(epsilon=8.0))
