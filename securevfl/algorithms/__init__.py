@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.algorithms.automatic import AutoAlgorithm
     from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression, RandomMatch, ZeroImputation
     from securevfl.algorithms.best import Best
+    from securevfl.algorithms.best_with_trees import BestWithTrees
     from securevfl.algorithms.boosting import BoostedResidual, Boosting
     from securevfl.algorithms.entity_augmentation import EntityAugmentation
     from securevfl.algorithms.fedcvt import FedCVT
@@ -44,6 +45,7 @@ _NAMES = {
     "securevfl.algorithms.automatic": "AutoAlgorithm",
     "securevfl.algorithms.baselines": "AllLabels Local LogisticRegression RandomMatch ZeroImputation",
     "securevfl.algorithms.best": "Best",
+    "securevfl.algorithms.best_with_trees": "BestWithTrees",
     "securevfl.algorithms.boosting": "BoostedResidual Boosting",
     "securevfl.algorithms.entity_augmentation": "EntityAugmentation",
     "securevfl.algorithms.fedcvt": "FedCVT",
@@ -69,6 +71,7 @@ __all__ = [
     "AllLabels",
     "AutoAlgorithm",
     "Best",
+    "BestWithTrees",
     "BoostedResidual",
     "Boosting",
     "Distilled",

@@ -97,6 +97,11 @@ class Best(SplitNN):
         return {name: _configure_method(name, shared) for name in self.methods}
 
     @property
+    def judges_alone(self) -> bool:
+        """Whether members also score rows that they did not train on without the passive parties."""
+        return False
+
+    @property
     def least_epochs(self) -> int:
         return max(each.least_epochs for each in self.list_algorithms().values())
 
