@@ -31,7 +31,14 @@ _TINY = 1e-12
 
 
 class TreesWeighting(MemberWeighting):
-    """Pools the networks' average with the trees, at the active party."""
+    """Pools the networks' average with the trees, at the active party.
+
+    Attributes:
+        opinions: pool → the probabilities of each opinion: for common rows that it was not trained on, and for the test
+            rows; (n, classes) each.
+    """
+
+    opinions: Mapping[str, tuple[list[np.ndarray], list[np.ndarray]]] = {}
 
     def write_to(self, trained: Trained, epochs: int) -> dict[str, float]:
         """See `MemberWeighting.write_to`; the weights of the two pools stand beside those of the networks."""
@@ -48,6 +55,7 @@ class TreesWeighting(MemberWeighting):
             _TOGETHER: [trained.scores, np.mean([one.scores for one in trees], axis=0), own],
             _ALONE: [trained.alone_scores, own],
         }
+        self.opinions = {pool: (unseen[pool], tested[pool]) for pool in _OPINIONS}
         pools: dict[str, np.ndarray] = {}
         for pool, names in _OPINIONS.items():
             found = self._fit_pool(unseen[pool], rows)

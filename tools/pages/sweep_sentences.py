@@ -206,4 +206,7 @@ def advice(found: Levels) -> str:
         if not behind
         else f"another method is significantly better than it in {behind} of {best.places} places"
     )
-    return f"In [the comparison](../few-rows.md) {words}, and its mean is within a point of the best in {best.near} of {best.places} places."
+    return (
+        f"In [the comparison](../few-rows.md) {words}, and its mean is within a point of the best in {best.near} of "
+        f"{best.places} places."
+    )
