@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         FedDA,
         FedHSSL,
         FewShotVFL,
+        HybridTree,
         LaserVFL,
         Local,
         LogisticRegression,
@@ -128,7 +129,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.align": "Align Linkage",
     "securevfl.algorithms": (
         "APCVFL Additive AllLabels AutoAlgorithm Best BestWithTrees BoostedResidual Boosting Distilled "
-        "EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL Local LogisticRegression MFTL MultiVFL "
+        "EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL HybridTree LaserVFL Local LogisticRegression MFTL MultiVFL "
         "PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL Scorecard SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.checks": "",
@@ -207,6 +208,7 @@ __all__ = [
     "FewShotVFL",
     "Frozen",
     "Gaussian",
+    "HybridTree",
     "InputError",
     "Job",
     "JointNoise",

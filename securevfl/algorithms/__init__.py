@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Distilled,
         FedHSSL,
         FewShotVFL,
+        HybridTree,
         PartyDropout,
         PlugVFL,
         SelfSupervised,
@@ -51,7 +52,7 @@ _NAMES = {
     "securevfl.algorithms.fedcvt": "FedCVT",
     "securevfl.algorithms.fedda": "FedDA",
     "securevfl.algorithms.field": (
-        "APCVFL MFTL SFHTL Distilled FedHSSL FewShotVFL PartyDropout PlugVFL SelfSupervised"
+        "APCVFL MFTL SFHTL Distilled FedHSSL FewShotVFL HybridTree PartyDropout PlugVFL SelfSupervised"
     ),
     "securevfl.algorithms.laser": "LaserVFL",
     "securevfl.algorithms.multivfl": "MultiVFL",
@@ -80,6 +81,7 @@ __all__ = [
     "FedDA",
     "FedHSSL",
     "FewShotVFL",
+    "HybridTree",
     "LaserVFL",
     "Local",
     "LogisticRegression",

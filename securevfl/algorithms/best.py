@@ -138,7 +138,11 @@ class Best(SplitNN):
             )
         super().check_protection(protection)
         for each in self.list_algorithms().values():
-            each.check_protection(protection)
+            each.check_protection(self.protection_of(each, protection))
+
+    def protection_of(self, member: Algorithm, protection: Protection) -> Protection:
+        """The job's protection as a member's own job would name it."""
+        return protection
 
     def list_members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[SubModel]:
         """All members in the order in which they train, the same at all parties.

@@ -24,7 +24,7 @@ from securevfl.algorithms.best import Best
 from securevfl.algorithms.best_with_trees_roles import TreesActive, TreesProgram
 from securevfl.algorithms.boosting import BoostedResidual
 from securevfl.algorithms.boosting.on_own import CorrectsBy
-from securevfl.cut import Protection
+from securevfl.cut import Plain, Protection
 from securevfl.party_context import PartyContext
 from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
@@ -99,6 +99,12 @@ class BestWithTrees(Best):
     def list_members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[SubModel]:
         found = super().list_members(table, seed, protection, passive)
         return [one if one.algorithm.name != self.trees else _lasting(one, self.rounds) for one in found]
+
+    def protection_of(self, member: Algorithm, protection: Protection) -> Protection:
+        """See `Best.protection_of`. The networks compute in fixed point where the job says so; trees always do."""
+        if member.name == self.trees and isinstance(protection, Plain):
+            return protection.replace(fixed_point=False)
+        return protection
 
     def program(self, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         return TreesProgram(self, next(iter(settings.values())), plan)

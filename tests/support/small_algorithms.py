@@ -28,6 +28,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "scorecard": {"lr": 0.05, "bins": 4, "least": 4, "key_bits": 2048},
     "best": {**SIZES, "folds": 2},
+    "best_with_trees": {
+        **SIZES,
+        "folds": 2,
+        "methods": ("laser", "local"),
+        "rounds": 3,
+        "depth": 2,
+        "tree_lr": 0.3,
+        "bins": 8,
+        "own_trees": 2,
+        "own_depth": 2,
+    },
+    "hybrid_tree": {"lr": 0.3, "host_depth": 2, "guest_depth": 2, "bins": 8, "min_hessian": 0.01},
     "entity_augmentation": SIZES,
     "fedcvt": {"bottom": (6,), "lr": 0.02, "confidence": 0.7},
     "fedda": {
