@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Boosting,
         Distilled,
         EntityAugmentation,
+        FalseVFL,
         FedCVT,
         FedDA,
         FedHSSL,
@@ -129,8 +130,8 @@ _NAMES: Mapping[str, str] = {
     "securevfl.align": "Align Linkage",
     "securevfl.algorithms": (
         "APCVFL Additive AllLabels AutoAlgorithm Best BestWithTrees BoostedResidual Boosting Distilled "
-        "EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL HybridTree LaserVFL Local LogisticRegression MFTL MultiVFL "
-        "PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL Scorecard SelfSupervised SplitNN ZeroImputation"
+        "EntityAugmentation FalseVFL FedCVT FedDA FedHSSL FewShotVFL HybridTree LaserVFL Local LogisticRegression MFTL "
+        "MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL Scorecard SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.checks": "",
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
@@ -201,6 +202,7 @@ __all__ = [
     "EntityAugmentation",
     "Expired",
     "Explanation",
+    "FalseVFL",
     "FedCVT",
     "FedDA",
     "FedHSSL",

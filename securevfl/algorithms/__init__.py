@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         MFTL,
         SFHTL,
         Distilled,
+        FalseVFL,
         FedHSSL,
         FewShotVFL,
         HybridTree,
@@ -52,7 +53,7 @@ _NAMES = {
     "securevfl.algorithms.fedcvt": "FedCVT",
     "securevfl.algorithms.fedda": "FedDA",
     "securevfl.algorithms.field": (
-        "APCVFL MFTL SFHTL Distilled FedHSSL FewShotVFL HybridTree PartyDropout PlugVFL SelfSupervised"
+        "APCVFL MFTL SFHTL Distilled FalseVFL FedHSSL FewShotVFL HybridTree PartyDropout PlugVFL SelfSupervised"
     ),
     "securevfl.algorithms.laser": "LaserVFL",
     "securevfl.algorithms.multivfl": "MultiVFL",
@@ -77,6 +78,7 @@ __all__ = [
     "Boosting",
     "Distilled",
     "EntityAugmentation",
+    "FalseVFL",
     "FedCVT",
     "FedDA",
     "FedHSSL",

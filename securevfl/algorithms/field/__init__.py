@@ -9,6 +9,7 @@ Each file follows one paper. It imports the training room and the shared parts o
 
 from securevfl.algorithms.field.apc_vfl import APCVFL
 from securevfl.algorithms.field.distilled import Distilled
+from securevfl.algorithms.field.false_vfl import FalseVFL
 from securevfl.algorithms.field.fedhssl import FedHSSL
 from securevfl.algorithms.field.few_shot_vfl import FewShotVFL
 from securevfl.algorithms.field.hybrid_tree import HybridTree
@@ -23,6 +24,7 @@ __all__ = [
     "MFTL",
     "SFHTL",
     "Distilled",
+    "FalseVFL",
     "FedHSSL",
     "FewShotVFL",
     "HybridTree",

@@ -10,7 +10,8 @@ node:
 4. A row's value is the mean over the guests; a row that no guest has gets the value of its leaf of the upper layers.
 
 So a tree takes one message each way, whatever its depth. The paper encrypts gradients and values additively; then a
-guest cannot compare splits by their gains, and our sources do not say how it chooses them. Here both cross in the clear.
+guest cannot compare splits by their gains, and our sources do not say how it chooses them. Here both cross in the
+clear.
 """
 
 from __future__ import annotations
