@@ -52,12 +52,12 @@ def cell(people: Parties, seed: int, terms: Mapping[str, Any], *, epochs: int = 
         **{"epochs": epochs, "steps": 25, "batch_size": 96, "seed": seed, "keep": "auto"} | dict(terms),
     )
     kept: dict[str, Any] = {}
-    onto = best_roles._MemberWeighting.write_to
+    onto = best_roles.MemberWeighting.write_to
 
     def heard(self: Any, trained: Any, count: int) -> dict[str, float]:
-        rows = self.unseen(METHODS[0])[0]
+        rows = self.unseen_probabilities(METHODS[0])[0]
         kept.update(
-            unseen={name: self.unseen(name)[1] for name in METHODS},
+            unseen={name: self.unseen_probabilities(name)[1] for name in METHODS},
             labels=self.y[rows],
             scores={name: np.stack([one.scores for one in self.of_method(name)]) for name in METHODS},
             alone={name: np.stack([one.alone_scores for one in self.of_method(name)]) for name in METHODS},
@@ -66,7 +66,7 @@ def cell(people: Parties, seed: int, terms: Mapping[str, Any], *, epochs: int = 
         return onto(self, trained, count)
 
     begun = time.process_time()
-    with mock.patch.object(best_roles._MemberWeighting, "onto", heard):
+    with mock.patch.object(best_roles.MemberWeighting, "write_to", heard):
         run_parties(job, people, join_parties(people, job), run="members")
     return scored(**kept) | {"seconds": time.process_time() - begun}
 

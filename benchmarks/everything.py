@@ -112,6 +112,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.ten_tables", quick=("--quick",)),
     Benchmark("benchmarks.preparation", quick=("--quick",)),
     Benchmark("benchmarks.best_members", quick=("--quick",)),
+    Benchmark("benchmarks.best_cost", quick=("--quick",)),
     Benchmark("benchmarks.fedda_images", ("mnist",), ("mnist", "--seeds", "1", "--aligned", "250", "--steps", "20")),
 )
 

@@ -27,14 +27,17 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         AllLabels,
         AutoAlgorithm,
         Best,
+        BestWithTrees,
         BoostedResidual,
         Boosting,
         Distilled,
         EntityAugmentation,
+        FalseVFL,
         FedCVT,
         FedDA,
         FedHSSL,
         FewShotVFL,
+        HybridTree,
         LaserVFL,
         Local,
         LogisticRegression,
@@ -126,9 +129,10 @@ __version__ = "0.2.0"
 _NAMES: Mapping[str, str] = {
     "securevfl.align": "Align Linkage",
     "securevfl.algorithms": (
-        "APCVFL Additive AllLabels AutoAlgorithm Best BoostedResidual Boosting Distilled EntityAugmentation FedCVT "
-        "FedDA FedHSSL FewShotVFL LaserVFL Local LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA "
-        "RandomMatch ResidualAtTheCut SFHTL Scorecard SelfSupervised SplitNN ZeroImputation"
+        "APCVFL Additive AllLabels AutoAlgorithm Best BestWithTrees BoostedResidual Boosting Distilled "
+        "EntityAugmentation FalseVFL FedCVT FedDA FedHSSL FewShotVFL HybridTree LaserVFL Local LogisticRegression MFTL "
+        "MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL Scorecard SelfSupervised "
+        "SplitNN ZeroImputation"
     ),
     "securevfl.checks": "",
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
@@ -189,6 +193,7 @@ __all__ = [
     "Auto",
     "AutoAlgorithm",
     "Best",
+    "BestWithTrees",
     "BoostedResidual",
     "Boosting",
     "ColumnPreparation",
@@ -198,6 +203,7 @@ __all__ = [
     "EntityAugmentation",
     "Expired",
     "Explanation",
+    "FalseVFL",
     "FedCVT",
     "FedDA",
     "FedHSSL",
@@ -205,6 +211,7 @@ __all__ = [
     "FewShotVFL",
     "Frozen",
     "Gaussian",
+    "HybridTree",
     "InputError",
     "Job",
     "JointNoise",

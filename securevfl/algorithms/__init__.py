@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.algorithms.automatic import AutoAlgorithm
     from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression, RandomMatch, ZeroImputation
     from securevfl.algorithms.best import Best
+    from securevfl.algorithms.best_with_trees import BestWithTrees
     from securevfl.algorithms.boosting import BoostedResidual, Boosting
     from securevfl.algorithms.entity_augmentation import EntityAugmentation
     from securevfl.algorithms.fedcvt import FedCVT
@@ -26,8 +27,10 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         MFTL,
         SFHTL,
         Distilled,
+        FalseVFL,
         FedHSSL,
         FewShotVFL,
+        HybridTree,
         PartyDropout,
         PlugVFL,
         SelfSupervised,
@@ -44,12 +47,13 @@ _NAMES = {
     "securevfl.algorithms.automatic": "AutoAlgorithm",
     "securevfl.algorithms.baselines": "AllLabels Local LogisticRegression RandomMatch ZeroImputation",
     "securevfl.algorithms.best": "Best",
+    "securevfl.algorithms.best_with_trees": "BestWithTrees",
     "securevfl.algorithms.boosting": "BoostedResidual Boosting",
     "securevfl.algorithms.entity_augmentation": "EntityAugmentation",
     "securevfl.algorithms.fedcvt": "FedCVT",
     "securevfl.algorithms.fedda": "FedDA",
     "securevfl.algorithms.field": (
-        "APCVFL MFTL SFHTL Distilled FedHSSL FewShotVFL PartyDropout PlugVFL SelfSupervised"
+        "APCVFL MFTL SFHTL Distilled FalseVFL FedHSSL FewShotVFL HybridTree PartyDropout PlugVFL SelfSupervised"
     ),
     "securevfl.algorithms.laser": "LaserVFL",
     "securevfl.algorithms.multivfl": "MultiVFL",
@@ -69,14 +73,17 @@ __all__ = [
     "AllLabels",
     "AutoAlgorithm",
     "Best",
+    "BestWithTrees",
     "BoostedResidual",
     "Boosting",
     "Distilled",
     "EntityAugmentation",
+    "FalseVFL",
     "FedCVT",
     "FedDA",
     "FedHSSL",
     "FewShotVFL",
+    "HybridTree",
     "LaserVFL",
     "Local",
     "LogisticRegression",

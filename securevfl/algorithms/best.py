@@ -97,6 +97,11 @@ class Best(SplitNN):
         return {name: _configure_method(name, shared) for name in self.methods}
 
     @property
+    def judges_alone(self) -> bool:
+        """Whether members also score rows that they did not train on without the passive parties."""
+        return False
+
+    @property
     def least_epochs(self) -> int:
         return max(each.least_epochs for each in self.list_algorithms().values())
 
@@ -133,7 +138,11 @@ class Best(SplitNN):
             )
         super().check_protection(protection)
         for each in self.list_algorithms().values():
-            each.check_protection(protection)
+            each.check_protection(self.protection_of(each, protection))
+
+    def protection_of(self, member: Algorithm, protection: Protection) -> Protection:
+        """The job's protection as a member's own job would name it."""
+        return protection
 
     def list_members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[SubModel]:
         """All members in the order in which they train, the same at all parties.

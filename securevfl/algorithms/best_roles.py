@@ -28,7 +28,15 @@ from securevfl.training.submodels import SubModel, SubModelResult, submodel_cont
 from securevfl.training.task import Task
 from securevfl.transport import PASSIVE
 
-__all__ = ["AveragedConfiguration", "BestActive", "BestPassive", "BestProgram"]
+__all__ = [
+    "AveragedConfiguration",
+    "BestActive",
+    "BestPassive",
+    "BestProgram",
+    "MemberWeighting",
+    "method_of",
+    "scores_alone",
+]
 
 _TINY = 1e-12
 
@@ -50,6 +58,11 @@ class AveragedConfiguration(Configuration, Protocol):
         """Whether validation rows choose the methods' weights, if there are enough."""
         ...
 
+    @property
+    def judges_alone(self) -> bool:
+        """Whether members also score rows that they did not train on without the passive parties."""
+        ...
+
     def list_algorithms(self) -> Mapping[str, Algorithm]:
         """Method → its algorithm."""
         ...
@@ -64,49 +77,7 @@ def method_of(member: str) -> str:
     return member.rpartition(" ")[0]
 
 
-class BestProgram(Program):
-    """Trains all members one after the other. The active party then weights their methods.
-
-    Args:
-        config: the algorithm.
-        setting: the job's, at this party.
-        plan: the job's. Members run all epochs, and keep the best one if enough rows validate them. Their scores are
-            averaged as they are, not calibrated.
-    """
-
-    def __init__(self, config: AveragedConfiguration, setting: Setting, plan: Plan) -> None:
-        self.config = config
-        self.setting = setting
-        keep = "auto" if plan.keep == "best" else plan.keep
-        self.plan = replace(plan, patience=None, keep=keep, calibrates=False)
-        site = setting.site
-        self.members = config.list_members(setting.table, site.seed, setting.protection, len(site.passive))
-
-    async def run(self) -> Trained:
-        site, table = self.setting.site, self.setting.table
-        done = await train_submodels(self.members, self.setting, self.plan)
-        trained = Trained(split=table.split)
-        self.add_readings(trained, done)
-        weights: dict[str, float] = {}
-        if site.role != PASSIVE:
-            weights = _MemberWeighting(self.config, self.setting, self.members, done).write_to(
-                trained, self.plan.epochs
-            )
-        parts: State = {"members": {one.name: one.model for one in done}, "weights": dict(weights)}
-        trained.model = {"parts": parts, "batch_size": self.plan.batch_size, "times": 1}
-        trained.model["passive"] = list(site.passive)
-        return trained
-
-    def add_readings(self, trained: Trained, done: Sequence[SubModelResult]) -> None:
-        """Add up the members' clock readings, epoch by epoch."""
-        trained.setup = sum_readings([one.readings[0] for one in done])
-        trained.readings = [
-            sum_readings([one.readings[1 + epoch] for one in done]) for epoch in range(self.plan.epochs)
-        ]
-        trained.finish = sum_readings([one.readings[-1] for one in done])
-
-
-class _MemberWeighting:
+class MemberWeighting:
     """Weights the methods, scores the rows and explains the weights, at the active party.
 
     Args:
@@ -135,16 +106,20 @@ class _MemberWeighting:
     def of_method(self, name: str) -> list[SubModelResult]:
         return [one for one in self.done if method_of(one.name) == name]
 
-    def unseen_probabilities(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+    def unseen_probabilities(self, name: str, *, alone: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """The rows that validated a method's members, (n,), and its probabilities for them, (n, classes).
 
         The probabilities come from members that did not train on the row; their mean, if there are several.
+
+        Args:
+            name: of the method.
+            alone: take the members' scores without the passive parties.
         """
         total = np.zeros((self.table.aligned_count, self.task.classes))
         count = np.zeros(self.table.aligned_count, np.int64)
         for one in self.of_method(name):
             rows = self.members[one.name].split.valid
-            total[rows] += one.valid_scores
+            total[rows] += one.alone_valid_scores if alone else one.valid_scores
             count[rows] += 1
         rows = np.flatnonzero(count)
         return rows, total[rows] / count[rows, None]
@@ -162,11 +137,12 @@ class _MemberWeighting:
         )
         labels = self.y[split.test]
         trained.test = self.task.compute_metrics(trained.scores, labels)
-        alone = [one.alone_scores for one in self.done if scores_alone(self.config, method_of(one.name))]
+        averaged = [one for one in self.done if method_of(one.name) in methods]
+        alone = [one.alone_scores for one in averaged if scores_alone(self.config, method_of(one.name))]
         if alone and all(len(one) for one in alone):
             trained.alone_scores = np.mean(alone, axis=0)
             trained.alone = self.task.compute_metrics(trained.alone_scores, labels)
-        trained.epochs = [_mean_epoch([one.epochs[number] for one in self.done]) for number in range(epochs)]
+        trained.epochs = [_mean_epoch([one.epochs[number] for one in averaged]) for number in range(epochs)]
         trained.best_epoch, trained.stopped = epochs, f"all {len(self.done)} members are trained"
         trained.rows = len(split.train) + len(self.table.rows_only_at(self.table.name))
         self.assess_outcome(trained, judged, weights, rows)
@@ -209,11 +185,69 @@ class _MemberWeighting:
         trained.notes += [
             f"{talking} members trained with the passive parties, one after the other; {len(self.done) - talking} "
             f"at the active party only. This costs {talking} times the steps and about {talking} times the messages of "
-            "one method"
+            f"one method{self.describe_bytes()}"
         ]
+
+    def describe_bytes(self) -> str:
+        """How many bytes this party sent for all members, and for one model of each method; empty if it sent none."""
+        sent = {name: [_count_sent(one) for one in self.of_method(name)] for name in self.config.methods}
+        whole = sum(map(sum, sent.values()))
+        if not whole:
+            return ""
+        ratios = [
+            f"{whole / statistics.fmean(counts):.1f} times those of one model of {name}"
+            for name, counts in sent.items()
+            if sum(counts)
+        ]
+        return f"; {self.table.name} sent {whole:,} bytes while they trained, {' and '.join(ratios)}"
 
     def choosing_rows(self, rows: np.ndarray) -> bool:
         return self.config.stack and len(rows) >= FEWEST_TO_CHOOSE
+
+
+class BestProgram(Program):
+    """Trains all members one after the other. The active party then weights their methods.
+
+    Args:
+        config: the algorithm.
+        setting: the job's, at this party.
+        plan: the job's. Members run all epochs, and keep the best one if enough rows validate them. Their scores are
+            averaged as they are, not calibrated.
+    """
+
+    weighting: ClassVar[type[MemberWeighting]] = MemberWeighting
+
+    def __init__(self, config: AveragedConfiguration, setting: Setting, plan: Plan) -> None:
+        self.config = config
+        self.setting = setting
+        keep = "auto" if plan.keep == "best" else plan.keep
+        self.plan = replace(plan, patience=None, keep=keep, calibrates=False, judges_alone=config.judges_alone)
+        site = setting.site
+        self.members = config.list_members(setting.table, site.seed, setting.protection, len(site.passive))
+
+    async def run(self) -> Trained:
+        site, table = self.setting.site, self.setting.table
+        done = await train_submodels(self.members, self.setting, self.plan)
+        trained = Trained(split=table.split)
+        self.add_readings(trained, done)
+        weights: dict[str, float] = {}
+        if site.role != PASSIVE:
+            weighting = self.weighting(self.config, self.setting, self.members, done)
+            weights = weighting.write_to(trained, self.plan.epochs)
+        parts: State = {"members": {one.name: one.model for one in done}, "weights": dict(weights)}
+        trained.model = {"parts": parts, "batch_size": self.plan.batch_size, "times": 1}
+        trained.model["passive"] = list(site.passive)
+        return trained
+
+    def add_readings(self, trained: Trained, done: Sequence[SubModelResult]) -> None:
+        """Add up the members' clock readings, epoch by epoch."""
+        trained.setup = sum_readings([one.readings[0] for one in done])
+        epochs, last = [one.readings[1:-1] for one in done], self.plan.epochs
+        trained.readings = [
+            sum_readings([each[epoch] for each in epochs if epoch < len(each)]) for epoch in range(last)
+        ]
+        rest = [reading for each in epochs for reading in each[last:]]  # of members with more epochs than the job
+        trained.finish = sum_readings([one.readings[-1] for one in done] + rest)
 
 
 def scores_alone(config: AveragedConfiguration, method: str) -> bool:
@@ -230,6 +264,11 @@ def _select_rows(wanted: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np
     """The values (n, …) of the `wanted` rows, looked up in sorted `rows`."""
     found: np.ndarray = values[np.searchsorted(rows, wanted)]
     return found
+
+
+def _count_sent(member: SubModelResult) -> int:
+    """Bytes that this party sent while a member trained."""
+    return sum(count for reading in member.readings for count in reading.sent.values())
 
 
 def _mean_epoch(epochs: Sequence[Epoch]) -> Epoch:
@@ -291,7 +330,10 @@ class _ScoringRole(Role):
         model = as_dict(self._models[name])
         plan = replace(self.plan, batch_size=as_int(model["batch_size"]), epochs=as_int(model["times"]))
         site = submodel_context(self.site, name, talks=talks)
-        return replace(self._setting, site=site, plan=plan, widest=as_int(model.get("widest", 0)))
+        table = self._setting.table
+        if self.config.list_algorithms()[method_of(name)].view == "coded":
+            table = table.name_numbers()
+        return replace(self._setting, site=site, plan=plan, table=table, widest=as_int(model.get("widest", 0)))
 
     def build_member(self, algorithm: Algorithm, setting: Setting) -> Role:
         """Build the role of a member."""

@@ -137,6 +137,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         trained.alone_scores = self.probabilities_alone(rows)
         labels, weights = role.labels(rows).cpu().numpy(), role.table.row_weights(rows)
         trained.alone = role.task.compute_metrics(trained.alone_scores, labels, weights)
+        if role.plan.judges_alone and role.plan.validates and len(role.table.split.valid):
+            trained.alone_valid_scores = self.probabilities_alone(role.table.split.valid)
 
     def calibrate(self) -> None:
         """Calibrate the scores on the validation rows, if there are enough of them and their labels are exact. A model

@@ -52,6 +52,8 @@ class Plan:
         several: whether a row can have several labels.
         heaviest: the largest class weight that the job sets; 1 if it sets none.
         weighs_classes: whether the job weights classes.
+        judges_alone: whether the validation rows are also scored without the passive parties, for an algorithm that
+            weighs such scores.
         calibrates: whether scores are calibrated after training, see `securevfl.training.calibration`.
     """
 
@@ -68,6 +70,7 @@ class Plan:
     several: bool = False
     heaviest: float = 1.0
     weighs_classes: bool = False
+    judges_alone: bool = False
     calibrates: bool = True
 
     def validates_after(self, epoch: int) -> bool:

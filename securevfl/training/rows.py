@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import overload
 
@@ -69,6 +69,14 @@ class NumberedRows:
     person: np.ndarray | None = field(default=None, repr=False)
     weight: torch.Tensor | None = field(default=None, repr=False)
     counts: torch.Tensor | None = field(default=None, repr=False)
+
+    def name_numbers(self) -> NumberedRows:
+        """The same rows as an algorithm of coded columns takes them: each column of `x` a number, with a name. Rows
+        that are coded are returned unchanged."""
+        width = self.x[:1].numel() if len(self.x) else self.x.shape[1:].numel()
+        if self.encoded or not width:
+            return self
+        return replace(self, encoded=tuple(f"column {number}" for number in range(1, width + 1)), codes=(0,) * width)
 
     @property
     def aligned_count(self) -> int:
@@ -297,6 +305,7 @@ class Trained:
         calibration: at the active party: how scores were calibrated, under ``"whole"`` those from all parties' columns
             and under ``"alone"`` those from its own columns; see `securevfl.training.calibration`.
         alone_scores: at the active party: scores of the test rows from its own columns, (n, classes), or (0, 0).
+        alone_valid_scores: likewise of the validation rows; (0, 0) unless the plan asks for them.
         notes: sentences for the report on this party's part in the run.
         self_training: at the active party of an algorithm that labels rows: a sentence on how many were labelled, how
             many were dropped, and how many of the labels are right.
@@ -328,6 +337,7 @@ class Trained:
     alone: dict[str, float] = field(default_factory=dict)
     calibration: dict[str, Calibration] = field(default_factory=dict)
     alone_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    alone_valid_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     notes: list[str] = field(default_factory=list)
     self_training: str = ""
     warnings: list[str] = field(default_factory=list)

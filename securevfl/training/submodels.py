@@ -36,12 +36,14 @@ class SubModel:
         algorithm: what it trains.
         split: which aligned rows train, validate and test; the same at all parties.
         talks: whether it exchanges messages; False: it runs at the active party only.
+        epochs: most epochs of it; None for those of the plan.
     """
 
     name: str
     algorithm: Algorithm
     split: Split
     talks: bool
+    epochs: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,7 @@ class SubModelResult:
     Attributes:
         name: of the member.
         model: see `Trained.model`.
-        scores, valid_scores, alone_scores: see `Trained`; (0, 0) where there are none.
+        scores, valid_scores, alone_scores, alone_valid_scores: see `Trained`; (0, 0) where there are none.
         epochs: the history.
         readings: of the party's clock: before the first epoch, of each epoch, after the last.
         told: sentences for the report.
@@ -62,6 +64,7 @@ class SubModelResult:
     scores: np.ndarray = field(repr=False)
     valid_scores: np.ndarray = field(repr=False)
     alone_scores: np.ndarray = field(repr=False)
+    alone_valid_scores: np.ndarray = field(repr=False)
     epochs: Sequence[Epoch]
     readings: Sequence[Reading]
     told: Sequence[str]
@@ -76,6 +79,7 @@ class SubModelResult:
             scores=trained.scores,
             valid_scores=trained.valid_scores,
             alone_scores=trained.alone_scores,
+            alone_valid_scores=trained.alone_valid_scores,
             epochs=trained.epochs,
             readings=[*ends[:1], *trained.readings, *ends[1:]],
             told=[*trained.notes, *trained.warnings],
@@ -84,7 +88,8 @@ class SubModelResult:
     def get_state(self) -> State:
         """For a checkpoint."""
         kept: State = {"name": self.name, "model": self.model, "told": list(self.told)}
-        kept["scores"] = [torch.from_numpy(one) for one in (self.scores, self.valid_scores, self.alone_scores)]
+        scores = (self.scores, self.valid_scores, self.alone_scores, self.alone_valid_scores)
+        kept["scores"] = [torch.from_numpy(one) for one in scores]
         kept["history"] = [[one.loss, one.valid] for one in self.epochs]
         kept["readings"] = [asdict(one) for one in self.readings]
         return kept
@@ -99,6 +104,7 @@ class SubModelResult:
             scores=scores[0],
             valid_scores=scores[1],
             alone_scores=scores[2],
+            alone_valid_scores=scores[3] if len(scores) > 3 else np.empty((0, 0)),  # older checkpoints lack it
             epochs=[Epoch(loss, valid) for loss, valid in as_list(state["history"])],
             readings=[Reading(**as_dict(one)) for one in as_list(state["readings"])],  # type: ignore[arg-type]
             told=[str(one) for one in as_list(state["told"])],
@@ -168,7 +174,12 @@ def submodel_context(
 
 def submodel_setting(setting: Setting, member: SubModel, site: PartyContext, plan: Plan) -> Setting:
     """A sub-model's setting: its context, plan, and split of the same rows."""
-    return replace(setting, site=site, plan=plan, table=replace(setting.table, split=member.split))
+    table = replace(setting.table, split=member.split)
+    if member.algorithm.view == "coded":
+        table = table.name_numbers()
+    if member.epochs is not None:
+        plan = replace(plan, epochs=member.epochs)
+    return replace(setting, site=site, plan=plan, table=table)
 
 
 async def train_submodels(members: Sequence[SubModel], setting: Setting, plan: Plan) -> list[SubModelResult]:
@@ -187,10 +198,11 @@ async def train_submodels(members: Sequence[SubModel], setting: Setting, plan: P
     site.keeper.journal.begin_attempt(site.keeper.start or 0)
     done = [] if saved is None else [SubModelResult.from_state(as_dict(one)) for one in as_list(saved["done"])]
     known = {one.name for one in done}
+    span = max(plan.epochs, *(member.epochs or 0 for member in members))
     for number, member in enumerate(members):
         if member.name in known or (not member.talks and site.role == PASSIVE):
             continue
-        shelf = SubModelKeeper(site.keeper, number, plan.epochs, member.name, site.secret, done)
+        shelf = SubModelKeeper(site.keeper, number, span, member.name, site.secret, done)
         place = submodel_context(site, member.name, keeper=shelf if member.talks else None, talks=member.talks)
         done = [*done, await _run_member(member, submodel_setting(setting, member, place, plan))]
     return done

@@ -142,13 +142,13 @@ def test_a_run_goes_on_inside_and_between_members() -> None:
 def judged() -> Iterator[list[tuple[np.ndarray, dict[str, np.ndarray]]]]:
     """The rows that weigh the methods of runs inside, and their probabilities."""
     found = []
-    weights = best_roles._MemberWeighting.weigh_methods
+    weights = best_roles.MemberWeighting.weigh_methods
 
     def heard(self: Any, judged: Mapping[str, np.ndarray], rows: np.ndarray) -> dict[str, float]:
         found.append((rows, dict(judged)))
         return weights(self, judged, rows)
 
-    with mock.patch.object(best_roles._MemberWeighting, "weigh_methods", heard):
+    with mock.patch.object(best_roles.MemberWeighting, "weigh_methods", heard):
         yield found
 
 

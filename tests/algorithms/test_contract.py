@@ -27,7 +27,17 @@ from securevfl.training import registered_algorithms
 BOTTOMS = {"identity": (), "trainable": (4,)}
 TALKING = [name for name in SETTINGS if name != "local"]
 """Those that exchange anything to train with."""
-PRIVATE = [name for name in TALKING if name not in {"additive", "best", "boosted_residual", "boosting", "scorecard"}]
+_NOT_PRIVATE = {
+    "additive",
+    "best",
+    "best_with_trees",
+    "boosted_residual",
+    "boosting",
+    "false_vfl",
+    "hybrid_tree",
+    "scorecard",
+}
+PRIVATE = [name for name in TALKING if name not in _NOT_PRIVATE]
 """Those that take noise: each model of an average would spend the whole budget, and sums and counts over bins take
 none."""
 REVEALING = [name for name in SETTINGS if KINDS[name].reveals]

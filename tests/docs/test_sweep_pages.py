@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import sweep_pages
 import sweep_picture
+import sweep_sentences as sentences
 import sweep_tables as tables
 from sweep_history import first_at, history, roughness
 from sweep_levels import Levels
@@ -189,3 +190,68 @@ def test_histories_are_timed_to_a_level_that_the_slowest_reaches() -> None:
     text = history(msgspec.structs.replace(record, cells=cells), "digits")
     assert "| fast | 60.0 | 80.0 | 80.0 | 80.0 | 2.0 | 0.0 |" in text
     assert "| slow | 20.0 | 40.0 | 60.0 | 70.0 | 4.0 | 15.0 |" in text
+
+
+def test_rows_labelled_stand_under_their_share() -> None:
+    record = _record({"RISA": 0.8}, seeds=2, xs=(0.01, 0.05, 0.2))
+    counted = [
+        msgspec.structs.replace(cell, extra={"rows labelled": 7.0 + cell.x})
+        for cell in record.cells
+        if cell.data == "credit" or cell.x == 0.05
+    ]
+    first, last = tables.labelled(msgspec.structs.replace(record, cells=counted)).splitlines()[-2:]
+    assert first == "| digits | RISA | – | 7 / – | – |"
+    assert last == "| credit | RISA | 7 / – | 7 / – | 7 / – |"
+
+
+def test_what_has_not_run_is_never_said_of_what_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    whole = _record({"best": 0.8, "RISA": 0.8, "local": 0.7})
+    cells = frozenset((cell.data, cell.method, cell.x, cell.seed) for cell in whole.cells)
+    monkeypatch.setattr(sentences, "_configured", lambda name: cells)
+    monkeypatch.setattr(sentences, "RESULTS", tmp_path)
+    assert sentences.scope(whole) == f"The file configures {len(cells)} runs.\n`few-rows-beside.toml` has not run."
+    (tmp_path / "sweep-few-rows-beside.json").touch()
+    assert sentences.scope(whole) == f"The file configures {len(cells)} runs."
+    few = [c for c in whole.cells if c.x == 0.2 or c.data == "digits"]
+    few = [c for c in few if c.method != "RISA" or c.data == "credit"]
+    text = sentences.scope(msgspec.structs.replace(whole, cells=[c for c in few if c.method != "best"]))
+    assert "At 20 % only: credit." in text
+    assert "On credit only: RISA." in text
+    assert "Not run: best." in text
+
+
+def test_sentences_follow_the_figures() -> None:
+    data = {"digits": "MNIST halves", "credit": "Default of credit"}
+
+    def of(means: Mapping[str, float]) -> Levels:
+        record = _record(means)
+        cells = [msgspec.structs.replace(cell, data=data[cell.data]) for cell in record.cells]
+        return Levels(msgspec.structs.replace(record, cells=cells))
+
+    good = of(MEANS | {"best": 0.85, "vanilla VFL": 0.60})
+    assert "highest mean in 4 of 4 places" in sentences.short(good)
+    assert "`best` gains 15 points" in sentences.short(good)
+    assert "On images its mean is below the active party alone in 0 of 2 places." in sentences.short(good)
+    assert "no method is significantly better" in sentences.advice(good)
+    assert "scores 10 points below" in sentences.alone_losses(good)
+    bad = of(MEANS | {"best": 0.62, "residual": 0.6, "vanilla VFL": 0.60})
+    assert "highest mean in 0 of 4 places" in sentences.short(bad)
+    assert "in 2 of 2 places" in sentences.short(bad)
+    assert "another method is significantly better than it in 4 of 4 places" in sentences.advice(bad)
+    assert not sentences.parts_of(bad)["best gains on credit everywhere"]
+
+
+def test_the_advice_of_the_page_rests_on_its_record() -> None:
+    found = sweep_pages._levels("few-rows")
+    assert found is not None
+    assert all(sentences.parts_of(found).values()), "write the advice of docs/few-rows.md anew"
+
+
+def test_costs_are_the_counted_ones() -> None:
+    import json
+
+    cells = json.loads(sentences.COSTS.read_text(encoding="utf-8"))["cells"]
+    ratios = [c["methods"]["best"]["bytes, active"] / c["methods"]["laser"]["bytes, active"] for c in cells]
+    text = sentences.costs()
+    assert f"{min(ratios):.0f} to {max(ratios):.0f} times its bytes from the active party" in text
+    assert text.count("`best`") == len(cells)

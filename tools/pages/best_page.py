@@ -1,6 +1,6 @@
-"""The table of docs/algorithms/best.md, from benchmarks/results/best_members.json.
+"""The tables of docs/algorithms/best.md, from benchmarks/results/best_members.json and best_cost.json.
 
-python tools/pages/best_page.py    writes it into the page; a test holds that the page has it.
+python tools/pages/best_page.py    writes them into the page; a test holds that the page has them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from sweep_sentences import costs
+
 __all__ = ["PAGE", "block", "written"]
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +20,7 @@ PAGE = ROOT / "docs" / "algorithms" / "best.md"
 RESULTS = ROOT / "benchmarks" / "results" / "best_members.json"
 
 _BLOCK = re.compile(r"(<!-- best members -->).*?(<!-- end -->)", flags=re.DOTALL)
+_COSTS = re.compile(r"(<!-- best costs -->).*?(<!-- end -->)", flags=re.DOTALL)
 _WORDS = {
     "laser, one model": "LASER-VFL",
     "residual, one model": "residual",
@@ -62,8 +65,9 @@ def block() -> str:
 
 
 def written(page: str) -> str:
-    """The page with its table as it has to be."""
-    return _BLOCK.sub(lambda found: f"{found[1]}\n\n{block()}\n\n{found[2]}", page)
+    """The page with its tables as they have to be."""
+    page = _BLOCK.sub(lambda found: f"{found[1]}\n\n{block()}\n\n{found[2]}", page)
+    return _COSTS.sub(lambda found: f"{found[1]}\n\n{costs()}\n\n{found[2]}", page)
 
 
 if __name__ == "__main__":

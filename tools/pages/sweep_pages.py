@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import sweep_picture
+import sweep_sentences as sentences
 import sweep_tables as tables
 from sweep_history import history
 from sweep_levels import Levels
@@ -44,6 +45,10 @@ KINDS: dict[str, Callable[[Levels, str], str]] = {
     "papers": lambda found, _: tables.papers(found.record),
     "failed": lambda found, _: tables.failed(found.record),
     "run": lambda found, _: tables.run(found.record),
+    "scope": lambda found, _: sentences.scope(found.record),
+    "short": lambda found, _: sentences.short(found),
+    "alone losses": lambda found, _: sentences.alone_losses(found),
+    "advice": lambda found, _: sentences.advice(found),
     "tests": lambda found, _: f"This page makes {found.size} tests, of which Holm's correction takes account.",
 }
 

@@ -227,6 +227,8 @@ class BoostingActive(ActiveRole):
     def allowed_columns(self, number: int) -> np.ndarray | None:
         """Draw which of all parties' columns a tree may split on, bool (columns,); None if it may use all."""
         count = len(self.asking.code_counts)
+        if not self.config.splits_own_columns:
+            return np.arange(count) >= self.width
         if self.config.columns == 1:
             return None
         generator = np.random.default_rng(self.seed("columns of a tree", number))

@@ -11,7 +11,7 @@ own model alone. It is `residual` with trees on both sides.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -32,7 +32,10 @@ from securevfl.training.fits import Fits
 from securevfl.training.setting import Setting
 from securevfl.training.state import State, as_tensor
 
-__all__ = ["BoostedResidual"]
+__all__ = ["BoostedResidual", "CorrectsBy"]
+
+CorrectsBy = Literal["all", "partners"]
+"""Names of whose columns the correcting trees split by."""
 
 
 class BoostedResidual(Boosting):
@@ -43,6 +46,8 @@ class BoostedResidual(Boosting):
         own_lr: shrinkage of its trees.
         own_depth: most splits from the root to a leaf of its trees.
         folds: parts of the common training rows; an own model trained without a part scores it.
+        corrects_by: whose columns the correcting trees split by: ``"all"`` parties', or those of the ``"partners"``
+            alone, where the own model has used the active party's.
     """
 
     name: ClassVar[str] = "boosted_residual"
@@ -55,6 +60,20 @@ class BoostedResidual(Boosting):
     own_lr: Annotated[float, Meta(gt=0, le=1)] = 0.1
     own_depth: Annotated[int, Meta(ge=1, le=12)] = 5
     folds: Annotated[int, Meta(ge=2, le=20)] = 4
+    corrects_by: CorrectsBy = "all"
+
+    @property
+    def splits_own_columns(self) -> bool:
+        return self.corrects_by == "all"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if self.corrects_by == "partners" and self.columns < 1:
+            found.append(
+                f"{self.name}.columns is {self.columns:g}, a share of all parties' columns, and corrects_by is "
+                "'partners': leave columns out"
+            )
+        return found
 
     def check_protection(self, protection: Protection) -> None:
         """See `Algorithm.check_protection`.

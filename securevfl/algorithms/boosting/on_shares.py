@@ -129,7 +129,8 @@ class SharedBoostingActive(BoostingActive):
         self.kept = KeptBins()
         if len(train):
             check_parties((*config.rising, *config.falling), (self.site.name, *self.trained_with))
-            self.kept = _fit_kept(self, config, self.columns_of(train))
+            if config.splits_own_columns:  # else it has no column that a tree could split by
+                self.kept = _fit_kept(self, config, self.columns_of(train))
         self.parts["bins"] = self.kept
 
     def column_bins(self) -> ColumnBins:
@@ -138,6 +139,8 @@ class SharedBoostingActive(BoostingActive):
 
     def encode_cells(self, rows: np.ndarray) -> np.ndarray:
         """See `CodedColumns`."""
+        if not self.config.splits_own_columns:
+            return np.empty((0, len(rows)), np.uint8)
         return self.kept.encode_cells(self.columns_of(rows))
 
     def targets(self, rows: np.ndarray) -> torch.Tensor:

@@ -23,7 +23,7 @@ from securevfl.training.objectives import Objective
 from securevfl.training.state import State, as_dict, as_tensor
 from securevfl.training.tree_terms import fit_bin_count, fit_least_hessian
 
-__all__ = ["OwnModel", "OwnTerms"]
+__all__ = ["OwnModel", "OwnSums", "OwnTerms"]
 
 _BITS = 20
 """Of the fixed point of gradients: sums in the clear have room."""
@@ -57,7 +57,7 @@ class OwnTerms:
 
 
 @dataclass
-class _OwnSums:
+class OwnSums:
     """A `SumSources` of one party's columns."""
 
     bins: Bins
@@ -170,7 +170,7 @@ class OwnModel:
                     scales=(unit_g, unit_h),
                 )
                 values = np.stack([whole_g, whole_h], axis=1)
-                sources = _OwnSums(bins, codes, values)
+                sources = OwnSums(bins, codes, values)
                 grown = await grow_tree(
                     values, (g[:, k], h[:, k]), rule, terms.limits, sources, output=k, directions=self._directions
                 )

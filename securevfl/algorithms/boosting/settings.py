@@ -190,6 +190,11 @@ class BoostingSettings(Algorithm):
         return self.bins or fit_bin_count(rows, costly=not isinstance(protection, Plain))
 
     @property
+    def splits_own_columns(self) -> bool:
+        """Whether trees split by the active party's columns too, and not only by those of its partners."""
+        return True
+
+    @property
     def begins_at_own_scores(self) -> bool:
         """Whether rows begin at scores of the active party's own model."""
         return False

@@ -1,0 +1,102 @@
+"""Best with trees: what its pools are made of, what they save on both sides, and whose columns trees split by."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from support.helpers import low_overlap_parties
+from support.small_algorithms import make
+
+import securevfl as sv
+from securevfl.algorithms.best_with_trees_roles import TreesWeighting
+from securevfl.run.simulation import join_parties, run_parties
+from securevfl.training.pooling import add_log_odds, fit_log_odds_weights, log_loss
+
+PEOPLE = low_overlap_parties(1, rows=300, overlap=0.4)
+
+
+@pytest.fixture(scope="module")
+def ran() -> tuple[Any, TreesWeighting]:
+    """A short run, and what weighed its members."""
+    heard: list[TreesWeighting] = []
+    write = TreesWeighting.write_to
+
+    def weighed(self: TreesWeighting, trained: Any, epochs: int) -> dict[str, float]:
+        heard.append(self)
+        return write(self, trained, epochs)
+
+    job = sv.Job(algorithm=make("best_with_trees"), protection=sv.Plain(), epochs=2, batch_size=32, seed=3)
+    with mock.patch.object(TreesWeighting, "write_to", weighed):
+        return run_parties(job, PEOPLE, join_parties(PEOPLE, job), run="run"), heard[0]
+
+
+def test_scores_are_the_pool_of_three_opinions(ran: tuple[Any, TreesWeighting]) -> None:
+    trained, weighting = ran[0].trained["bank"], ran[1]
+    weights = trained.model["parts"]["weights"]
+    unseen, tested = weighting.opinions["pool"]
+    given = [weights[f"pool: {name}"] for name in ("best", "trees", "own trees")]
+    np.testing.assert_allclose(trained.scores, add_log_odds(tested, given), atol=1e-12)
+    rows, _ = weighting.unseen_probabilities("boosted_residual")
+    assert len(rows) >= 50
+    np.testing.assert_allclose(given, fit_log_odds_weights(unseen, weighting.y[rows], pull=10.0), atol=1e-9)
+    pooled = log_loss(add_log_odds(unseen, given), weighting.y[rows])
+    assert pooled < min(log_loss(one, weighting.y[rows]) for one in unseen) + 0.02
+    _, alone = weighting.opinions["pool alone"]
+    given = [weights[f"pool alone: {name}"] for name in ("best", "own trees")]
+    np.testing.assert_allclose(trained.alone_scores, add_log_odds(alone, given), atol=1e-12)
+
+
+def test_opinions_of_common_rows_are_of_members_that_did_not_see_them(ran: tuple[Any, TreesWeighting]) -> None:
+    weighting = ran[1]
+    for one in weighting.of_method("boosted_residual"):
+        split = weighting.members[one.name].split
+        assert not np.isin(split.valid, split.train).any()
+        assert len(one.alone_valid_scores) == len(one.valid_scores) == len(split.valid)
+        assert len(one.epochs) == 3  # the job has two
+
+
+def test_log_odds_weights_are_those_of_a_general_solver() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 200)
+    models = [rng.dirichlet(np.ones(3), 200) * 0.6 + 0.4 * weight * np.eye(3)[labels] for weight in (1.0, 0.5, 0.0)]
+    models = [one / one.sum(axis=1, keepdims=True) for one in models]
+
+    def loss(weights: np.ndarray) -> float:
+        pooled = add_log_odds(models, weights.tolist())
+        return 200 * log_loss(pooled, labels) + 5.0 * float(((weights - 1 / 3) ** 2).sum())
+
+    slow = minimize(loss, np.full(3, 1 / 3), bounds=[(0, None)] * 3, tol=1e-12).x
+    np.testing.assert_allclose(fit_log_odds_weights(models, labels, pull=5.0), slow, atol=2e-4)
+    twice = add_log_odds([models[0]], [2.0])
+    np.testing.assert_allclose(twice, models[0] ** 2 / (models[0] ** 2).sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("protection", [sv.Plain(), sv.Shares(few_rows=True)], ids=["plain", "shares"])
+def test_trees_of_partners_columns_split_by_no_own_column(protection: sv.Plain | sv.Shares) -> None:
+    """Another value of the bank's columns moves a score as the own model does, and not otherwise."""
+    people = low_overlap_parties(2, rows=120, overlap=0.5)
+    job = sv.Job(algorithm=make("boosted_residual", corrects_by="partners"), protection=protection, epochs=2, seed=3)
+    result = sv.simulate(job, people)
+    if isinstance(protection, sv.Plain):
+        trees = result.model().parts["bank"]["parts"]["forest"]["trees"]
+        owners = trees["owner"].tolist()
+        assert 0 not in owners
+        assert {one for one in owners if one > 0}
+        both = sv.simulate(sv.Job(**{**_terms(job), "algorithm": make("boosted_residual")}), people)
+        assert 0 in both.model().parts["bank"]["parts"]["forest"]["trees"]["owner"].tolist()
+    assert result.record.runs[-1].test["auc"] > 0.5
+
+
+def _terms(job: sv.Job) -> dict[str, Any]:
+    return {"protection": job.protection, "epochs": job.epochs, "seed": job.seed}
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(sv.InputError, match="corrects_by is 'partners': leave columns out"):
+        make("boosted_residual", corrects_by="partners", columns=0.5)
+    with pytest.raises(sv.InputError, match="drop it"):
+        make("best_with_trees", methods=("laser", "boosted_residual"))
