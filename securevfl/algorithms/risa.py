@@ -114,7 +114,7 @@ class RISA(SplitNN):
             "imputed_views": False,
             "warm_start": False,
             "party_loss": 0.0,
-            "evidence": "relu",
+            "evidence": "exp",
             "uncertainty": 0.7,
             "drop_every": 1,
         }

@@ -8,6 +8,7 @@ correction keeps the chance of any false verdict on it at 5 %.
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -17,11 +18,15 @@ from typing import Any
 from securevfl.report import SweepRecord
 from securevfl.report.split_ratio import find_ratios
 from securevfl.report.statistics import Judgement, Paired, judge_family, run_paired_test
-from securevfl.report.sweep_record import by_seed, dataset_names, format_tick, list_positions
+from securevfl.report.sweep_record import dataset_names, format_tick, list_positions
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.claim_tests import list_pairs, value_by_seed  # noqa: E402 - benchmarks are not installed
 
 __all__ = ["CLAIMS", "PAGE", "blocks", "needs", "tests_of", "word", "written"]
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "algorithms" / "claims.md"
 CLAIMS = ROOT / "benchmarks" / "claims.toml"
 RESULTS = ROOT / "benchmarks" / "results"
@@ -37,21 +42,20 @@ def _record(name: str) -> SweepRecord | None:
 
 
 def tests_of(claim: Mapping[str, Any], record: SweepRecord | None) -> list[Line]:
-    """One test for each data set and position at which both methods ran."""
+    """One test for each pair of runs that the claim compares and that has run."""
     if record is None:
         return []
-    seeds, ratios = by_seed(record, claim.get("rows", "common")), find_ratios(record)
-    several = "at" not in claim and len({x for data in dataset_names(record) for x in list_positions(record, data)}) > 1
+    seeds, ratios = value_by_seed(record.cells, claim), find_ratios(record)
+    places = [(data, x) for data in dataset_names(record) for x in list_positions(record, data)]
+    several = "at" not in claim and len({x for _, x in places}) > 1
     found = []
-    for data in dataset_names(record):
-        for x in list_positions(record, data):
-            if x not in claim.get("at", [x]):
-                continue
-            better, worse = (seeds.get((data, claim[which], x), {}) for which in ("better", "worse"))
-            pairs = [better[seed] - worse[seed] for seed in better if seed in worse]
-            if pairs:
-                place = f"{data}, {format_tick(record, x)}" if several else data
-                found.append((place, run_paired_test(pairs, claim.get("margin", 0.0), ratio=ratios[data, x])))
+    for better, worse in list_pairs(claim, places):
+        pairs = [value - seeds[worse][s] for s, value in seeds.get(better, {}).items() if s in seeds.get(worse, {})]
+        if pairs:
+            (data, _, x), other = better, worse[2]
+            against = "" if x == other else f" less {format_tick(record, other)}"
+            place = f"{data}, {format_tick(record, x)}{against}" if several else data
+            found.append((place, run_paired_test(pairs, claim.get("margin", 0.0), ratio=ratios[data, x])))
     return found
 
 
