@@ -68,3 +68,34 @@ def test_differences_are_by_seed() -> None:
     ((place, sample),) = claims_page.tests_of({"better": "a", "worse": "b"}, record)
     assert (place, sample.n) == ("d", 2)
     assert sample.mean == pytest.approx(0.15)
+
+
+def test_a_claim_can_compare_one_method_at_two_positions() -> None:
+    def cell(x: float, seed: int, value: float) -> CellFigures:
+        return CellFigures(
+            data="d", method="a", x=x, seed=seed, value=value, valid=0.0, metric="auc", epochs=1, best_epoch=1,
+            seconds=36.0, test_ratio=0.0,
+        )  # fmt: skip
+
+    cells = [cell(x, seed, 0.8 - 0.1 * x + 0.01 * seed * x) for x in (0.0, 1.0) for seed in range(5)]
+    record = SweepRecord(
+        name="n", title="t", created="", command="", versions={}, machine={}, size="quick", axis="scenario",
+        axis_unit="category", ticks={"0.0": "iid", "1.0": "1niid"}, cells=cells,
+    )  # fmt: skip
+    claim = {"method": "a", "positions": [[0, 1], [0, 2]]}
+    ((place, sample),) = claims_page.tests_of(claim, record)  # position 2 has not run
+    assert place == "d, iid less 1niid"
+    assert (sample.n, sample.mean) == (5, pytest.approx(0.08))
+    wanting = Judgement(verdict="undecided", adjusted=None, seen=None, seeds=15)
+    assert claims_page.hours(claim, [(place, sample)], [wanting], record) == "0.20"  # ten seeds of two runs of 36 s
+    assert claims_page.hours(claim, [], [], record) == "0.10 a data set"
+    never = Judgement(verdict="undecided", adjusted=None, seen=None, seeds=None)
+    assert claims_page.hours(claim, [(place, sample)], [never], record) == ""
+
+
+def test_a_sweep_that_has_run_is_not_said_to_have_none() -> None:
+    for table in claims_page.blocks().values():
+        for row in table.splitlines():
+            if "has not run" in row:
+                name = row.split("has not run")[0].split("`")[-2].removesuffix(".toml")
+                assert not (claims_page.RESULTS / f"sweep-{name}.json").exists()

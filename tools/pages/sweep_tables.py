@@ -78,12 +78,12 @@ def across(record: SweepRecord, rows: Rows = "common") -> str:
 def labelled(record: SweepRecord) -> str:
     """Rows that self-training labelled and dropped, of the methods that label."""
     rows = []
+    xs = sorted({x for data in dataset_names(record) for x in list_positions(record, data)})
     for data in dataset_names(record):
         for name in method_names(record, data):
-            counts = [counts_text(record, data, name, x) for x in list_positions(record, data)]
+            counts = [counts_text(record, data, name, x) for x in xs]
             if any(counts):
                 rows.append([data, name, *(count or "–" for count in counts)])
-    xs = sorted({x for data in dataset_names(record) for x in list_positions(record, data)})
     if not rows:
         return "*No method of this sweep counts labelled rows.*"
     return _table(["data", "method", *(format_tick(record, x) for x in xs)], rows)
