@@ -8,11 +8,14 @@ from statistics import fmean
 from typing import Any
 
 from securevfl.report import CellFigures
+from securevfl.report.statistics import FEWEST
 
-__all__ = ["Place", "list_pairs", "measure_run", "value_by_seed"]
+__all__ = ["Differences", "Place", "average_places", "find_differences", "list_pairs", "measure_run"]
 
 Place = tuple[str, str, float]
 """Data set, method, position."""
+Differences = dict[tuple[Place, Place], dict[int, float]]
+"""Better and worse → seed → difference."""
 
 
 def list_pairs(claim: Mapping[str, Any], places: Iterable[tuple[str, float]]) -> list[tuple[Place, Place]]:
@@ -54,11 +57,33 @@ def measure_run(figures: CellFigures, claim: Mapping[str, Any]) -> float | None:
     raise ValueError(f"a claim has the measure {kind!r}; there are value, speed and swing")
 
 
-def value_by_seed(cells: Iterable[CellFigures], claim: Mapping[str, Any]) -> dict[Place, dict[int, float]]:
-    """Place → seed → the measure of a claim, where there is one."""
-    found: dict[Place, dict[int, float]] = {}
+def find_differences(
+    cells: Iterable[CellFigures], claim: Mapping[str, Any], places: Iterable[tuple[str, float]]
+) -> Differences:
+    """A claim's differences at each place, by seed; pairs that share no seed are left out."""
+    values: dict[Place, dict[int, float]] = {}
     for cell in cells:
         value = measure_run(cell, claim)
         if value is not None:
-            found.setdefault((cell.data, cell.method, cell.x), {})[cell.seed] = value
+            values.setdefault((cell.data, cell.method, cell.x), {})[cell.seed] = value
+    found: Differences = {}
+    for better, worse in list_pairs(claim, places):
+        other = values.get(worse, {})
+        by_seed = {seed: value - other[seed] for seed, value in values.get(better, {}).items() if seed in other}
+        if by_seed:
+            found[better, worse] = by_seed
     return found
+
+
+def average_places(differences: Differences) -> tuple[int, dict[int, float]]:
+    """The differences averaged over places, seed by seed, and over how many places.
+
+    A claim is about methods, not about one table, so its own test is of this average: each place counts once. Places
+    with fewer than five seeds are left out, and of the others the seeds that all of them have count. A seed splits
+    different tables independently, and the same table in the same way; either is in the deviation over seeds.
+    """
+    whole = [by_seed for by_seed in differences.values() if len(by_seed) >= FEWEST]
+    if not whole:
+        return 0, {}
+    common = sorted(set.intersection(*(set(by_seed) for by_seed in whole)))
+    return len(whole), {seed: fmean(by_seed[seed] for by_seed in whole) for seed in common}

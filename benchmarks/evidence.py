@@ -19,23 +19,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.evidence_plan import SWEEPS, Evidence, Line
+from benchmarks import skip
+from benchmarks.evidence_plan import SWEEPS, Evidence
 from securevfl.errors import InputError
 from securevfl.experiments.cells import CellError
 from securevfl.experiments.pool import choose_pool, run_cells
+from securevfl.report.statistics import FEWEST
 
 __all__ = ["compare_again", "list_missing", "main", "run_for"]
 
 AFRESH = 300.0
 """Seconds after which the order is made again: verdicts change with each cell."""
-
-
-def _verdict(lines: Sequence[Line]) -> str:
-    words = [line.judgement.verdict for line in lines if line.judgement is not None]
-    held, fell = words.count("holds"), words.count("does not hold")
-    if held or fell:
-        return f"{held} hold, {fell} do not, of {len(lines)}"
-    return f"undecided at {len(words)} of {len(lines)} places" if words else "not tried"
 
 
 def list_missing(evidence: Evidence) -> str:
@@ -50,14 +44,18 @@ def list_missing(evidence: Evidence) -> str:
         cells = len(table.sweep.cells)
         found.append(f"{table.name:30} {cells:6} {len(table.figures):6} {len(missing):6} {hours:9.2f}")
     found.append(f"all, each cell once: {len(planned)} cells, {sum(map(reckon, planned)) / 3600:.2f} CPU-hours")
-    lines = [line for line in evidence.list_lines() if line.claim is not None]
     found += ["", "claims of the papers"]
-    for number in dict.fromkeys(line.claim for line in lines):
-        tests = [line for line in lines if line.claim == number]
-        wanted = {cell.digest: cell for line in tests for cell in line.wanted}
-        claim = evidence.claims[number or 0]
-        need = f"; {len(wanted)} cells, {sum(map(reckon, wanted.values())) / 3600:.2f} h would say more" if wanted else ""
-        found.append(f"  {claim['paper']}, {claim['where']}: {_verdict(tests)}{need}")
+    for line in evidence.list_lines():
+        if line.claim is None:
+            continue
+        ran = sum(len(by_seed) >= FEWEST for by_seed in line.differences.values())
+        cost = sum(map(reckon, line.wanted)) / 3600
+        need = f"; {len(line.wanted)} cells, {cost:.2f} h would say more" if line.wanted else ""
+        if line.judgement is not None and line.judgement.verdict == "undecided":
+            need += f"; {line.judgement.seeds or 'no number of'} seeds would decide"
+        claim = evidence.claims[line.claim]
+        text = f"{line.verdict}, {ran} of {len(line.pairs)} places"
+        found.append(f"  {claim['paper']}, {claim['where']}: {text}{need}")
     return "\n".join(found)
 
 
@@ -71,16 +69,25 @@ def run_for(evidence: Evidence, minutes: float, *, pool: str = "", limit: int | 
         limit: at most so many cells.
     """
     start, done = time.monotonic(), 0
-    while (planned := evidence.plan()[:limit]) and time.monotonic() - start < 60 * minutes:
+    absent: set[str] = set()
+    while (
+        planned := [c for c in evidence.plan() if c.source.get("name") not in absent][:limit]
+    ) and time.monotonic() - start < 60 * minutes:
         began, reckon = time.monotonic(), evidence.reckoner()
         if pool:  # a pool takes all cells at once: give it what the time left allows
             planned = planned[: max(1, int(AFRESH / max(reckon(planned[0]), 1)))]
         with tempfile.TemporaryDirectory(prefix="securevfl-evidence-") as folder:
             cells = run_cells(planned, pool, None, Path(folder))
             for cell, ended in cells:
+                if isinstance(ended, CellError) and "is not here" in ended.message:
+                    absent.add(str(cell.source["name"]))
+                    skip.note(cell.data, ended.message)
+                    break
                 evidence.add(cell, ended)
                 done += 1
-                said = ended.message if isinstance(ended, CellError) else f"{ended.value:.4f} after {ended.seconds:.1f} s"
+                said = (
+                    ended.message if isinstance(ended, CellError) else f"{ended.value:.4f} after {ended.seconds:.1f} s"
+                )
                 print(f"{cell.data}, {cell.method}, {cell.x:g}, seed {cell.seed}: {said}", flush=True)
                 now = time.monotonic()
                 if not pool and (now - start >= 60 * minutes or now - began >= AFRESH):
@@ -94,7 +101,7 @@ def run_for(evidence: Evidence, minutes: float, *, pool: str = "", limit: int | 
 def compare_again(evidence: Evidence, count: int, seed: int = 0) -> list[str]:
     """Run cells that have figures again; those whose figures are others now, a line each."""
     ran = {c.digest: (c, t.figures[c.digest]) for t in evidence.tables for c in t.sweep.cells if c.digest in t.figures}
-    chosen = random.Random(seed).sample(sorted(ran), min(count, len(ran)))
+    chosen = random.Random(seed).sample(sorted(ran), min(count, len(ran)))  # noqa: S311 - no secret
     found = []
     with tempfile.TemporaryDirectory(prefix="securevfl-evidence-") as folder:
         for cell, ended in run_cells([ran[digest][0] for digest in chosen], "", None, Path(folder)):

@@ -13,14 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from benchmarks.claim_tests import Place, list_pairs, value_by_seed
+from benchmarks.claim_tests import Differences, Place, average_places, find_differences, list_pairs
 from securevfl.experiments.cells import Cell, CellError, Sweep, make_record
 from securevfl.experiments.sweep_file import list_recorded_cells, read_sweep
-from securevfl.report import CellFigures, SweepRecord
+from securevfl.report import CellFigures, Claim, SweepRecord
 from securevfl.report.split_ratio import find_ratios
-from securevfl.report.statistics import FEWEST, Judgement, Paired, judge_family, run_paired_test
+from securevfl.report.statistics import FEWEST, LEVEL, Judgement, Paired, judge_family, run_paired_test
 
 __all__ = ["CLAIMS", "FILES", "RESULTS", "SWEEPS", "Evidence", "Line", "Table"]
 
@@ -51,8 +49,10 @@ SWEEPS = (
 """The sweeps that docs/few-rows.md, docs/algorithms/claims.md, docs/figures.md and the methods' pages rest on."""
 UNKNOWN_SECONDS = 10.0
 """What a cell is reckoned to take if no cell of its algorithm has run."""
-_OPEN_CLAIM, _MORE_PLACES, _OWN_CLAIM = 4.0, 1.0, 0.25
-"""Weights of a test: of a paper's claim without a verdict yet, of its other places, of a sweep's own claim."""
+_OPEN_CLAIM, _OWN_CLAIM = 4.0, 0.5
+"""Weights of an undecided claim of a paper, and of a sweep's own one."""
+_HOPEFUL = 1.5
+"""How many times the seeds of its file a test may want before the file's seeds count as no help."""
 
 
 @dataclass
@@ -88,6 +88,12 @@ class Table:
         """The record of the cells that have run."""
         return make_record(self.sweep, self.figures, self.errors, self.command)
 
+    def find_pairs(self, claim: Mapping[str, Any]) -> list[tuple[Place, Place]]:
+        """What a claim compares here, where the sweep has both sides."""
+        have = dict.fromkeys((cell.data, cell.method, cell.x) for cell in self.sweep.cells)
+        places = [(data, x) for data, _, x in have if data in claim.get("data", [data])]
+        return [pair for pair in list_pairs(claim, places) if all(side in have for side in pair)]
+
     def list_missing(self) -> list[Cell]:
         """Cells that have not run, in order."""
         return [cell for cell in self.sweep.cells if cell.digest not in self.figures]
@@ -95,26 +101,32 @@ class Table:
 
 @dataclass
 class Line:
-    """One test: two methods, or one at two positions, seed by seed.
+    """One test: a claim of a paper over all its places, or a sweep's own claim at one place.
 
     Attributes:
         claim: which claim of claims.toml it tests, by its number; None for a sweep's own claim.
         says: the claim.
         table: the sweep.
-        better, worse: data set, method and position of each side.
-        sample: of the seeds that both sides have; None without any.
-        judgement: within the page's family; None without a sample.
-        wanted: cells that would decide it, or bring it to five seeds.
+        pairs: data set, method and position of each side, place by place.
+        differences: by place and seed.
+        sample: of the average over places with five seeds; None if there is none.
+        judgement: within its family; None without a sample.
+        wanted: missing cells that would bring every place to five seeds, or then decide it.
     """
 
     claim: int | None
     says: Mapping[str, Any]
     table: Table
-    better: Place
-    worse: Place
+    pairs: list[tuple[Place, Place]]
+    differences: Differences = field(default_factory=dict)
     sample: Paired | None = None
     judgement: Judgement | None = None
     wanted: list[Cell] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """In a word; "not tried" without five seeds anywhere."""
+        return "not tried" if self.judgement is None else self.judgement.verdict
 
 
 class Evidence:
@@ -163,30 +175,32 @@ class Evidence:
     def list_lines(self) -> list[Line]:
         """Every test of the claims page and of the sweeps' own claims, with what the runs say."""
         by_name = {table.name: table for table in self.tables}
-        page: list[Line] = []
-        for number, claim in enumerate(self.claims):
-            if claim.get("sweep", "") in by_name:
-                page += _make_lines(number, by_name[claim["sweep"]], claim)
+        page = [
+            Line(number, claim, table, table.find_pairs(claim))
+            for number, claim in enumerate(self.claims)
+            if (table := by_name.get(claim.get("sweep", ""))) is not None
+        ]
         own = [
             [
-                line
-                for claim in table.sweep.claims
-                for line in _make_lines(None, table, msgspec.to_builtins(claim))
-                if claim.data in ("*", line.better[0]) and (not claim.at or line.better[2] in claim.at)
+                Line(None, says, table, [pair])
+                for says in map(_own_claim, table.sweep.claims)
+                for pair in table.find_pairs(says)
             ]
             for table in self.tables
         ]
         for family in (page, *own):
             _judge(family)
-        return [line for line in (*page, *(line for family in own for line in family)) if _find_wanted(line)]
+        lines = [line for line in (*page, *(line for family in own for line in family)) if line.pairs]
+        for line in lines:
+            line.wanted = _find_wanted(line)
+        return lines
 
     def plan(self) -> list[Cell]:
         """Missing cells, those first that decide most for their time; then all that no test waits for.
 
         Seeds from the sixth on are left out where no undecided test wants them.
         """
-        lines = self.list_lines()
-        decided = {line.claim for line in lines if line.judgement and line.judgement.verdict != "undecided"}
+        lines = [line for line in self.list_lines() if line.wanted]
         shared: dict[str, int] = {}
         for line in lines:
             for cell in line.wanted:
@@ -194,13 +208,10 @@ class Evidence:
         reckon = self.reckoner()
         worth = []
         for i, line in enumerate(lines):
-            if line.wanted:
-                weight = _OWN_CLAIM if line.claim is None else _MORE_PLACES if line.claim in decided else _OPEN_CLAIM
-                if line.judgement is None or line.judgement.seeds is None:
-                    weight /= 2  # nothing says yet that it will decide
-                cost = sum(reckon(cell) / shared[cell.digest] for cell in line.wanted)
-                worth.append((-weight / cost, i))
-        order = [cell for _, i in sorted(worth) for cell in sorted(lines[i].wanted, key=lambda cell: cell.seed)]
+            weight = _OWN_CLAIM if line.claim is None else _OPEN_CLAIM
+            cost = sum(reckon(cell) / shared[cell.digest] for cell in line.wanted)
+            worth.append((-weight / cost, i))
+        order = [cell for _, i in sorted(worth) for cell in lines[i].wanted]
         order += [cell for table in self.tables for cell in table.list_missing() if cell.seed in _first(table)]
         failed = {digest for table in self.tables for digest in table.errors}
         return list({cell.digest: cell for cell in order if cell.digest not in failed}.values())
@@ -237,46 +248,47 @@ def _first(table: Table) -> set[int]:
     return set(sorted({cell.seed for cell in table.sweep.cells})[:FEWEST])
 
 
-def _make_lines(number: int | None, table: Table, claim: Mapping[str, Any]) -> list[Line]:
-    """A claim's tests at all places of a sweep."""
-    places = ((cell.data, cell.x) for cell in table.sweep.cells)
-    says = {key: value for key, value in claim.items() if key != "at" or value}
-    return [Line(number, says, table, *pair) for pair in list_pairs(says, places)]
+def _own_claim(claim: Claim) -> Mapping[str, Any]:
+    """A sweep's own claim as claims.toml has the papers'."""
+    says: dict[str, Any] = {"better": claim.better, "worse": claim.worse, "margin": claim.margin, "rows": claim.rows}
+    says |= {"at": list(claim.at)} if claim.at else {}
+    return says | ({} if claim.data == "*" else {"data": [claim.data]})
 
 
-def _judge(lines: Sequence[Line]) -> None:
-    """Give each line of a family its sample and judgement."""
-    ratios = {line.table.name: find_ratios(line.table.record()) for line in lines}
-    for line in lines:
-        values = value_by_seed(line.table.figures.values(), line.says)
-        better, worse = (values.get(place, {}) for place in (line.better, line.worse))
-        pairs = [better[seed] - worse[seed] for seed in better if seed in worse]
-        if pairs:
-            ratio = ratios[line.table.name].get((line.better[0], line.better[2]))
-            line.sample = run_paired_test(pairs, line.says.get("margin", 0.0), ratio=ratio)
-    tried = [line for line in lines if line.sample is not None]
-    judged = judge_family([line.sample for line in tried if line.sample is not None])
+def _judge(family: Sequence[Line]) -> None:
+    """Give each line of a family its differences, sample and judgement."""
+    ratios = {line.table.name: find_ratios(line.table.record()) for line in family}
+    for line in family:
+        places = [(data, x) for pair in line.pairs for data, _, x in pair]
+        line.differences = find_differences(line.table.figures.values(), line.says, places)
+        _, mean = average_places(line.differences)
+        if mean:
+            known = [ratios[line.table.name][data, x] for (data, _, x), _ in line.differences]
+            ratio = None if None in known else max(one for one in known if one is not None)
+            line.sample = run_paired_test(list(mean.values()), line.says.get("margin", 0.0), ratio=ratio)
+    tried = [line for line in family if line.sample is not None]
+    level = LEVEL if family and family[0].claim is None else LEVEL / 2  # as the pages have it
+    judged = judge_family([line.sample for line in tried if line.sample is not None], level=level)
     for line, judgement in zip(tried, judged, strict=True):
         line.judgement = judgement
 
 
-def _find_wanted(line: Line) -> bool:
-    """Find the missing cells of a line; whether the sweep has its methods there at all."""
-    sides = [
-        [cell for cell in line.table.sweep.cells if (cell.data, cell.method, cell.x) == place]
-        for place in (line.better, line.worse)
-    ]
-    if not all(sides):
-        return False
-    if line.judgement is not None and line.judgement.verdict != "undecided":
-        return True
-    n = 0 if line.sample is None else line.sample.n
-    seeds = sorted({cell.seed for cell in sides[0]} & {cell.seed for cell in sides[1]})
-    target = FEWEST if n < FEWEST else (line.judgement.seeds if line.judgement else None) or 0
-    line.wanted = [
-        cell
-        for side in sides
-        for cell in side
-        if cell.seed in seeds[:target] and cell.digest not in line.table.figures
-    ]
-    return True
+def _find_wanted(line: Line) -> list[Cell]:
+    """The missing cells of a line, seed by seed: to five seeds at every place; then to as many as would decide it."""
+    short = any(len(line.differences.get(pair, {})) < FEWEST for pair in line.pairs)
+    if line.verdict in ("holds", "does not hold") and not short:
+        return []
+    at: dict[Place, dict[int, Cell]] = {}
+    for cell in line.table.sweep.cells:
+        at.setdefault((cell.data, cell.method, cell.x), {})[cell.seed] = cell
+    most = min(len(at[better].keys() & at[worse].keys()) for better, worse in line.pairs)
+    target = FEWEST if short else (line.judgement.seeds if line.judgement else None) or 0
+    if target > _HOPEFUL * most:  # what there is would not decide it
+        return []
+    found: dict[str, Cell] = {}
+    for better, worse in line.pairs:
+        for seed in sorted(at[better].keys() & at[worse].keys())[:target]:
+            for cell in (at[better][seed], at[worse][seed]):
+                if cell.digest not in line.table.figures:
+                    found[cell.digest] = cell
+    return sorted(found.values(), key=lambda cell: (cell.seed, cell.data))

@@ -110,7 +110,7 @@ def test_more_than_five_seeds_only_where_they_would_decide(folder: Path) -> None
         return {c.seed for c in evidence.plan() if c.x == 0.05 and c.method != "other"}
 
     assert planned(0.001) == set()  # decided
-    assert planned(0.028) == set(range(5, 12))  # twelve seeds would do
+    assert planned(0.022) == set(range(5, 12))  # twelve seeds would do
     evidence = _read(folder, "one")
     _fill(evidence, {("local", 0.05): lambda seed: 0.78 + 0.1 * (seed % 2), ("vanilla", 0.05): lambda _: 0.82})
     assert {c.seed for c in evidence.plan() if c.x == 0.05 and c.method != "other"} == set()  # no number would
@@ -134,14 +134,28 @@ def test_a_cell_that_fails_is_listed_and_stops_nothing(folder: Path) -> None:
     assert cell.digest in {one.digest for one in _read(folder, "one").plan()}  # the next call tries it again
 
 
+def test_a_data_set_that_is_not_here_is_skipped_and_no_failure(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from benchmarks.evidence import run_for
+
+    monkeypatch.setenv("SECUREVFL_DATA", str(folder))
+    monkeypatch.chdir(folder)
+    text = SWEEP.format(name="one", epochs=1).replace('name = "digits"', 'name = "mnist"')
+    (folder / "one.toml").write_text(text, "utf-8")
+    assert run_for(_read(folder, "one"), 1) == 0
+    assert "skipped: digits, because mnist is not here" in capsys.readouterr().err
+    assert not (folder / "sweep-one.json").exists()
+
+
 def test_the_list_counts_cells_hours_and_verdicts(folder: Path) -> None:
     from benchmarks.evidence import list_missing
 
     evidence = _read(folder, "one")
-    assert "P, Table 1: not tried; 10 cells, 0.03 h would say more" in list_missing(evidence)
+    assert "P, Table 1: not tried, 0 of 1 places; 10 cells, 0.03 h would say more" in list_missing(evidence)
     _fill(evidence, {("local", 0.05): lambda seed: 0.8 + 0.001 * seed, ("vanilla", 0.05): lambda _: 0.6})
     text = list_missing(evidence)
-    assert "P, Table 1: 1 hold, 0 do not, of 1" in text
+    assert "P, Table 1: holds, 1 of 1 places" in text
     (line,) = (line for line in text.splitlines() if line.startswith("one "))
     assert line.split() == ["one", "96", "10", "20", "0.03"]
 

@@ -34,7 +34,9 @@ def test_judged_networks_take_the_same_steps(file: Path) -> None:
     if content.get("name") == PRIVATE:
         pytest.skip("every epoch spends ε")
     epochs = content["job"]["epochs"]
-    found = {m.get("label", m["algorithm"]): _judged(m, epochs) for m in content["method"] if m["algorithm"] not in TREES}
+    found = {
+        m.get("label", m["algorithm"]): _judged(m, epochs) for m in content["method"] if m["algorithm"] not in TREES
+    }
     assert set(found.values()) == {epochs}, {name: count for name, count in found.items() if count != epochs}
 
 

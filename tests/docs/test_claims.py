@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from pathlib import Path
@@ -40,17 +41,21 @@ def test_a_claim_is_reproduced_only_where_it_holds() -> None:
     assert claims_page.word([holds, falls, open_]) == "reproduced in 1 of 3, contradicted in 1"
 
 
+def test_the_average_over_places_decides_and_places_can_dissent() -> None:
+    holds, falls, open_ = "holds", "does not hold", "undecided"
+    assert claims_page.word([open_, open_], holds) == "reproduced"
+    assert claims_page.word([holds, falls], holds) == "reproduced, contradicted in 1 of 2"
+    assert claims_page.word([holds, open_], falls) == "contradicted, reproduced in 1 of 2"
+
+
 def test_undecided_claims_say_how_many_seeds_would_decide() -> None:
     def judged(verdict: str, seeds: int | None) -> Judgement:
         return Judgement(verdict=verdict, adjusted=None, seen=None, seeds=seeds)
 
-    decided, never = judged("holds", None), judged("undecided", None)
-    seven, nine = judged("undecided", 7), judged("undecided", 9)
-    assert claims_page.needs([decided]) == claims_page.needs([]) == ""
-    assert claims_page.needs([decided, seven]) == "7"
-    assert claims_page.needs([nine, seven, never]) == "7 to 9; no number in 1 of 3"
-    assert claims_page.needs([never]) == "no number"
-    assert claims_page.needs([never, never]) == "no number in 2"
+    assert claims_page.needs(judged("holds", None)) == ""
+    assert claims_page.needs(judged("undecided", 7)) == "7"
+    assert claims_page.needs(judged("undecided", None)) == "no number"
+    assert claims_page.needs(None) == "5"
 
 
 def test_differences_are_by_seed() -> None:
@@ -87,10 +92,25 @@ def test_a_claim_can_compare_one_method_at_two_positions() -> None:
     assert place == "d, iid less 1niid"
     assert (sample.n, sample.mean) == (5, pytest.approx(0.08))
     wanting = Judgement(verdict="undecided", adjusted=None, seen=None, seeds=15)
-    assert claims_page.hours(claim, [(place, sample)], [wanting], record) == "0.20"  # ten seeds of two runs of 36 s
-    assert claims_page.hours(claim, [], [], record) == "0.10 a data set"
-    never = Judgement(verdict="undecided", adjusted=None, seen=None, seeds=None)
-    assert claims_page.hours(claim, [(place, sample)], [never], record) == ""
+    count, mean = claims_page.overall(claim, record)
+    assert (count, mean) == (1, sample)
+    assert claims_page.hours(claim, 3, sample, wanting, record) == "0.60"  # ten seeds of two runs of 36 s at 3 places
+    assert claims_page.hours(claim, 0, None, None, record) == "0.10 a place"
+    assert claims_page.hours(claim, 3, sample, dataclasses.replace(wanting, seeds=None), record) == ""
+
+
+def test_places_are_averaged_seed_by_seed() -> None:
+    from benchmarks.claim_tests import average_places
+
+    def pair(data: str):  # type: ignore[no-untyped-def]
+        return (data, "a", 0.0), (data, "b", 0.0)
+
+    six = {seed: 0.1 * seed for seed in range(6)}
+    five = {seed: 0.3 * seed for seed in (5, 4, 3, 2, 1)}
+    count, mean = average_places({pair("x"): six, pair("y"): five, pair("z"): {0: 9.0}})
+    assert count == 2  # one seed is too few
+    assert mean == pytest.approx({seed: 0.2 * seed for seed in range(1, 6)})
+    assert average_places({pair("z"): {0: 9.0}}) == (0, {})
 
 
 def test_a_sweep_that_has_run_is_not_said_to_have_none() -> None:
