@@ -28,7 +28,7 @@ from securevfl.report.statistics import FEWEST
 
 __all__ = ["compare_again", "list_missing", "main", "run_for"]
 
-AFRESH = 300.0
+AFRESH = 600.0
 """Seconds after which the order is made again: verdicts change with each cell."""
 
 

@@ -10,6 +10,7 @@ import statistics
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,18 @@ class Table:
         """The record of the cells that have run."""
         return make_record(self.sweep, self.figures, self.errors, self.command)
 
+    @cached_property
+    def cells_at(self) -> Mapping[Place, Mapping[int, Cell]]:
+        """Place → seed → cell."""
+        found: dict[Place, dict[int, Cell]] = {}
+        for cell in self.sweep.cells:
+            found.setdefault((cell.data, cell.method, cell.x), {})[cell.seed] = cell
+        return found
+
     def find_pairs(self, claim: Mapping[str, Any]) -> list[tuple[Place, Place]]:
         """What a claim compares here, where the sweep has both sides."""
-        have = dict.fromkeys((cell.data, cell.method, cell.x) for cell in self.sweep.cells)
-        places = [(data, x) for data, _, x in have if data in claim.get("data", [data])]
-        return [pair for pair in list_pairs(claim, places) if all(side in have for side in pair)]
+        places = [(data, x) for data, _, x in self.cells_at if data in claim.get("data", [data])]
+        return [pair for pair in list_pairs(claim, places) if all(side in self.cells_at for side in pair)]
 
     def list_missing(self) -> list[Cell]:
         """Cells that have not run, in order."""
@@ -212,7 +220,9 @@ class Evidence:
             cost = sum(reckon(cell) / shared[cell.digest] for cell in line.wanted)
             worth.append((-weight / cost, i))
         order = [cell for _, i in sorted(worth) for cell in lines[i].wanted]
-        order += [cell for table in self.tables for cell in table.list_missing() if cell.seed in _first(table)]
+        for table in self.tables:
+            first = sorted({cell.seed for cell in table.sweep.cells})[:FEWEST]
+            order += [cell for cell in table.list_missing() if cell.seed in first]
         failed = {digest for table in self.tables for digest in table.errors}
         return list({cell.digest: cell for cell in order if cell.digest not in failed}.values())
 
@@ -243,11 +253,6 @@ def _epochs(cell: Cell) -> int:
     return int(cell.job.get("epochs", 1))
 
 
-def _first(table: Table) -> set[int]:
-    """The first five seeds of a sweep."""
-    return set(sorted({cell.seed for cell in table.sweep.cells})[:FEWEST])
-
-
 def _own_claim(claim: Claim) -> Mapping[str, Any]:
     """A sweep's own claim as claims.toml has the papers'."""
     says: dict[str, Any] = {"better": claim.better, "worse": claim.worse, "margin": claim.margin, "rows": claim.rows}
@@ -257,10 +262,17 @@ def _own_claim(claim: Claim) -> Mapping[str, Any]:
 
 def _judge(family: Sequence[Line]) -> None:
     """Give each line of a family its differences, sample and judgement."""
-    ratios = {line.table.name: find_ratios(line.table.record()) for line in family}
+    tables = {line.table.name: line.table for line in family}
+    ratios = {name: find_ratios(table.record()) for name, table in tables.items()}
+    ran: dict[tuple[str, str], list[CellFigures]] = {}
+    for name, table in tables.items():
+        for figures in table.figures.values():
+            ran.setdefault((name, figures.method), []).append(figures)
     for line in family:
         places = [(data, x) for pair in line.pairs for data, _, x in pair]
-        line.differences = find_differences(line.table.figures.values(), line.says, places)
+        methods = {method for pair in line.pairs for _, method, _ in pair}
+        cells = [one for method in methods for one in ran.get((line.table.name, method), [])]
+        line.differences = find_differences(cells, line.says, places)
         _, mean = average_places(line.differences)
         if mean:
             known = [ratios[line.table.name][data, x] for (data, _, x), _ in line.differences]
@@ -278,9 +290,7 @@ def _find_wanted(line: Line) -> list[Cell]:
     short = any(len(line.differences.get(pair, {})) < FEWEST for pair in line.pairs)
     if line.verdict in ("holds", "does not hold") and not short:
         return []
-    at: dict[Place, dict[int, Cell]] = {}
-    for cell in line.table.sweep.cells:
-        at.setdefault((cell.data, cell.method, cell.x), {})[cell.seed] = cell
+    at = line.table.cells_at
     most = min(len(at[better].keys() & at[worse].keys()) for better, worse in line.pairs)
     target = FEWEST if short else (line.judgement.seeds if line.judgement else None) or 0
     if target > _HOPEFUL * most:  # what there is would not decide it

@@ -172,16 +172,6 @@ def test_the_picture_is_of_the_sweep() -> None:
     assert sweep_picture.digest(found.record).encode() in sweep_pages.PICTURE.read_bytes()
 
 
-def test_counts_of_labelled_rows_stand_under_their_share() -> None:
-    whole = _record({"local": 0.7, "RISA": 0.8})
-    cells = [msgspec.structs.replace(c, extra={"rows labelled": 100 * c.x, "rows dropped": 0.0}) for c in whole.cells]
-    cells = [c for c in cells if c.method == "RISA" and (c.data, c.x) != ("credit", 0.01)]
-    head, _, digits, credit = tables.labelled(msgspec.structs.replace(whole, cells=cells)).splitlines()
-    assert head == "| data | method | 1 % | 20 % |"
-    assert digits == "| digits | RISA | 1 / 0 | 20 / 0 |"
-    assert credit == "| credit | RISA | – | 20 / 0 |"
-
-
 def test_places_where_few_methods_have_run_do_not_count_for_ranks() -> None:
     whole = _record(MEANS)
     more = [msgspec.structs.replace(c, data="new") for c in whole.cells if c.method == "local" and c.data == "credit"]
