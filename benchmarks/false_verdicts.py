@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,7 @@ from securevfl.data.resampling import compute_ratio, describe_split
 from securevfl.data.table import TEST, TRAIN
 from securevfl.report.statistics import LEVEL, judge_family, run_paired_test
 
-__all__ = ["CASES", "SEEDS", "Case", "Table", "differences", "measure", "read_table"]
+__all__ = ["CASES", "SEEDS", "Case", "Table", "differences", "measure", "measure_mean", "read_table"]
 
 METHODS = 4
 HIDDEN = 0.3
@@ -97,6 +97,9 @@ CASES: Mapping[str, Case] = {
     "MNIST": Case(name="mnist", options={"test_rows": 2_000}, sampled=3_600, tested=2_000),
     "MNIST, 5 % train": Case(name="mnist", options={"test_rows": 2_000}, sampled=3_600, tested=2_000, training=0.05),
 }
+AVERAGED = ("breast cancer", "Parkinson's speech", "Handwritten")
+"""Cases whose differences are also averaged, seed by seed."""
+MEAN = f"mean of {len(AVERAGED)} tables"
 _LOADERS: Mapping[str, Callable[[], sv.Parties]] = {
     "breast_cancer": lambda: sv.datasets.breast_cancer(overlap=1.0),
     "parkinson": lambda: sv.datasets.parkinson(overlap=1.0),
@@ -194,14 +197,36 @@ def measure(case: Case, table: Table, repeats: int, seeds: tuple[int, ...] = SEE
         repeats: pages.
         seeds: numbers of seeds to look at.
     """
-    every = [differences(case, table, repeat, max(seeds)) for repeat in range(repeats)]
-    found: dict[str, object] = {"repeats": repeats, "ratio": case.ratio, "correlation": _correlation(every)}
-    found["assumed correlation"] = case.ratio / (1 + case.ratio)
+    return _summarise([differences(case, table, repeat, max(seeds)) for repeat in range(repeats)], case.ratio, seeds)
+
+
+def measure_mean(repeats: int, seeds: tuple[int, ...] = SEEDS, names: Sequence[str] = AVERAGED) -> dict[str, object]:
+    """The same of differences averaged over several tables, seed by seed, as the page of the papers' claims has them.
+
+    Args:
+        repeats: pages.
+        seeds: numbers of seeds to look at.
+        names: of cases.
+    """
+    cases = [CASES[name] for name in names]
+    tables = [read_table(case.name) for case in cases]
+    every = [
+        np.mean([differences(case, table, r, max(seeds)) for case, table in zip(cases, tables, strict=True)], axis=0)
+        for r in range(repeats)
+    ]
+    return _summarise(every, max(case.ratio for case in cases), seeds)
+
+
+def _summarise(every: list[np.ndarray], ratio: float, seeds: tuple[int, ...]) -> dict[str, object]:
+    """Shares of tests and pages that decide, from the differences of all pages, (pairs, seeds) each."""
+    repeats = len(every)
+    found: dict[str, object] = {"repeats": repeats, "ratio": ratio, "correlation": _correlation(every)}
+    found["assumed correlation"] = ratio / (1 + ratio)
     for n in seeds:
-        for name, ratio in (("Student", 0.0), ("corrected", case.ratio)):
+        for name, assumed in (("Student", 0.0), ("corrected", ratio)):
             single = pages = 0
             for page in every:
-                tests = [run_paired_test(pair[:n].tolist(), ratio=ratio) for pair in page]
+                tests = [run_paired_test(pair[:n].tolist(), ratio=assumed) for pair in page]
                 single += sum((test.p or 0.0) <= LEVEL for test in tests)
                 pages += any(one.verdict != "undecided" for one in judge_family(tests))
             found[f"{name}, {n} seeds"] = {
@@ -231,6 +256,10 @@ def run(repeats: int, only: Collection[str], seeds: tuple[int, ...]) -> Iterator
         table = read[case.name]
         if table is not None:
             yield name, measure(case, table, repeats, seeds)
+    if not only or MEAN in only:
+        mean = data(lambda: measure_mean(repeats, seeds), MEAN)
+        if mean is not None:
+            yield MEAN, mean
 
 
 def main() -> None:

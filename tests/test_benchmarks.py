@@ -11,7 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PARTS = {
+    "claim_tests",
     "everything",
+    "evidence",
+    "evidence_plan",
     "kills_run",
     "linkage_peer",
     "psi_peers",
@@ -20,7 +23,8 @@ PARTS = {
     "rules_cost",
     "shaping",
 }
-"""Modules that other benchmarks run, those that compare two checkouts, and the one that runs all."""
+"""Modules that other benchmarks run, those that compare two checkouts, the one that runs all, and the one that goes on
+with sweeps for as long as it is told."""
 
 STUBS = {
     "whole": "print('figures')",

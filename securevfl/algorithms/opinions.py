@@ -37,7 +37,7 @@ Opinion = tuple[torch.Tensor, torch.Tensor]
 
 Evidence = Literal["exp", "relu", "softplus"]
 """Names of the functions from a network's outputs to evidence ≥ 0. ReLU is usual in the literature, but has no gradient
-at zero."""
+below zero."""
 
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
 

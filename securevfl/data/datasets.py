@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from inspect import signature
 from typing import get_type_hints
@@ -37,6 +38,7 @@ __all__ = [
 
 cifar10 = cifar10_parties
 
+_ALONE = "alone"
 _CREDIT_LABEL = "default.payment.next.month"
 _CREDIT_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "bank": ("LIMIT_BAL", "SEX", "EDUCATION", "MARRIAGE", "AGE"),
@@ -77,6 +79,7 @@ def limited_credit(
     valid: float = 0.1,
     test: float = 0.2,
     validation: Validation = "beside",
+    active: str = "bank",
 ) -> Parties:
     """The table of `default_credit` with few common training clients, plus separate clients for validation and test.
 
@@ -90,13 +93,16 @@ def limited_credit(
         test: share for the test, common to all parties.
         validation: ``"overlap"``: common training clients validate, and the share `valid` is left out; see
             `limited_overlap`.
+        active: who has the label. The bank's own columns say little of it, the network's most of what is known.
 
     Raises:
         InputError: an argument out of range, or a damaged file.
     """
     if parties not in (2, 3):
         raise InputError(f"parties is {parties!r}; the table is split among 2 or 3")
-    table = _credit_table(seed, rows)
+    if active not in _CREDIT_COLUMNS or (active == "retailer" and parties == 2):
+        raise InputError(f"active is {active!r}; give bank or network, or retailer if parties is 3")
+    table = replace(_credit_table(seed, rows), name=active)
     columns = dict(_CREDIT_COLUMNS)
     if parties == 2:
         columns = {"bank": columns["bank"], "network": (*columns["network"], *columns["retailer"])}
@@ -190,7 +196,7 @@ def find_mistakes(name: object, options: Mapping[str, object], where: str = "dat
 
     Args:
         name: the data set.
-        options: arguments for the function of that name.
+        options: arguments for the function of that name, and `alone`; see `load`.
         where: path of the section, for messages.
     """
     if not isinstance(name, str) or name not in _REGISTRY:
@@ -209,18 +215,22 @@ def find_mistakes(name: object, options: Mapping[str, object], where: str = "dat
 def _accepted_options(name: str) -> dict[str, Accepts]:
     """Return option → accepted values, from the function's signature."""
     hints = get_type_hints(_REGISTRY[name])
-    return {
+    found = {
         option: compile_annotation(hints[option], lambda kinds: None)
         for option in signature(_REGISTRY[name]).parameters
     }
+    return found | {_ALONE: compile_annotation(bool, lambda kinds: None)}
 
 
 def load(name: str, **options: object) -> Parties:
     """Load a data set by name; options as for the function of that name.
 
+    With ``alone=True`` the active party is the only one: the same rows and columns of its own, for baselines that need
+    no partner.
+
     Raises:
         UnknownNameError: there is no data set or option of this name; suggests the nearest one.
-        InputError: an option has the wrong type, or the function refuses it.
+        InputError: an option has the wrong type, or the function refuses it; `alone` with several label owners.
     """
     if name not in _REGISTRY:
         raise UnknownNameError("data set", name, _REGISTRY)
@@ -230,4 +240,10 @@ def load(name: str, **options: object) -> Parties:
     found = find_mistakes(name, options, name)
     if found:
         raise InputError("; ".join(found))
-    return _REGISTRY[name](**options)
+    alone = options.pop(_ALONE, False)
+    parties = _REGISTRY[name](**options)
+    if not alone:
+        return parties
+    if len(parties.label_owners) > 1:
+        raise InputError(f"{name} has {len(parties.label_owners)} label owners, and alone is for one: leave it out")
+    return Parties.of(parties.label_owners[0], description=parties.description)

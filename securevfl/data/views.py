@@ -93,6 +93,7 @@ def parkinson(
     valid: float = 0.1,
     test: float = 0.2,
     validation: Validation = "beside",
+    active: str = "clinic",
     path: str | Path | None = None,
 ) -> Parties:
     """UCI Parkinson's Disease Classification: 756 recordings of 252 people (Sakar et al. 2018, CC BY 4.0).
@@ -108,11 +109,14 @@ def parkinson(
         test: share for the test.
         validation: ``"overlap"``: common training rows are used for validation and the share `valid` is dropped; see
             `limited_overlap`.
+        active: who has the diagnosis, ``"clinic"`` or ``"lab"``.
         path: location of ``pd_speech_756.npz``, or of the original ``pd_speech_features.csv``.
 
     Raises:
         InputError: the file is missing or unreadable, or an argument is out of range.
     """
+    if active not in ("clinic", "lab"):
+        raise InputError(f"active is {active!r}; give clinic or lab")
     cure = "It is 'Parkinson's Disease Classification' of the UCI Machine Learning Repository."
     file = find_file("parkinson", ("pd_speech_756.npz", "pd_speech_features.csv"), path, cure)
     if file.suffix == ".npz":
@@ -134,7 +138,7 @@ def parkinson(
             f"{(~wavelet).sum()} others; expected some of both: is it the right table?"
         )
     table = PartyTable(
-        name="clinic",
+        name=active,
         ids=[f"recording-{i}" for i in range(len(y))],
         columns={name: block.astype(np.float32) for name, block in blocks.items()},
         label=y,

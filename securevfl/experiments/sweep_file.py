@@ -4,8 +4,9 @@ of a file is told at once."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from securevfl_net.fields import suggest_nearest
 
@@ -31,7 +32,10 @@ from securevfl.party import wrong_parties
 from securevfl.run.roster import Roster
 from securevfl.training import find_algorithm, registered_algorithms
 
-__all__ = ["read_sweep", "read_sweep_sections"]
+__all__ = ["list_recorded_cells", "read_sweep", "read_sweep_sections"]
+
+_KEPT = ("axis", "job", "data", "method", "seeds")
+"""What a record keeps of a sweep file: from it, `list_recorded_cells` makes the cells again."""
 
 
 def read_sweep(path: str | Path, *, device: str = "cpu") -> Sweep:
@@ -107,11 +111,28 @@ def read_sweep_sections(file: Path, *, device: str) -> tuple[Sweep, list[str], l
         claims=sections.claim,
         paper=[figure for section in sections.paper for figure in section.iter_figures()],
         notes=sections.notes,
-        settings={key: content[key] for key in ("job", "data", "method", "seeds") if key in content},
+        settings={key: content[key] for key in _KEPT if key in content},
         party=sections.party,
         task=read_task(sections),
     )
     return sweep, list(dict.fromkeys(found + mistakes)), refused
+
+
+def list_recorded_cells(settings: Mapping[str, Any], axis: Mapping[str, Any]) -> list[Cell]:
+    """The cells that a sweep's record is of, from the settings in it: a cell whose settings changed has another digest.
+
+    Args:
+        settings: `SweepRecord.job`.
+        axis: the ``[axis]`` section, for records of version 0.2 and before, which have none.
+    """
+    content = {"axis": axis, **{key: settings[key] for key in _KEPT if key in settings}}
+    sections, _, _ = read_sections(SweepSections, content, ["data", "method"])
+    cells: list[Cell] = []
+    for data in sections.data:
+        for method in sections.method:
+            if method.algorithm in registered_algorithms() and (data.only is None or method.title in data.only):
+                cells += _list_cells(sections, data, method, "cpu")
+    return cells
 
 
 def _check_names(sections: SweepSections) -> list[str]:

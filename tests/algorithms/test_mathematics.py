@@ -506,7 +506,7 @@ def test_impossible_settings_of_risa_are_refused(settings: dict[str, object]) ->
         imputed_views=False,
         warm_start=False,
         party_loss=0.0,
-        evidence="relu",
+        evidence="exp",
         uncertainty=0.7,
         drop_every=1,
         hidden=4,

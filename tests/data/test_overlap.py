@@ -361,6 +361,32 @@ def test_limited_credit_among_two_joins_network_and_retailer() -> None:
         datasets.load("limited_credit", partys=2)
 
 
+def test_the_label_can_be_on_the_side_that_knows_more() -> None:
+    bank, network = (datasets.limited_credit(rows=500, parties=2, active=name) for name in ("bank", "network"))
+    assert network.active.name == "network"
+    assert [part.name for part in network.values() if part.label is not None] == ["network"]
+    assert network.active.feature_names == bank["network"].feature_names
+    labels = dict(zip(bank.active.ids, bank.active.label, strict=True))
+    assert all(
+        labels.get(ref, label) == label for ref, label in zip(network.active.ids, network.active.label, strict=True)
+    )
+    with pytest.raises(InputError, match="active is 'retailer'; give bank or network"):
+        datasets.limited_credit(rows=500, parties=2, active="retailer")
+    with pytest.raises(InputError, match="active is 'nurse'; give clinic or lab"):
+        datasets.parkinson(active="nurse")
+
+
+def test_alone_leaves_the_active_party_with_its_rows() -> None:
+    both = datasets.load("limited_credit", rows=500, parties=2)
+    alone = datasets.load("limited_credit", rows=500, parties=2, alone=True)
+    assert list(alone) == ["bank"]
+    assert alone.active.ids == both.active.ids
+    np.testing.assert_array_equal(alone.active.fold, both.active.fold)
+    assert list(datasets.load("limited_credit", rows=500, parties=2, alone=False)) == ["bank", "network"]
+    assert datasets.find_mistakes("digits", {"alone": True}) == []
+    assert "data.alone" in datasets.find_mistakes("digits", {"alone": "yes"})[0]
+
+
 def test_digits_reassemble_from_their_halves() -> None:
     from sklearn.datasets import load_digits
 

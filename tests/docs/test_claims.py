@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from pathlib import Path
@@ -40,17 +41,21 @@ def test_a_claim_is_reproduced_only_where_it_holds() -> None:
     assert claims_page.word([holds, falls, open_]) == "reproduced in 1 of 3, contradicted in 1"
 
 
+def test_the_average_over_places_decides_and_places_can_dissent() -> None:
+    holds, falls, open_ = "holds", "does not hold", "undecided"
+    assert claims_page.word([open_, open_], holds) == "reproduced"
+    assert claims_page.word([holds, falls], holds) == "reproduced, contradicted in 1 of 2"
+    assert claims_page.word([holds, open_], falls) == "contradicted, reproduced in 1 of 2"
+
+
 def test_undecided_claims_say_how_many_seeds_would_decide() -> None:
     def judged(verdict: str, seeds: int | None) -> Judgement:
         return Judgement(verdict=verdict, adjusted=None, seen=None, seeds=seeds)
 
-    decided, never = judged("holds", None), judged("undecided", None)
-    seven, nine = judged("undecided", 7), judged("undecided", 9)
-    assert claims_page.needs([decided]) == claims_page.needs([]) == ""
-    assert claims_page.needs([decided, seven]) == "7"
-    assert claims_page.needs([nine, seven, never]) == "7 to 9; no number in 1 of 3"
-    assert claims_page.needs([never]) == "no number"
-    assert claims_page.needs([never, never]) == "no number in 2"
+    assert claims_page.needs(judged("holds", None)) == ""
+    assert claims_page.needs(judged("undecided", 7)) == "7"
+    assert claims_page.needs(judged("undecided", None)) == "no number"
+    assert claims_page.needs(None) == "5"
 
 
 def test_differences_are_by_seed() -> None:
@@ -68,3 +73,49 @@ def test_differences_are_by_seed() -> None:
     ((place, sample),) = claims_page.tests_of({"better": "a", "worse": "b"}, record)
     assert (place, sample.n) == ("d", 2)
     assert sample.mean == pytest.approx(0.15)
+
+
+def test_a_claim_can_compare_one_method_at_two_positions() -> None:
+    def cell(x: float, seed: int, value: float) -> CellFigures:
+        return CellFigures(
+            data="d", method="a", x=x, seed=seed, value=value, valid=0.0, metric="auc", epochs=1, best_epoch=1,
+            seconds=36.0, test_ratio=0.0,
+        )  # fmt: skip
+
+    cells = [cell(x, seed, 0.8 - 0.1 * x + 0.01 * seed * x) for x in (0.0, 1.0) for seed in range(5)]
+    record = SweepRecord(
+        name="n", title="t", created="", command="", versions={}, machine={}, size="quick", axis="scenario",
+        axis_unit="category", ticks={"0.0": "iid", "1.0": "1niid"}, cells=cells,
+    )  # fmt: skip
+    claim = {"method": "a", "positions": [[0, 1], [0, 2]]}
+    ((place, sample),) = claims_page.tests_of(claim, record)  # position 2 has not run
+    assert place == "d, iid less 1niid"
+    assert (sample.n, sample.mean) == (5, pytest.approx(0.08))
+    wanting = Judgement(verdict="undecided", adjusted=None, seen=None, seeds=15)
+    count, mean = claims_page.overall(claim, record)
+    assert (count, mean) == (1, sample)
+    assert claims_page.hours(claim, 3, sample, wanting, record) == "0.60"  # ten seeds of two runs of 36 s at 3 places
+    assert claims_page.hours(claim, 0, None, None, record) == "0.10 a place"
+    assert claims_page.hours(claim, 3, sample, dataclasses.replace(wanting, seeds=None), record) == ""
+
+
+def test_places_are_averaged_seed_by_seed() -> None:
+    from benchmarks.claim_tests import average_places
+
+    def pair(data: str):  # type: ignore[no-untyped-def]
+        return (data, "a", 0.0), (data, "b", 0.0)
+
+    six = {seed: 0.1 * seed for seed in range(6)}
+    five = {seed: 0.3 * seed for seed in (5, 4, 3, 2, 1)}
+    count, mean = average_places({pair("x"): six, pair("y"): five, pair("z"): {0: 9.0}})
+    assert count == 2  # one seed is too few
+    assert mean == pytest.approx({seed: 0.2 * seed for seed in range(1, 6)})
+    assert average_places({pair("z"): {0: 9.0}}) == (0, {})
+
+
+def test_a_sweep_that_has_run_is_not_said_to_have_none() -> None:
+    for table in claims_page.blocks().values():
+        for row in table.splitlines():
+            if "has not run" in row:
+                name = row.split("has not run")[0].split("`")[-2].removesuffix(".toml")
+                assert not (claims_page.RESULTS / f"sweep-{name}.json").exists()

@@ -173,6 +173,13 @@ def test_the_picture_is_of_the_sweep() -> None:
     assert sweep_picture.digest(found.record).encode() in sweep_pages.PICTURE.read_bytes()
 
 
+def test_places_where_few_methods_have_run_do_not_count_for_ranks() -> None:
+    whole = _record(MEANS)
+    more = [msgspec.structs.replace(c, data="new") for c in whole.cells if c.method == "local" and c.data == "credit"]
+    record = msgspec.structs.replace(whole, cells=[*whole.cells, *more])
+    assert figures_by_table(record, "common") == figures_by_table(whole, "common")
+
+
 def test_unknown_tables_are_told() -> None:
     with pytest.raises(ValueError, match="asks for the table 'meens'"):
         sweep_pages.written("<!-- sweep: few-rows | meens -->\n<!-- end -->")

@@ -28,14 +28,17 @@ def _name_table(record: SweepRecord, data: str) -> str:
 def figures_by_table(record: SweepRecord, rows: Rows) -> dict[str, list[float]]:
     """Method → its mean over the places of each table, of methods that ran with five seeds at every place of `local`.
 
-    Places without five seeds of `local` are left out, as are methods that know more labels or rows than the others.
+    Left out are places where `local` or most methods have fewer than five seeds, and methods that know more labels or
+    rows than the others.
     """
     seeds = by_seed(record, rows)
+    methods = {method for _, method, _ in seeds}
     places = [
         (data, x)
         for data in dataset_names(record)
         for x in list_positions(record, data)
         if len(seeds.get((data, ALONE, x), {})) >= FEWEST
+        and 2 * sum(len(seeds.get((data, method, x), {})) >= FEWEST for method in methods) >= len(methods)
     ]
     tables = list(dict.fromkeys(_name_table(record, data) for data, _ in places))
     found = {}

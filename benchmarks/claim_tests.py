@@ -1,0 +1,89 @@
+"""What a claim of benchmarks/claims.toml compares, and by which measure of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from securevfl.report import CellFigures
+from securevfl.report.statistics import FEWEST
+
+__all__ = ["Differences", "Place", "average_places", "find_differences", "list_pairs", "measure_run"]
+
+Place = tuple[str, str, float]
+"""Data set, method, position."""
+Differences = dict[tuple[Place, Place], dict[int, float]]
+"""Better and worse → seed → difference."""
+
+
+def list_pairs(claim: Mapping[str, Any], places: Iterable[tuple[str, float]]) -> list[tuple[Place, Place]]:
+    """The pairs of runs that a claim compares: two methods at each place, or one method at two positions.
+
+    Args:
+        claim: of claims.toml.
+        places: data sets and positions of the sweep.
+    """
+    found = list(dict.fromkeys(places))
+    if "method" in claim:
+        return [
+            ((data, claim["method"], float(high)), (data, claim["method"], float(low)))
+            for data in dict.fromkeys(data for data, _ in found)
+            for high, low in claim["positions"]
+        ]
+    chosen = [(data, x) for data, x in found if x in claim.get("at", [x])]
+    return [((data, claim["better"], x), (data, claim["worse"], x)) for data, x in chosen]
+
+
+def measure_run(figures: CellFigures, claim: Mapping[str, Any]) -> float | None:
+    """The figure of a run that a claim is about; None where the run has none.
+
+    - ``"value"``: the test metric, with all columns or, with ``rows = "alone"``, without the partner's.
+    - ``"speed"``: the mean over all epochs of the validation metric, larger for what converges faster.
+    - ``"swing"``: the mean step of the validation metric from one epoch to the next, over the last fifth of them.
+
+    Raises:
+        ValueError: there is no such measure.
+    """
+    kind, history = claim.get("measure", "value"), figures.history
+    if kind == "value":
+        return figures.alone if claim.get("rows") == "alone" else figures.value
+    if kind == "speed":
+        return fmean(history) if history else None
+    if kind == "swing":
+        last = history[-max(len(history) // 5, 2) :]
+        return fmean(abs(after - before) for before, after in pairwise(last)) if len(last) > 1 else None
+    raise ValueError(f"a claim has the measure {kind!r}; there are value, speed and swing")
+
+
+def find_differences(
+    cells: Iterable[CellFigures], claim: Mapping[str, Any], places: Iterable[tuple[str, float]]
+) -> Differences:
+    """A claim's differences at each place, by seed; pairs that share no seed are left out."""
+    values: dict[Place, dict[int, float]] = {}
+    for cell in cells:
+        value = measure_run(cell, claim)
+        if value is not None:
+            values.setdefault((cell.data, cell.method, cell.x), {})[cell.seed] = value
+    found: Differences = {}
+    for better, worse in list_pairs(claim, places):
+        other = values.get(worse, {})
+        by_seed = {seed: value - other[seed] for seed, value in values.get(better, {}).items() if seed in other}
+        if by_seed:
+            found[better, worse] = by_seed
+    return found
+
+
+def average_places(differences: Differences) -> tuple[int, dict[int, float]]:
+    """The differences averaged over places, seed by seed, and over how many places.
+
+    A claim is about methods, not about one table, so its own test is of this average: each place counts once. Places
+    with fewer than five seeds are left out, and of the others the seeds that all of them have count. A seed splits
+    different tables independently, and the same table in the same way; either is in the deviation over seeds.
+    """
+    whole = [by_seed for by_seed in differences.values() if len(by_seed) >= FEWEST]
+    if not whole:
+        return 0, {}
+    common = sorted(set.intersection(*(set(by_seed) for by_seed in whole)))
+    return len(whole), {seed: fmean(by_seed[seed] for by_seed in whole) for seed in common}

@@ -1,0 +1,142 @@
+"""Run what is missing of the sweeps that the pages rest on, for so many minutes; what decides most claims comes first.
+
+    python -m benchmarks.evidence --list [--only NAME …]
+    python -m benchmarks.evidence --minutes 60 [--only NAME …] [--workers 2]
+    python -m benchmarks.evidence --again 5 [--only NAME …]
+
+Each finished cell is in benchmarks/results/sweep-<name>.json before the next one starts, so it can be interrupted, and
+goes on where it was. `--again` runs cells that have figures once more, and says whether the figures are the same.
+Afterwards: `python tools/pages/claims_page.py && python tools/pages/sweep_pages.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import skip
+from benchmarks.evidence_plan import SWEEPS, Evidence
+from securevfl.errors import InputError
+from securevfl.experiments.cells import CellError
+from securevfl.experiments.pool import choose_pool, run_cells
+from securevfl.report.statistics import FEWEST
+
+__all__ = ["compare_again", "list_missing", "main", "run_for"]
+
+AFRESH = 600.0
+"""Seconds after which the order is made again: verdicts change with each cell."""
+
+
+def list_missing(evidence: Evidence) -> str:
+    """A line a sweep and a line a claim: what is missing, and reckoned CPU-hours."""
+    reckon, found = evidence.reckoner(), []
+    found.append(f"{'sweep':30} {'cells':>6} {'ran':>6} {'to run':>6} {'CPU-hours':>9}")
+    planned = evidence.plan()
+    left = {cell.digest: cell for cell in planned}
+    for table in evidence.tables:
+        missing = [cell for cell in table.list_missing() if cell.digest in left]
+        hours = sum(map(reckon, missing)) / 3600
+        cells = len(table.sweep.cells)
+        found.append(f"{table.name:30} {cells:6} {len(table.figures):6} {len(missing):6} {hours:9.2f}")
+    found.append(f"all, each cell once: {len(planned)} cells, {sum(map(reckon, planned)) / 3600:.2f} CPU-hours")
+    found += ["", "claims of the papers"]
+    for line in evidence.list_lines():
+        if line.claim is None:
+            continue
+        ran = sum(len(by_seed) >= FEWEST for by_seed in line.differences.values())
+        cost = sum(map(reckon, line.wanted)) / 3600
+        need = f"; {len(line.wanted)} cells, {cost:.2f} h would say more" if line.wanted else ""
+        if line.judgement is not None and line.judgement.verdict == "undecided":
+            need += f"; {line.judgement.seeds or 'no number of'} seeds would decide"
+        claim = evidence.claims[line.claim]
+        text = f"{line.verdict}, {ran} of {len(line.pairs)} places"
+        found.append(f"  {claim['paper']}, {claim['where']}: {text}{need}")
+    return "\n".join(found)
+
+
+def run_for(evidence: Evidence, minutes: float, *, pool: str = "", limit: int | None = None) -> int:
+    """Run missing cells until the time is over; the one that runs then ends. Returns how many ran.
+
+    Args:
+        evidence: the sweeps.
+        minutes: wall time.
+        pool: of `choose_pool`; empty for this process.
+        limit: at most so many cells.
+    """
+    start, done = time.monotonic(), 0
+    absent: set[str] = set()
+    while (
+        planned := [c for c in evidence.plan() if c.source.get("name") not in absent][:limit]
+    ) and time.monotonic() - start < 60 * minutes:
+        began, reckon = time.monotonic(), evidence.reckoner()
+        if pool:  # a pool takes all cells at once: give it what the time left allows
+            planned = planned[: max(1, int(AFRESH / max(reckon(planned[0]), 1)))]
+        with tempfile.TemporaryDirectory(prefix="securevfl-evidence-") as folder:
+            cells = run_cells(planned, pool, None, Path(folder))
+            for cell, ended in cells:
+                if isinstance(ended, CellError) and "is not here" in ended.message:
+                    absent.add(str(cell.source["name"]))
+                    skip.note(cell.data, ended.message)
+                    break
+                evidence.add(cell, ended)
+                done += 1
+                said = (
+                    ended.message if isinstance(ended, CellError) else f"{ended.value:.4f} after {ended.seconds:.1f} s"
+                )
+                print(f"{cell.data}, {cell.method}, {cell.x:g}, seed {cell.seed}: {said}", flush=True)
+                now = time.monotonic()
+                if not pool and (now - start >= 60 * minutes or now - began >= AFRESH):
+                    break
+            cells.close()  # type: ignore[attr-defined]
+        if limit is not None and done >= limit:
+            break
+    return done
+
+
+def compare_again(evidence: Evidence, count: int, seed: int = 0) -> list[str]:
+    """Run cells that have figures again; those whose figures are others now, a line each."""
+    ran = {c.digest: (c, t.figures[c.digest]) for t in evidence.tables for c in t.sweep.cells if c.digest in t.figures}
+    chosen = random.Random(seed).sample(sorted(ran), min(count, len(ran)))  # noqa: S311 - no secret
+    found = []
+    with tempfile.TemporaryDirectory(prefix="securevfl-evidence-") as folder:
+        for cell, ended in run_cells([ran[digest][0] for digest in chosen], "", None, Path(folder)):
+            before = ran[cell.digest][1].value
+            now = None if isinstance(ended, CellError) else ended.value
+            where = f"{cell.data}, {cell.method}, {cell.x:g}, seed {cell.seed}"
+            print(f"{where}: {before:.4f}, now {now if now is None else round(now, 4)}", flush=True)
+            if now is None or abs(now - before) > 1e-9:
+                found.append(where)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=SWEEPS, default=SWEEPS, metavar="NAME", help=", ".join(SWEEPS))
+    parser.add_argument("--workers", type=int, default=1, help="processes, one thread each")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--list", action="store_true", help="what is missing, and its reckoned CPU-hours")
+    what.add_argument("--minutes", type=float, help="run for so long")
+    what.add_argument("--again", type=int, metavar="CELLS", help="run so many finished cells again, and compare")
+    given = parser.parse_args(arguments)
+    try:
+        evidence = Evidence(given.only)
+        if given.list:
+            print(list_missing(evidence))
+        elif given.again is not None:
+            return int(bool(compare_again(evidence, given.again)))
+        else:
+            print(f"{run_for(evidence, given.minutes, pool=choose_pool('', given.workers))} cells ran")
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
