@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -268,6 +268,8 @@ class Trained:
         constant: at the active party: metrics on the test rows of always predicting the training rows' class shares.
         split: which aligned rows trained, validated and tested.
         prepared: how each column of the party was prepared, if its table requests preparation.
+        statistics: of columns, as plain values, where a job computes them in the place of a model: at the active party
+            all that was opened, at a passive one what it knows of its own.
     """
 
     readings: list[Reading] = field(default_factory=list)
@@ -295,6 +297,7 @@ class Trained:
     self_training: str = ""
     warnings: list[str] = field(default_factory=list)
     constant: dict[str, float] = field(default_factory=dict)
+    statistics: dict[str, Any] = field(default_factory=dict, repr=False)
     split: Split = field(default_factory=Split.without_rows)
     prepared: tuple[PreparedLine, ...] = ()
 
