@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Scorecard,
         SelfSupervised,
         SplitNN,
+        Statistics,
         ZeroImputation,
     )
     from securevfl.align import Align, Linkage
@@ -128,7 +129,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.algorithms": (
         "APCVFL Additive AllLabels AutoAlgorithm Best BoostedResidual Boosting Distilled EntityAugmentation FedCVT "
         "FedDA FedHSSL FewShotVFL LaserVFL Local LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA "
-        "RandomMatch ResidualAtTheCut SFHTL Scorecard SelfSupervised SplitNN ZeroImputation"
+        "RandomMatch ResidualAtTheCut SFHTL Scorecard SelfSupervised SplitNN Statistics ZeroImputation"
     ),
     "securevfl.checks": "",
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
@@ -247,6 +248,7 @@ __all__ = [
     "SelfSupervised",
     "Shares",
     "SplitNN",
+    "Statistics",
     "Storage",
     "Study",
     "TableLimits",
