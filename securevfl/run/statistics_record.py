@@ -7,6 +7,7 @@ from typing import Any
 
 from securevfl.report.column_statistics import BinStatistics, ColumnStatistics, StatisticsRecord
 from securevfl.training import Trained
+from securevfl.training.crossing import join_bins
 
 __all__ = ["statistics_record"]
 
@@ -50,7 +51,7 @@ def _column(one: Mapping[str, Any], own: Mapping[str, Any]) -> ColumnStatistics:
     if own and level is not None:
         words = own["levels"][level]
         bins = [
-            {**part, "bin": _join([words[place] for place in group])}
+            {**part, "bin": join_bins([words[place] for place in group], number=one["kind"] == "numbers")}
             for part, group in zip(bins, one["groups"], strict=True)
         ]
     return ColumnStatistics(
@@ -70,10 +71,3 @@ def _column(one: Mapping[str, Any], own: Mapping[str, Any]) -> ColumnStatistics:
         withheld=one["withheld"],
     )
 
-
-def _join(words: list[str]) -> str:
-    ends = [one for one in words if one != "missing"]
-    if len(ends) > 1 and all(" to " in one for one in ends):
-        joined = f"{ends[0].split(' to ')[0]} to {ends[-1].split(' to ')[1]}"
-        return joined + (", missing" if len(ends) < len(words) else "")
-    return ", ".join(words)

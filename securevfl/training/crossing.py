@@ -25,7 +25,17 @@ from securevfl.privacy import Link
 from securevfl.privacy.sums_budget import SumsUses
 from securevfl.training.rows import Trained
 
-__all__ = ["COLUMNS", "LAYOUT", "LIMB_BITS", "CrossPlan", "CrossedRole", "PartyLayout", "Release", "read_layouts"]
+__all__ = [
+    "COLUMNS",
+    "LAYOUT",
+    "LIMB_BITS",
+    "CrossPlan",
+    "CrossedRole",
+    "PartyLayout",
+    "Release",
+    "join_bins",
+    "read_layouts",
+]
 
 COLUMNS, LAYOUT = "statistics/columns", "statistics/layout"
 """Steps that tell the layout of columns: each passive party its own, the active party those of all, without names."""
@@ -102,6 +112,20 @@ def read_layouts(text: object, peer: str, parties: int) -> tuple[PartyLayout, ..
         if problem := one.find_problem():
             raise ProtocolError(f"{peer!r} tells an impossible layout of columns: {problem}")
     return found
+
+
+def join_bins(words: Sequence[str], *, number: bool) -> str:
+    """The words of a bin that is several bins: for numbers from the lowest to the highest value.
+
+    Args:
+        words: of its bins, ``"missing"`` for that of missing values.
+        number: whether they are of numbers, each ``"low to high"`` or one value.
+    """
+    there = [one for one in words if one != "missing"]
+    if number and len(there) > 1:
+        there = [f"{there[0].split(' to ')[0]} to {there[-1].split(' to ')[-1]}"]
+    shown = there[:4] + ([f"{len(there) - 4} more"] if len(there) > 4 else [])
+    return ", ".join(shown + ["missing"] * (len(there) < len(words) and "missing" in words))
 
 
 @dataclass(frozen=True, kw_only=True)

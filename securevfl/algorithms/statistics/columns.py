@@ -16,7 +16,7 @@ import numpy as np
 from securevfl.algorithms.additive.edges import category_column, noisy_category, noisy_column
 from securevfl.algorithms.boosting.bins import fit_bins
 from securevfl.privacy.statistics_budget import StatisticsBudget, clip_norm
-from securevfl.training.crossing import PartyLayout
+from securevfl.training.crossing import PartyLayout, join_bins
 
 __all__ = [
     "ONE",
@@ -79,16 +79,8 @@ class OwnColumn:
         found = []
         for bin_ in range(max(self.levels[level]) + 1):
             parts = [label for label, merged in zip(self.labels, self.levels[level], strict=True) if merged == bin_]
-            found.append(_join_labels(parts))
+            found.append(join_bins(parts, number=self.is_number))
         return found
-
-
-def _join_labels(parts: Sequence[str]) -> str:
-    kept = [one for one in parts if one != "missing"]
-    if len(kept) > 1 and all(" to " in one for one in kept):
-        joined = f"{kept[0].split(' to ')[0]} to {kept[-1].split(' to ')[1]}"
-        return joined + (", missing" if len(kept) < len(parts) else "")
-    return ", ".join(parts[:4]) + (f", {len(parts) - 4} more" if len(parts) > 4 else "")
 
 
 @dataclass
@@ -156,9 +148,9 @@ def encode_scores(scores: np.ndarray, clip: float | None) -> np.ndarray:
 
 
 def coarsen(values: int, *, missing: bool, ordered: bool) -> tuple[tuple[int, ...], ...]:
-    """Levels of a column's bins, each coarser than those before it: neighbours are merged in runs of 1, 2, 4, …; of
-    categories, the first ones stay and the others are merged. Each number of bins comes with the bin of missing values
-    apart, and then with it in the last bin.
+    """Levels of a column's bins, coarser and coarser: neighbours are merged in runs of 1, 2, 4, …, and at last all
+    below and above one cut, first in the middle; of categories, the first ones stay and the others are merged. Each
+    comes with the bin of missing values apart, and then with it in the last bin.
 
     Args:
         values: bins of values.
@@ -166,17 +158,19 @@ def coarsen(values: int, *, missing: bool, ordered: bool) -> tuple[tuple[int, ..
         ordered: whether the bins are of numbers.
     """
     found: list[tuple[int, ...]] = []
+    every = []
     run = 1
-    while True:
+    while values > run:
         kept = -(-values // run)
-        merged = [i // run if ordered else min(i, kept - 1) for i in range(values)]
+        every.append([i // run if ordered else min(i, kept - 1) for i in range(values)])
+        run *= 2
+    cuts = (values // 4, values - values // 4, 1, values - 1) if ordered else ()
+    every += [[int(i >= cut) for i in range(values)] for cut in cuts if 0 < cut < values]
+    for merged in [*every, [0] * values]:
         for apart in (True, False) if missing else (True,):
             level = tuple(merged + ([merged[-1] + apart] if missing else []))
             if max(level) and level not in found:
                 found.append(level)
-        if kept <= 1:
-            break
-        run *= 2
     return tuple(found) or (tuple(range(values + missing)),)
 
 

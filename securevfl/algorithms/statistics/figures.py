@@ -123,7 +123,7 @@ def compose_statistics(
         owners += [number] * len(told.scored)
     matrix = _correlations(plan, blocks, own, [one[2] for one in passive], np.array(owners))
     errors = _errors(plan)
-    columns = [_own_column(own, one, settings.least) for one in own.columns.columns]
+    columns = [_own_column(own, one) for one in own.columns.columns]
     for number, (party, told, _) in enumerate(passive, 1):
         columns += _passive_columns(plan, blocks, number, party, told, own, settings, errors)
     of_label = names.index(_LABEL) if own.has_label else -1
@@ -219,10 +219,12 @@ def _means_from_label(correlation: float, counts: np.ndarray) -> list[float]:
     return [-correlation * math.sqrt(share / (1 - share)), correlation * math.sqrt((1 - share) / share)]
 
 
-def _own_column(own: OwnFigures, column: OwnColumn, least: int) -> dict[str, Any]:
+def _own_column(own: OwnFigures, column: OwnColumn) -> dict[str, Any]:
     """Statistics of one of the active party's own columns, from its rows."""
     found = _empty(own.party, column.name, "numbers" if column.is_number else "categories")
     found["missing"] = column.missing
+    found["mean"] = None if math.isnan(column.mean) else column.mean
+    found["deviation"] = None if math.isnan(column.deviation) else column.deviation
     found["withheld"] = column.left_out
     if own.labels is None:
         return found
@@ -235,11 +237,7 @@ def _own_column(own: OwnFigures, column: OwnColumn, least: int) -> dict[str, Any
         counts = np.stack(
             [np.bincount(column.codes[own.labels == k], minlength=len(column.labels)) for k in classes]
         )
-        for number, level in enumerate(column.levels):
-            merged = np.stack([np.bincount(level, weights=row, minlength=max(level) + 1) for row in counts])
-            if merged.min() >= least:
-                _add_evidence(found, merged.astype(np.int64), column.merge_labels(number))
-                break
+        _add_evidence(found, counts.astype(np.int64), column.labels)
     return found
 
 

@@ -22,6 +22,7 @@ from securevfl.algorithms.statistics.columns import (
 )
 from securevfl.algorithms.statistics.figures import ColumnNames, OwnFigures, compose_statistics
 from securevfl.algorithms.statistics.settings import OWN, Statistics
+from securevfl.data.prepare.coded import CodedDate
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.privacy import Link, fan_out
 from securevfl.privacy.noise import draw_gaussian
@@ -278,11 +279,12 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         else:
             self._count_use()
             ranges = own_entries(self.site.name, self.config.ranges)
+            kept = self._find_blind_columns()
             cut = cut_privately(
-                self.table.encoded,
-                self.table.codes,
-                self.level_names(),
-                self.own_rows(),
+                [self.table.encoded[j] for j in kept],
+                [self.table.codes[j] for j in kept],
+                self.config.declared_levels(self.site.name),
+                self.own_rows()[:, kept],
                 bins=self.config.bins,
                 ranges=ranges,
                 budget=budget,
@@ -302,6 +304,29 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
             )
         self.cross = self.config.plan_products(self.protection, rows=len(self.rows), classes=classes, layouts=layouts)
         return self.cross
+
+    def _find_blind_columns(self) -> list[int]:
+        """Columns whose codes do not depend on rows: numbers, and categories whose levels the job declares."""
+        encoder = self.table.encoder
+        dates = {
+            name
+            for one, encoding in ({} if encoder is None else encoder.columns).items()
+            if isinstance(getattr(encoding, "how", None), CodedDate)
+            for name in encoding.how.encoded_names(one)  # type: ignore[union-attr]
+        }
+        declared = self.config.declared_levels(self.site.name)
+        kept = [
+            j
+            for j, (name, codes) in enumerate(zip(self.table.encoded, self.table.codes, strict=True))
+            if name not in dates and (not codes or name in declared)
+        ]
+        out = [name for j, name in enumerate(self.table.encoded) if j not in kept]
+        if out:
+            self.trained.notes.append(
+                f"{self.site.name!r} left out {', '.join(out)}: levels, and ends of dates, would be read from its rows, "
+                "which no budget covers; declare levels in statistics.levels"
+            )
+        return kept
 
     def _count_use(self) -> None:
         if self.uses is not None:

@@ -59,7 +59,8 @@ class Statistics(Algorithm):
             computes variance inflation factors.
         ranges: ``"party.column"`` → lowest and highest value, known to all, for bins within a budget; without it a part
             of the budget finds them.
-        levels: ``"party.column"`` → the levels of a column of categories, known to all; a budget needs them.
+        levels: ``"party.column"`` → the levels of a column of categories, known to all. Within a budget, a passive party
+            leaves out columns of categories that have none, and parts of dates.
     """
 
     name: ClassVar[str] = "statistics"
@@ -214,11 +215,8 @@ class Statistics(Algorithm):
     def declared_levels(self, party: str) -> Mapping[str, tuple[str, ...]]:
         return own_entries(party, self.levels)
 
-    def encodes_blindly(self, protection: Protection) -> bool:
-        return protection.dp is not None and protection.dp.model is not None
-
     def notes(self, protection: Protection) -> list[str]:
-        if protection.on_shares and not self.encodes_blindly(protection):
+        if protection.on_shares and protection.dp is None:
             return [
                 "statistics are exact where they are opened: two runs whose rows differ in one person, or a column "
                 "that singles one out, tell that person's values; dp.model bounds that by ε"

@@ -154,9 +154,8 @@ def describe_computing(member: ShareParty, plan: CrossPlan) -> list[str]:
     if engine is None:
         return []
     return [
-        f"{member.site.name!r} multiplied {plan.rows:,} rows on shares in {engine.rounds} rounds and sent "
-        f"{engine.sent / 1e6:.2f} MB to the two others that compute; {len(plan.release.released):,} numbers were "
-        "opened, each zero where it was withheld"
+        f"{member.site.name!r} multiplied {plan.rows:,} rows on shares in {engine.rounds} rounds; "
+        f"{len(plan.release.released):,} numbers were opened, each zero where it was withheld"
     ]
 
 
