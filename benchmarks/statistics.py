@@ -7,9 +7,9 @@ network's and the retailer's columns) without and with a helper, and both in the
 Errors are mean absolute differences: of correlations of two parties from those of the same scores without noise, and
 from Pearson's, and of information values.
 
-Attacks, on 3,000 rows. *Indicator*: the active party offers a column that is 1 for one person, past the check of its own
-program, and computes that person's values at others from its correlations; R² over persons and columns. *Two runs*: it
-computes statistics with a person and without, and takes the bin that lost a row; the share of columns whose bin is
+Attacks, on 3,000 rows. *Indicator*: the active party offers a column that is 1 for one person, past the check of its
+own program, and computes that person's values at others from its correlations; R² over persons and columns. *Two runs*:
+it computes statistics with a person and without, and takes the bin that lost a row; the share of columns whose bin is
 right, beside always naming the fullest bin.
 """
 
@@ -41,7 +41,9 @@ _HARDLY = 300.0
 """ε at which noise is hardly there: its correlations are those of scores."""
 
 
-def compute(protection: sv.Protection, people: sv.Parties, **settings: Any) -> tuple[StatisticsRecord, dict[str, float]]:
+def compute(
+    protection: sv.Protection, people: sv.Parties, **settings: Any
+) -> tuple[StatisticsRecord, dict[str, float]]:
     """Statistics, and what they cost.
 
     Args:

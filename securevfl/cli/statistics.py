@@ -51,12 +51,14 @@ def stats_command(
         bool, typer.Option("--clear", help="Compute in the clear: the active party reads rows of the others.")
     ] = False,
 ) -> None:
-    """Before a model: missing values, means by class, correlations, weights of evidence and VIF of all parties' columns,
-    computed on secret shares."""
+    """Before a model: missing values, means by class, correlations, weights of evidence and VIF of all parties'
+    columns, computed on secret shares."""
     from securevfl.report.statistics_table import statistics_text
 
     file = _read_sources(sources, id or [], label or [])
-    job = _describing_job(file, epsilon=epsilon, delta=delta, bins=bins, least=least, vif=vif, computing=computing, clear=clear)
+    job = _describing_job(
+        file, epsilon=epsilon, delta=delta, bins=bins, least=least, vif=vif, computing=computing, clear=clear
+    )
     with run_folder(folder, f"{file.name}-statistics", overwrite=overwrite) as place, terminal.progress_bars() as bars:
         result = sv.simulate(
             job,
@@ -99,7 +101,17 @@ def _read_sources(sources: list[Path], id: list[str], label: list[str]) -> JobFi
         return sv.read_job(written, accept_leak=True)
 
 
-def _describing_job(file: JobFile, *, computing: int | None, clear: bool, epsilon: float | None, delta: float, bins: int | None, least: int | None, vif: bool) -> sv.Job:
+def _describing_job(
+    file: JobFile,
+    *,
+    computing: int | None,
+    clear: bool,
+    epsilon: float | None,
+    delta: float,
+    bins: int | None,
+    least: int | None,
+    vif: bool,
+) -> sv.Job:
     """The job of a file with statistics in the place of its model."""
     given = file.job.algorithm if isinstance(file.job.algorithm, sv.Statistics) else sv.Statistics()
     changed: dict[str, Any] = {"bins": bins, "least": least}

@@ -39,7 +39,9 @@ def statistics_table(found: StatisticsRecord) -> Table:
         )
     rows = ", ".join(f"{rows:,} {name}" for name, rows in zip(found.classes, found.class_rows, strict=True))
     second = f" Weights of evidence and IV are of {found.classes[1]!r}." if two else ""
-    table.caption = Text(f"Means are in standard deviations from the mean of all rows ({rows}).{second}" if rows else "")
+    table.caption = Text(
+        f"Means are in standard deviations from the mean of all rows ({rows}).{second}" if rows else ""
+    )
     return table
 
 

@@ -25,9 +25,7 @@ def statistics_record(trained: Mapping[str, Trained], chief: Trained) -> Statist
     if "columns" not in found:
         return None
     own = {
-        (party, str(one["column"])): one
-        for party, part in trained.items()
-        for one in part.statistics.get("own", ())
+        (party, str(one["column"])): one for party, part in trained.items() for one in part.statistics.get("own", ())
     }
     classes = list(chief.classes) or [str(place) for place in range(len(found["class_rows"]))]
     return StatisticsRecord(
@@ -70,4 +68,3 @@ def _column(one: Mapping[str, Any], own: Mapping[str, Any]) -> ColumnStatistics:
         bins=[BinStatistics(**part) for part in bins],
         withheld=one["withheld"],
     )
-

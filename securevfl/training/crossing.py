@@ -15,15 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
 
 from securevfl.errors import ProtocolError
-from securevfl.privacy import Link
-from securevfl.privacy.sums_budget import SumsUses
-from securevfl.training.rows import Trained
+
+if TYPE_CHECKING:
+    from securevfl.privacy import Link
+    from securevfl.privacy.sums_budget import SumsUses
+    from securevfl.training.rows import Trained
 
 __all__ = [
     "COLUMNS",
@@ -137,8 +139,8 @@ class CrossPlan:
         classes: K, columns of classes of the active party; 0 where the target is a number.
         layouts: of the data parties, the active one first.
         least: the fewest rows of each class in a guarded count; 0 where nothing is withheld, since noise is added.
-        noise: σ of the noise on released sums that any adding parties reach, in units: for products of z, and for
-            counts; zeros for none.
+        noise: σ of the noise on released sums, which the computing parties that do not get them reach together, in
+            units: for products of z, and for counts; zeros for none.
         shift: bits that are dropped of a product of two z before it is opened.
     """
 
@@ -251,9 +253,7 @@ class Release:
 
     def read_blocks(self, opened: np.ndarray) -> dict[tuple[object, ...], np.ndarray]:
         """Released cells by the name of their block."""
-        return {
-            name: opened[start : start + int(np.prod(shape))].reshape(shape) for name, start, shape in self.blocks
-        }
+        return {name: opened[start : start + int(np.prod(shape))].reshape(shape) for name, start, shape in self.blocks}
 
 
 class _Builder:

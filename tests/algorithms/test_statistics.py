@@ -36,7 +36,10 @@ def _columns() -> dict[str, dict[str, np.ndarray]]:
     alone[3] = 1.0
     town = np.array(["north", "south", "east"], dtype=object)[(base > 0.5).astype(int) + (GENERATOR.random(ROWS) < 0.2)]
     return {
-        "bank": {"income": 1e4 + 2e3 * base + 1e3 * GENERATOR.normal(size=ROWS), "age": GENERATOR.integers(20, 70, ROWS)},
+        "bank": {
+            "income": 1e4 + 2e3 * base + 1e3 * GENERATOR.normal(size=ROWS),
+            "age": GENERATOR.integers(20, 70, ROWS),
+        },
         "shop": {"spent": heavy, "gaps": gaps, "few": few, "alone": alone, "town": town},
         "phone": {"calls": np.rint(5 + 2 * base + GENERATOR.normal(size=ROWS))},
     }

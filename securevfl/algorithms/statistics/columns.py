@@ -1,7 +1,7 @@
 """One party's columns as statistics take them: standardised numbers, bins, and coarser bins for where counts are few.
 
-Everything here happens at the owner. Bins of exact rows are those of boosted trees: frequent values apart, quantiles for
-the rest. With a budget they come from noisy counts over a range, and a number becomes the normal score of its bin.
+Everything here happens at the owner. Bins of exact rows are those of boosted trees: frequent values apart, quantiles
+for the rest. With a budget they come from noisy counts over a range, and a number becomes the normal score of its bin.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
@@ -273,9 +274,7 @@ def _merge_small(counts: np.ndarray, fewest: int, *, ordered: bool) -> np.ndarra
     return found
 
 
-def _name_bins(
-    values: np.ndarray, coded: np.ndarray, bins: int, levels: Sequence[str], *, category: bool
-) -> list[str]:
+def _name_bins(values: np.ndarray, coded: np.ndarray, bins: int, levels: Sequence[str], *, category: bool) -> list[str]:
     found = []
     for bin_ in range(bins):
         inside = np.unique(values[coded == bin_])
@@ -326,7 +325,7 @@ def cut_privately(
                 left = mu * math.sqrt(0.75)
             made = noisy_column(name, values, bins, low, high, left)
             ends = [f"{low:.4g}", *(f"{edge:.4g}" for edge in made.edges), f"{high:.4g}"]
-            texts = [f"{one} to {other}" for one, other in zip(ends, ends[1:], strict=False)]
+            texts = [f"{one} to {other}" for one, other in pairwise(ends)]
         one = OwnColumn(
             name=name,
             is_number=not codes[j],

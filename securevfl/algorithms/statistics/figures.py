@@ -1,4 +1,4 @@
-"""What the active party makes of the opened sums: correlations, variance inflation, means by class, weights of evidence.
+"""What the active party makes of the opened sums: correlations, variance inflation, means and weights of evidence.
 
 With P rows of the second class and N of the first, and p and n of them in a bin: ``woe = ln((p + ½) / (n + ½)) −
 ln((P + ½) / (N + ½))``, and the information value is ``Σ (p / P − n / N) woe``, as in a scorecard.
@@ -234,9 +234,7 @@ def _own_column(own: OwnFigures, column: OwnColumn) -> dict[str, Any]:
         found["means"] = [float(part.mean()) if len(part) else None for part in parts]
         found["deviations"] = [float(part.std()) if len(part) else None for part in parts]
     if len(own.class_counts) == 2 and len(column.labels) > 1:
-        counts = np.stack(
-            [np.bincount(column.codes[own.labels == k], minlength=len(column.labels)) for k in classes]
-        )
+        counts = np.stack([np.bincount(column.codes[own.labels == k], minlength=len(column.labels)) for k in classes])
         _add_evidence(found, counts.astype(np.int64), column.labels)
     return found
 
@@ -292,8 +290,7 @@ def _passive_columns(
     names = list(dict.fromkeys((*told.scored, *told.binned, *told.left_out)))
     kinds = dict(zip(told.binned, told.numbers, strict=True))
     found = {
-        name: _empty(party, name, "numbers" if kinds.get(name, name in told.scored) else "categories")
-        for name in names
+        name: _empty(party, name, "numbers" if kinds.get(name, name in told.scored) else "categories") for name in names
     }
     for name, why in told.left_out.items():
         found[name]["withheld"] = why
@@ -351,9 +348,7 @@ def _bin_label(merged: Sequence[int], group: Sequence[int], *, missing: bool) ->
     return text
 
 
-def _merge_noisy(
-    block: np.ndarray, least: int, noise: float, *, missing: bool
-) -> tuple[np.ndarray, list[list[int]]]:
+def _merge_noisy(block: np.ndarray, least: int, noise: float, *, missing: bool) -> tuple[np.ndarray, list[list[int]]]:
     """Noisy counts without those that noise may have made: neighbours are merged until each count is at least `least`
     and twice the noise.
 

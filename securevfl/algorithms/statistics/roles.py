@@ -154,7 +154,11 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
             self.names[-1].check(layout, name)
         rows, classes = len(self.rows), len(self.class_counts)
         self.cross = self.config.plan_products(self.protection, rows=rows, classes=classes, layouts=layouts)
-        meta: dict[str, str | int] = {"layouts": msgspec.json.encode(layouts).decode(), "rows": rows, "classes": classes}
+        meta: dict[str, str | int] = {
+            "layouts": msgspec.json.encode(layouts).decode(),
+            "rows": rows,
+            "classes": classes,
+        }
         await fan_out(others, lambda link: link.send(Kind.CONTROL, LAYOUT, meta=meta))
         return self.cross
 
@@ -297,7 +301,12 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         layouts = read_layouts(message.meta.get("layouts"), self.upstream.peer, 1 + len(self.site.passive))
         place = 1 + list(self.site.passive).index(self.site.name)
         rows, classes = message.meta.get("rows"), message.meta.get("classes")
-        if layouts[place] != own or rows != len(self.rows) or not isinstance(classes, int) or not 0 <= classes < 1 << 16:
+        if (
+            layouts[place] != own
+            or rows != len(self.rows)
+            or not isinstance(classes, int)
+            or not 0 <= classes < 1 << 16
+        ):
             raise ProtocolError(
                 f"{self.upstream.peer!r} tells another layout of the columns of {self.site.name!r}, or {rows!r} rows "
                 f"in the place of {len(self.rows)}; nothing was sent"
@@ -323,8 +332,8 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         out = [name for j, name in enumerate(self.table.encoded) if j not in kept]
         if out:
             self.trained.notes.append(
-                f"{self.site.name!r} left out {', '.join(out)}: levels, and ends of dates, would be read from its rows, "
-                "which no budget covers; declare levels in statistics.levels"
+                f"{self.site.name!r} left out {', '.join(out)}: levels, and ends of dates, would come from its "
+                "rows, which no budget covers; declare levels in statistics.levels"
             )
         return kept
 

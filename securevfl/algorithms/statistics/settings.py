@@ -16,7 +16,7 @@ from securevfl.training.algorithm import Algorithm
 from securevfl.training.crossing import COLUMNS, LAYOUT, CrossPlan, PartyLayout
 from securevfl.training.fits import Fits
 from securevfl.training.objectives import LossOfNumber
-from securevfl.training.plan import Budget, Plan
+from securevfl.training.plan import Plan
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, Sight
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class Statistics(Algorithm):
             computes variance inflation factors.
         ranges: ``"party.column"`` → lowest and highest value, known to all, for bins within a budget; without it a part
             of the budget finds them.
-        levels: ``"party.column"`` → the levels of a column of categories, known to all. Within a budget, a passive party
-            leaves out columns of categories that have none, and parts of dates.
+        levels: ``"party.column"`` → the levels of a column of categories, known to all. Within a budget, a passive
+            party leaves out columns of categories that have none, and parts of dates.
     """
 
     name: ClassVar[str] = "statistics"
@@ -74,8 +74,8 @@ class Statistics(Algorithm):
     least: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
     least_rows: Annotated[int, Meta(ge=2, le=1_000_000_000)] = 200
     vif: bool = True
-    ranges: dict[str, tuple[float, float]] = {}
-    levels: dict[str, tuple[str, ...]] = {}
+    ranges: Mapping[str, tuple[float, float]] = {}
+    levels: Mapping[str, tuple[str, ...]] = {}
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -83,10 +83,6 @@ class Statistics(Algorithm):
             if not low < high:
                 found.append(f"statistics.ranges has {name!r} from {low:g} to {high:g}; give the lower end first")
         return found
-
-    def fit_budget(self, rows: int) -> Budget:
-        """One pass; see `Algorithm.fit_budget`."""
-        return super().fit_budget(rows)
 
     def check_protection(self, protection: Protection) -> None:
         """See `Algorithm.check_protection`.
@@ -185,28 +181,18 @@ class Statistics(Algorithm):
                 Exchange(OWN, Kind.STATISTIC, PASSIVE, ACTIVE, own, reveals=own, severity="note", sights=(seen,))
             )
         if protection.on_shares:
-            from securevfl.shares.crossing.exchanges import crossing_exchanges
-
             bound = noisy or (
                 f"; counts of fewer than {self.least} rows are withheld, but whoever chooses its own columns, or knows "
                 "all rows but one, computes values of single rows from exact sums"
             )
             opened = Sight(of="features", severity="note", through="statistics")
-            more = crossing_exchanges(
-                passive,
-                two=protection.between_two,
-                helper=bool(getattr(protection, "helper", "")),
-                reveals=_RELEASED + bound,
-                sights=(opened,),
-            )
+            more = protection.crossing_exchanges(passive, reveals=_RELEASED + bound, sights=(opened,))
             return (*public, *more)
         rows = Sight(of="features", severity="leak", through="rows of standardised numbers and bins")
         told = "each common row: its standardised numbers and its bins"
         return (
             *public,
-            Exchange(
-                ROWS, Kind.ACTIVATION, PASSIVE, ACTIVE, told, reveals=told, severity="leak", sights=(rows,)
-            ),
+            Exchange(ROWS, Kind.ACTIVATION, PASSIVE, ACTIVE, told, reveals=told, severity="leak", sights=(rows,)),
         )
 
     def values_opened(self, plan: Plan) -> int:
@@ -251,4 +237,6 @@ class Statistics(Algorithm):
         Raises:
             InputError: always.
         """
-        raise InputError("statistics leave no model to score rows with: train one, for example with 'logistic_regression'")
+        raise InputError(
+            "statistics leave no model to score rows with: train one, for example with 'logistic_regression'"
+        )

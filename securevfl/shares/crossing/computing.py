@@ -1,8 +1,8 @@
-"""The products on shares of three: rows are dealt in parts, multiplied and added up; counts are compared, levels chosen,
-and what is left is opened to the active party.
+"""The products on shares of three: rows are dealt in parts, multiplied and added up; counts are compared, levels are
+chosen, and what is left is opened to the active party.
 
 Rounds: one a part of rows, then 3 for the counts that are too few, as many for the levels, and 3 for the opening. Noise
-is added by each computing party to its own summand, so that nobody knows it all.
+is added by the two that do not get the result, each to its own summand, so that nobody knows it all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ async def multiply_part(engine: Engine, plan: CrossPlan, parts: Sequence[Share])
     active, passive = parts[0].T, parts[1:]
     jobs = [Product(active, one) for one in passive]
     for j, k in plan.pairs():
-        left, right = (part[:, 1 : 1 + plan.layouts[i].scores] for i, part in ((j, passive[j - 1]), (k, passive[k - 1])))
+        left, right = (
+            part[:, 1 : 1 + plan.layouts[i].scores] for i, part in ((j, passive[j - 1]), (k, passive[k - 1]))
+        )
         jobs.append(Product(left.T, right))
     kept = [job for job in jobs if 0 not in job.shape]
     found = await compute_products(engine, kept) if kept else []
@@ -52,7 +54,6 @@ async def choose_cells(engine: Engine, plan: CrossPlan, products: Share, noise: 
     release = plan.release
     cells = _map(products, release.sum_cells)
     wanted = cells[release.released]
-    bits = np.zeros(0, np.uint64)
     if plan.least and len(release.guards):
         enough = await _compare(engine, cells[release.guards], plan.least)
         one = engine.constant(np.ones(enough.shape, np.uint64))
@@ -64,15 +65,17 @@ async def choose_cells(engine: Engine, plan: CrossPlan, products: Share, noise: 
         factor = factor * guarded.astype(np.int64) + free
     else:
         factor = engine.constant(np.ones(wanted.shape, np.uint64))
-    del bits
     shift = plan.shift
-    if not shift or noise is not None:
+    if not shift:
         (found,) = await compute_products(engine, [Product(factor, wanted, "times", own=noise)])
         return found
     scores = release.cell_kind == 0
     found, rounded = await compute_products(
         engine,
-        [Product(factor[~scores], wanted[~scores], "times"), Product(factor[scores], wanted[scores], "times", shift=shift)],
+        [
+            Product(factor[~scores], wanted[~scores], "times"),
+            Product(factor[scores], wanted[scores], "times", shift=shift),
+        ],
     )
     return _join(found, rounded * (1 << shift), scores)
 
@@ -82,7 +85,7 @@ def draw_noise(plan: CrossPlan, share: float) -> np.ndarray | None:
 
     Args:
         plan: of the job.
-        share: of the variance that this party adds: a half where any two of three reach all, 1 where one does alone.
+        share: of the variance that this party adds: a half where two reach all of it together, 1 where one does alone.
     """
     if not any(plan.noise):
         return None

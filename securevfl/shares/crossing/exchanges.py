@@ -15,7 +15,9 @@ _TRAINING = ("shares/width", "shares/plan", "shares/epoch", "shares/open metrics
 _TRAINING_OF_TWO = (*_TRAINING, "shares/open range")
 
 
-def crossing_exchanges(passive: int, *, two: bool, helper: bool, reveals: str, sights: Sequence[Sight]) -> tuple[Exchange, ...]:
+def crossing_exchanges(
+    passive: int, *, two: bool, helper: bool, reveals: str, sights: Sequence[Sight]
+) -> tuple[Exchange, ...]:
     """Return the messages of statistics on shares: those of training but for its sizes, metrics and checks, and with
     one opening, of what is released.
 

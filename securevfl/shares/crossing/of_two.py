@@ -18,12 +18,12 @@ from securevfl_crypto.two.pair import PairCorrelations
 from securevfl_crypto.two.wire import swap
 
 from securevfl.shares.crossing.computing import OPENING, draw_noise
+from securevfl.shares.crossing.programs import receive_plan
 from securevfl.shares.sharing import Sharing, name_parties_in_errors
 from securevfl.shares.two.dealt_lots import HelperLink, LotDealer
 from securevfl.shares.two.helper import TwoHelper
 from securevfl.shares.two.parties import CountedWire, TwoParty
 from securevfl.shares.two.wire import LinkTwoWire
-from securevfl.shares.crossing.programs import receive_plan
 from securevfl.training.crossing import LIMB_BITS, CrossedRole, CrossPlan
 from securevfl.training.program import Program
 from securevfl.training.rows import Trained

@@ -63,7 +63,9 @@ class _Crossing:
                 total = found if total is None else total + found
         if engine is None or total is None:
             return None, member
-        cells = await choose_cells(engine, plan, total, draw_noise(plan, 0.5))
+        # The active party reads the result, and knows what it adds itself: the two others reach all of the noise.
+        noise = None if site.name == site.active else draw_noise(plan, 0.5)
+        cells = await choose_cells(engine, plan, total, noise)
         opened = await engine.open(OPENING, cells, (to,))
         return None if opened is None else opened.view(np.int64), member
 
@@ -157,5 +159,3 @@ def describe_computing(member: ShareParty, plan: CrossPlan) -> list[str]:
         f"{member.site.name!r} multiplied {plan.rows:,} rows on shares in {engine.rounds} rounds; "
         f"{len(plan.release.released):,} numbers were opened, each zero where it was withheld"
     ]
-
-
