@@ -59,6 +59,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.boosting_cells", quick=("--quick",)),
     Benchmark("benchmarks.scorecard", quick=("--quick",)),
     Benchmark("benchmarks.scorecard_shares", quick=("--quick",)),
+    Benchmark("benchmarks.statistics", quick=("--quick",)),
     Benchmark("benchmarks.card_figure", quick=("--quick",)),
     Benchmark("benchmarks.pools", ("--again",), quick=("--quick",)),
     Benchmark("benchmarks.shares_step", quick=("--quick",)),

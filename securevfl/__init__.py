@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Scorecard,
         SelfSupervised,
         SplitNN,
+        Statistics,
         ZeroImputation,
     )
     from securevfl.align import Align, Linkage
@@ -132,7 +133,7 @@ _NAMES: Mapping[str, str] = {
         "APCVFL Additive AllLabels AutoAlgorithm Best BestWithTrees BoostedResidual Boosting Distilled "
         "EntityAugmentation FalseVFL FedCVT FedDA FedHSSL FewShotVFL HybridTree LaserVFL Local LogisticRegression MFTL "
         "MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL Scorecard SelfSupervised "
-        "SplitNN ZeroImputation"
+        "SplitNN Statistics ZeroImputation"
     ),
     "securevfl.checks": "",
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
@@ -254,6 +255,7 @@ __all__ = [
     "SelfSupervised",
     "Shares",
     "SplitNN",
+    "Statistics",
     "Storage",
     "Study",
     "TableLimits",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.algorithms.risa import RISA
     from securevfl.algorithms.scorecard import Scorecard
     from securevfl.algorithms.splitnn import SplitNN
+    from securevfl.algorithms.statistics import Statistics
 
 _NAMES = {
     "securevfl.algorithms.additive": "Additive",
@@ -61,6 +62,7 @@ _NAMES = {
     "securevfl.algorithms.risa": "RISA",
     "securevfl.algorithms.scorecard": "Scorecard",
     "securevfl.algorithms.splitnn": "SplitNN",
+    "securevfl.algorithms.statistics": "Statistics",
 }
 """Module → the names that it gives to this package, loaded when one of them is first used."""
 
@@ -95,6 +97,7 @@ __all__ = [
     "Scorecard",
     "SelfSupervised",
     "SplitNN",
+    "Statistics",
     "ZeroImputation",
 ]
 

@@ -35,6 +35,7 @@ from securevfl.cli import (
     relays,
     runs,
     serving,
+    statistics,
     terminal,
 )
 from securevfl.cli.application import app
@@ -60,6 +61,7 @@ __all__ = [
     "relays",
     "runs",
     "serving",
+    "statistics",
     "terminal",
 ]
 

@@ -14,6 +14,7 @@ __all__ = ["app"]
 _ORDER = (
     "demo",
     "check",
+    "stats",
     "policy",
     "run",
     "predict",

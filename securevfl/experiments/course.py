@@ -121,7 +121,8 @@ class Course:
                 )
         if first:
             self.split = self.split or ran.split
-            self.scores[key] = ran.trained[chief.name].scores
+            if len(ran.trained[chief.name].scores):
+                self.scores[key] = ran.trained[chief.name].scores
             self.chief[key] = ran.trained[chief.name]
         kept_notes = dict.fromkeys(note for keeper in kept.values() for note in keeper.notes)
         owners, passive = split_names(self.parties)
@@ -151,6 +152,8 @@ class Course:
     def _collect_run(self, key: str, job: Job, ran: RunOutcome) -> None:
         # all jobs start from the secrets that the first one drew, so that they begin with the same weights
         self.secrets = {name: ran.secrets[name] for name in self.parties}
+        if job.algorithm.describes:
+            return
         self.models[key] = Model(job=job, parts={name: t.model for name, t in ran.trained.items() if t.model})
 
     def _keep_checkpoints(self, key: str, job: Job | None) -> AbstractContextManager[dict[str, FolderKeeper]]:

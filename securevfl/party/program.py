@@ -367,7 +367,11 @@ def _widest_before(site: PartyContext) -> int:
 
 def _with_labels(trained: Trained, table: PartyTable, rows: NumberedRows | None) -> None:
     """Add the labels of the test rows, with which the first label owner evaluates them, and of the validation rows."""
-    if rows is None or rows.y is None or not len(trained.scores):
+    if rows is None or rows.y is None:
+        return
+    if trained.statistics:
+        trained.classes, trained.target = tuple(map(str, table.classes)), table.label_name
+    if not len(trained.scores):
         return
     trained.labels = rows.y[torch.from_numpy(rows.split.test)].cpu().numpy()
     trained.valid_labels = rows.y[torch.from_numpy(rows.split.valid)].cpu().numpy()

@@ -38,6 +38,7 @@ from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdin
 from securevfl.report.price_picture import make_price_picture
 from securevfl.report.quality import describe_target, make_pictures
 from securevfl.report.record import Record
+from securevfl.report.statistics_table import describe_statistics
 from securevfl.report.template import fill_template
 
 __all__ = ["render_report", "write_report"]
@@ -178,6 +179,8 @@ def render_report(
         points=next(
             ((run.points, run.base_points) for run in record.runs if run.points and not run.baseline), ({}, None)
         ),
+        found=(found := next((run.statistics for run in record.runs if run.statistics), None)),
+        words="" if found is None else describe_statistics(found),
         shapes=(shapes := next((run.shapes for run in record.runs if run.shapes and not run.baseline), {})),
         drawn_shapes=plots.draw_shapes(shapes),
         moved="" if importance is None else summarise_importance(importance),

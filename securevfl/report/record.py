@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from securevfl.report.column_statistics import StatisticsRecord
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.record_files import read_record
 
@@ -421,6 +422,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     shapes: dict[str, list[ShapeRecord]] = {}
     """of an additive model: party → its columns' shapes, the most important first; as with `prepared`, in whose
     report"""
+    statistics: StatisticsRecord | None = None
+    """of columns, where the job computes them in the place of a model"""
     draws: int = 1
     """how often the run was repeated with new noise"""
 

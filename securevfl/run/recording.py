@@ -32,6 +32,7 @@ from securevfl.run.grouping import Grouping
 from securevfl.run.job_card import add_budgets, merge_findings, run_title
 from securevfl.run.receipt import epsilon_records, epsilon_totals, link_records, message_summary
 from securevfl.run.simulation import Aligned, RunOutcome
+from securevfl.run.statistics_record import statistics_record
 from securevfl.training import Split, Trained
 from securevfl.training.state import State, as_dict, as_list
 
@@ -112,6 +113,7 @@ def run_record(
         evaluation=evaluate(chief, job.report, grouping),
         points={name: card for name, trained in ran.trained.items() if (card := points_records(trained.model))},
         base_points=_base_points(chief.model),
+        statistics=statistics_record(ran.trained, chief),
         shapes={name: shapes for name, trained in ran.trained.items() if (shapes := shape_records(trained.model))},
     )
 

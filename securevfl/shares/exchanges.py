@@ -18,6 +18,7 @@ __all__ = [
     "PREDICTED",
     "PREDICTIONS",
     "ROUND",
+    "STATISTICS",
     "SUMS",
     "USEFUL",
     "OpenedMetrics",
@@ -40,6 +41,9 @@ SUMS = "shares/open sums"
 
 METRICS, PREDICTIONS = "shares/open metrics", "shares/open predictions"
 """Values opened to the active party only; the last one once for each row in a run, or in a prediction."""
+
+STATISTICS = "shares/open statistics"
+"""Opens statistics of columns to the active party, once a job that computes them in the place of a model."""
 
 USEFUL = "shares/open useful"
 """One bit, opened once a job to all three: whether the passive parties' columns make the model better."""

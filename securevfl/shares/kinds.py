@@ -61,6 +61,10 @@ def find_programs(kind: SharesKind | None, *, two: bool = False) -> KindPrograms
         )
 
         return KindPrograms(AdditiveSharesActive, AdditiveSharesPassive, AdditiveSharesCoordinator)
+    if kind == "statistics":
+        from securevfl.shares.crossing.programs import CrossingCoordinator, CrossingData
+
+        return KindPrograms(CrossingData, CrossingData, CrossingCoordinator)
     raise InputError(f"nothing trains {kind or 'this algorithm'} on shares")
 
 
@@ -75,4 +79,8 @@ def _find_programs_of_two(kind: SharesKind | None) -> KindPrograms:
         from securevfl.shares.two.helper import TwoHelper
 
         return KindPrograms(TwoCardActive, TwoCardPassive, TwoHelper)
+    if kind == "statistics":
+        from securevfl.shares.crossing.of_two import CrossingHelper, CrossingOfTwo
+
+        return KindPrograms(CrossingOfTwo, CrossingOfTwo, CrossingHelper)
     raise InputError(f"nothing trains {kind or 'this algorithm'} on shares of two parties")

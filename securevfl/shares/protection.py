@@ -17,7 +17,7 @@ from securevfl.shares.least_rows import LEAST_VALIDATION, foresee_refusals
 from securevfl.shares.network_ranges import ERROR_BOUND
 from securevfl.shares.two.exchanges import two_exchanges
 from securevfl.shares.who_computes import Computers
-from securevfl.transport import COORDINATOR, PASSIVE, Exchange
+from securevfl.transport import COORDINATOR, PASSIVE, Exchange, Sight
 
 if TYPE_CHECKING:
     from securevfl.cut.base import ActiveCut, PassiveCut
@@ -223,6 +223,12 @@ class Shares(Protection):
 
         noise = None if self.dp is None else self.dp.model
         return sum_exchanges(passive, noise=noise, metrics=self.metrics)
+
+    def crossing_exchanges(self, passive: int, *, reveals: str, sights: Sequence[Sight]) -> tuple[Exchange, ...]:
+        from securevfl.shares.crossing.exchanges import crossing_exchanges
+
+        two, helper = self.between_two, bool(self.helper)
+        return crossing_exchanges(passive, two=two, helper=helper, reveals=reveals, sights=sights)
 
     def program(
         self, algorithm: Algorithm, site: PartyContext, plan: Plan, settings: Mapping[str, Setting]

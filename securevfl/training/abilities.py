@@ -138,7 +138,9 @@ class Abilities(Config):
             InputError: another model than one layer of weights.
         """
         one_network = self.fits.shares_kind == "network" and not (self.trainable or self.fits.mixes)
-        if self.fits.shares_kind == "scorecard" or (one_network and self.build_architecture(1).top is None):
+        if self.fits.shares_kind in {"scorecard", "statistics"} or (
+            one_network and self.build_architecture(1).top is None
+        ):
             return
         raise InputError(
             f"{self.title} cannot be trained on shares of two parties: they train models of one layer of weights, "
@@ -296,7 +298,10 @@ class Abilities(Config):
                     "dp=sv.DP(model=sv.Gaussian(…))"
                 )
             return
-        if self.fits.shares_kind == "additive":  # it adds noise to sums over all rows, whose terms it caps
+        if self.fits.shares_kind in {
+            "additive",
+            "statistics",
+        }:  # noise is on sums over all rows, whose terms are capped
             return
         if self.uses_book or self.trainable or self.build_architecture(1).top is not None:
             raise InputError(

@@ -67,6 +67,7 @@ class Algorithm(Abilities):
         chooses_by_loss: whether the loss of the validation rows chooses the best epoch even where the AUC would: one
             tree can rank few rows well by chance, while all their probabilities are still near the base rate.
         chooses: whether it is a choice among algorithms; see `AutoAlgorithm`.
+        describes: whether it computes statistics of columns and trains no model.
         view: the columns it takes: scaled numbers for a ``"network"``, or ``"coded"`` ones for trees; see
             `FeatureEncoder`.
     """
@@ -78,6 +79,7 @@ class Algorithm(Abilities):
     asks_partner: ClassVar[bool] = True
     chooses_by_loss: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
+    describes: ClassVar[bool] = False
     view: ClassVar[View] = "network"
 
     @classmethod

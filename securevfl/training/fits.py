@@ -18,9 +18,9 @@ NoiseKind = Literal["joint", "model", "stop"]
 LearnsKind = Literal["labels", "numbers", "weights"]
 """Targets beside classes that count alike: several labels of a row, numbers, weights of rows and classes."""
 
-SharesKind = Literal["network", "trees", "scorecard", "additive"]
+SharesKind = Literal["network", "trees", "scorecard", "additive", "statistics"]
 """What the computing parties train on shares: one split network, boosted trees, counts and weights of evidence with a
-logistic regression, or an additive model."""
+logistic regression, or an additive model; or statistics of columns, without a model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

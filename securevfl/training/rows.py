@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -314,6 +314,8 @@ class Trained:
         split: which aligned rows trained, validated and tested.
         prepared: how each column of the party was prepared, if its table requests preparation.
         choice: which algorithm was kept, where an agreement names several; None for a job of one.
+        statistics: of columns, as plain values, where a job computes them in the place of a model: at the active party
+            all that was opened, at a passive one what it knows of its own.
     """
 
     readings: list[Reading] = field(default_factory=list)
@@ -342,6 +344,7 @@ class Trained:
     self_training: str = ""
     warnings: list[str] = field(default_factory=list)
     constant: dict[str, float] = field(default_factory=dict)
+    statistics: dict[str, Any] = field(default_factory=dict, repr=False)
     split: Split = field(default_factory=Split.without_rows)
     prepared: tuple[PreparedLine, ...] = ()
     choice: ChosenModel | None = None

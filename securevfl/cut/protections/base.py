@@ -14,7 +14,7 @@ from securevfl.errors import InputError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import DP, Policy
 from securevfl.registry import FoundByName, Registry
-from securevfl.transport import Exchange, Kind
+from securevfl.transport import Exchange, Kind, Sight
 
 if TYPE_CHECKING:
     from securevfl.cut.base import ActiveCut, PassiveCut
@@ -162,6 +162,16 @@ class Protection(Config):
 
         Args:
             passive: number of passive parties.
+        """
+        return ()
+
+    def crossing_exchanges(self, passive: int, *, reveals: str, sights: Sequence[Sight]) -> tuple[Exchange, ...]:
+        """The messages of statistics of columns of different parties; none where the protection computes none.
+
+        Args:
+            passive: number of passive parties.
+            reveals: what is opened tells the active party.
+            sights: the same, taken apart.
         """
         return ()
 

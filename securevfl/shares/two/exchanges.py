@@ -14,6 +14,7 @@ from securevfl.shares.exchanges import (
     PLAN,
     PREDICTED,
     PREDICTIONS,
+    STATISTICS,
     USEFUL,
     WIDTH,
     OpenedMetrics,
@@ -47,6 +48,7 @@ _STEPS = {
     "open useful": (USEFUL, Kind.SHARE),
     "open range": (RANGE, Kind.SHARE),
     "open predictions": (PREDICTIONS, Kind.SHARE),
+    "open statistics": (STATISTICS, Kind.SHARE),
 }
 """Label of a message, or the first word of it, as the protocols call it, → step and kind."""
 

@@ -1,0 +1,394 @@
+"""Products of columns of different parties, summed over the common rows: what statistics before a model are made from.
+
+Each party encodes its rows as whole numbers. A passive party has the columns ``[1 | z | squares | present | bins]``: a
+column of ones, standardised numbers, what their squares are, whether a value is there, and one column for each bin. The
+active party has ``[z | classes]``. Wanted are the sums over rows of each active column times each passive column, and
+of z of one passive party times z of another.
+
+Some of these sums are counts of few people. So they form *families*, such as all counts of one column's bins. A family
+has levels, the finest first; of each family one level is released, the first in which every guarded count is large
+enough, and nothing of the others. Where no level passes, nothing of the family is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+import numpy as np
+
+from securevfl.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from securevfl.privacy import Link
+    from securevfl.privacy.sums_budget import SumsUses
+    from securevfl.training.rows import Trained
+
+__all__ = [
+    "COLUMNS",
+    "LAYOUT",
+    "LIMB_BITS",
+    "CrossPlan",
+    "CrossedRole",
+    "PartyLayout",
+    "Release",
+    "join_bins",
+    "read_layouts",
+]
+
+COLUMNS, LAYOUT = "statistics/columns", "statistics/layout"
+"""Steps that tell the layout of columns: each passive party its own, the active party those of all, without names."""
+
+LIMB_BITS = 13
+"""Two parties multiply rows of at most 2^13 in size: larger numbers are split into a high and a low part."""
+
+_MOST_COLUMNS, _MOST_BINS, _MOST_LEVELS = 1 << 12, 256, 32
+
+
+class PartyLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The columns of one party, without names.
+
+    Attributes:
+        scores: columns of standardised numbers.
+        means: for each of these whose squares are there, too, whether it has a column of present values; empty at the
+            active party.
+        bins: for each binned column its levels; a level gives, for each of the finest bins, the merged bin that it is
+            in, from 0. The first level of a column numbers its finest bins.
+    """
+
+    scores: int
+    means: tuple[bool, ...] = ()
+    bins: tuple[tuple[tuple[int, ...], ...], ...] = ()
+
+    def find_problem(self) -> str:
+        """What is impossible in it; empty if nothing is."""
+        if not 0 <= self.scores <= _MOST_COLUMNS or len(self.means) not in {0, self.scores}:
+            return f"{self.scores} columns of numbers with {len(self.means)} of squares"
+        if len(self.bins) > _MOST_COLUMNS:
+            return f"{len(self.bins)} columns in bins"
+        for levels in self.bins:
+            if not 1 <= len(levels) <= _MOST_LEVELS or not 1 <= len(levels[0]) <= _MOST_BINS:
+                return f"a column with {len(levels)} levels of bins"
+            if levels[0] != tuple(range(len(levels[0]))):
+                return "a column whose finest bins are not numbered in order"
+            for level in levels:
+                if len(level) != len(levels[0]) or set(level) != set(range(max(level) + 1)):
+                    return "a level of bins that is not one of merged bins"
+        return ""
+
+    @property
+    def width(self) -> int:
+        """Columns of a passive party's matrix."""
+        return 1 + self.scores + len(self.means) + sum(self.means) + sum(len(levels[0]) for levels in self.bins)
+
+    def wide_columns(self) -> np.ndarray:
+        """Which columns of a passive party's matrix may be larger than 2^13: numbers and squares, bool (width,)."""
+        found = np.zeros(self.width, dtype=bool)
+        found[1 : 1 + self.scores + len(self.means)] = True
+        return found
+
+
+def read_layouts(text: object, peer: str, parties: int) -> tuple[PartyLayout, ...]:
+    """Layouts as a peer tells them.
+
+    Args:
+        text: JSON.
+        peer: who sent it.
+        parties: how many are expected.
+
+    Raises:
+        ProtocolError: impossible ones.
+    """
+    if not isinstance(text, str) or len(text) > 1 << 24:
+        raise ProtocolError(f"{peer!r} tells no layout of columns")
+    try:
+        found = msgspec.json.decode(text.encode(), type=tuple[PartyLayout, ...])
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"{peer!r} tells an impossible layout of columns: {error}") from error
+    if len(found) != parties:
+        raise ProtocolError(f"{peer!r} tells layouts of {len(found)} parties; {parties} were expected")
+    for one in found:
+        if problem := one.find_problem():
+            raise ProtocolError(f"{peer!r} tells an impossible layout of columns: {problem}")
+    return found
+
+
+def join_bins(words: Sequence[str], *, number: bool) -> str:
+    """The words of a bin that is several bins: for numbers from the lowest to the highest value.
+
+    Args:
+        words: of its bins, ``"missing"`` for that of missing values.
+        number: whether they are of numbers, each ``"low to high"`` or one value.
+    """
+    there = [one for one in words if one != "missing"]
+    if number and len(there) > 1:
+        there = [f"{there[0].split(' to ')[0]} to {there[-1].split(' to ')[-1]}"]
+    shown = there[:4] + ([f"{len(there) - 4} more"] if len(there) > 4 else [])
+    return ", ".join(shown + ["missing"] * (len(there) < len(words) and "missing" in words))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossPlan:
+    """What all parties know of the products.
+
+    Attributes:
+        rows: n, the common ones.
+        classes: K, columns of classes of the active party; 0 where the target is a number.
+        layouts: of the data parties, the active one first.
+        least: the fewest rows of each class in a guarded count; 0 where nothing is withheld, since noise is added.
+        noise: σ of the noise on released sums, which the computing parties that do not get them reach together, in
+            units: for products of z, and for counts; zeros for none.
+        shift: bits that are dropped of a product of two z before it is opened.
+    """
+
+    rows: int
+    classes: int
+    layouts: tuple[PartyLayout, ...]
+    least: int
+    noise: tuple[float, float] = (0.0, 0.0)
+    shift: int = 0
+
+    @property
+    def active_width(self) -> int:
+        """Columns of the active party's matrix."""
+        return self.layouts[0].scores + self.classes
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Passive parties whose z are multiplied, numbered from 1."""
+        count = len(self.layouts)
+        return [(j, k) for j in range(1, count) for k in range(j + 1, count)]
+
+    @cached_property
+    def release(self) -> Release:
+        """What of the products is released."""
+        return Release.of(self)
+
+    def clear_products(self, active: np.ndarray, passive: Sequence[np.ndarray]) -> np.ndarray:
+        """All products from the parties' matrices, in the order of `Release`: int64 (raw,).
+
+        Args:
+            active: int64 (n, active width).
+            passive: of each passive party, int64 (n, width).
+        """
+        parts = [(active.T @ one).reshape(-1) for one in passive]
+        parts += [(self.scores_of(j, passive).T @ self.scores_of(k, passive)).reshape(-1) for j, k in self.pairs()]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+    def scores_of(self, party: int, passive: Sequence[np.ndarray]) -> np.ndarray:
+        """Columns z of a passive party's matrix."""
+        return passive[party - 1][:, 1 : 1 + self.layouts[party].scores]
+
+    def release_in_clear(self, products: np.ndarray) -> np.ndarray:
+        """What is released of the products, as computing parties compute it on shares, int64 (released,)."""
+        release = self.release
+        cells = release.sum_cells(products.view(np.uint64)).view(np.int64)
+        chosen = release.choose_levels(cells[release.guards] >= self.least)
+        found = np.where(release.cell_level < 0, 1, chosen[release.cell_level]) * cells[release.released]
+        return np.asarray(found)
+
+
+@dataclass(frozen=True)
+class Release:
+    """Which sums of products are released, guarded by which counts.
+
+    Attributes:
+        sources: for each cell, which products it is the sum of: numbers of products, one after another, (sources,).
+        signs: +1 or −1 for each of these.
+        starts: where the products of each cell begin in `sources`, (cells,).
+        guards: numbers of the cells that are guarded counts, (guards,).
+        guard_level: the level that each of them guards.
+        level_family: the family of each level, whose levels stand together, the finest first.
+        released: numbers of the cells that may be released, (released,).
+        cell_level: the level that each of these is in; −1 for one that is always released.
+        cell_kind: 0 where a released cell is a product of two z, 1 where it is a sum over one class.
+        blocks: names of runs of released cells, with where they begin and their shape.
+    """
+
+    sources: np.ndarray
+    signs: np.ndarray
+    starts: np.ndarray
+    guards: np.ndarray
+    guard_level: np.ndarray
+    level_family: np.ndarray
+    released: np.ndarray
+    cell_level: np.ndarray
+    cell_kind: np.ndarray
+    blocks: tuple[tuple[tuple[object, ...], int, tuple[int, ...]], ...]
+
+    @classmethod
+    def of(cls, plan: CrossPlan) -> Release:
+        """The release of a plan."""
+        return _Builder(plan).build()
+
+    def sum_cells(self, products: np.ndarray) -> np.ndarray:
+        """Cells from products, or from a party's summands of them, uint64 (cells,)."""
+        taken = products[self.sources] * self.signs.view(np.uint64)
+        return np.add.reduceat(taken, self.starts) if len(self.starts) else taken[:0]
+
+    def count_short(self, short: np.ndarray) -> np.ndarray:
+        """How many guarded counts of each level are too small, or summands of that, uint64 (levels,)."""
+        found = np.zeros(len(self.level_family), dtype=np.uint64)
+        np.add.at(found, self.guard_level, short)
+        return found
+
+    def earlier_passes(self, passes: np.ndarray) -> np.ndarray:
+        """For each level how many finer levels of its family pass, or summands of that, uint64 (levels,)."""
+        if not len(passes):
+            return passes.copy()
+        before = np.cumsum(passes, dtype=np.uint64) - passes
+        first = np.searchsorted(self.level_family, self.level_family, side="left")
+        return np.asarray(before - before[first])
+
+    def choose_levels(self, enough: np.ndarray) -> np.ndarray:
+        """The levels that are released, 1 or 0, (levels,).
+
+        Args:
+            enough: whether each guarded count is large enough, bool (guards,).
+        """
+        passes = (self.count_short((~enough).astype(np.uint64)) == 0).astype(np.uint64)
+        return np.asarray(((passes == 1) & (self.earlier_passes(passes) == 0)).astype(np.int64))
+
+    def read_blocks(self, opened: np.ndarray) -> dict[tuple[object, ...], np.ndarray]:
+        """Released cells by the name of their block."""
+        return {name: opened[start : start + int(np.prod(shape))].reshape(shape) for name, start, shape in self.blocks}
+
+
+class _Builder:
+    def __init__(self, plan: CrossPlan) -> None:
+        self.plan = plan
+        self.sources: list[int] = []
+        self.signs: list[int] = []
+        self.starts: list[int] = []
+        self.guards: list[int] = []
+        self.guard_level: list[int] = []
+        self.level_family: list[int] = []
+        self.released: list[int] = []
+        self.cell_level: list[int] = []
+        self.cell_kind: list[int] = []
+        self.blocks: list[tuple[tuple[object, ...], int, tuple[int, ...]]] = []
+
+    def build(self) -> Release:
+        plan, start = self.plan, 0
+        for party in range(1, len(plan.layouts)):
+            self._add_party(party, start)
+            start += plan.active_width * plan.layouts[party].width
+        for j, k in plan.pairs():
+            shape = plan.layouts[j].scores, plan.layouts[k].scores
+            count = shape[0] * shape[1]
+            self._release(("scores", j, k), shape, [[start + i] for i in range(count)], level=-1, kind=0)
+            start += count
+        integers = (self.sources, self.signs, self.starts, self.guards, self.guard_level, self.level_family)
+        more = (self.released, self.cell_level, self.cell_kind)
+        return Release(*(np.array(one, dtype=np.int64) for one in (*integers, *more)), tuple(self.blocks))
+
+    def _add_party(self, party: int, start: int) -> None:
+        plan, own = self.plan, self.plan.layouts[party]
+        width, scores = own.width, plan.layouts[0].scores
+
+        def at(row: int, column: int) -> int:
+            return start + row * width + column
+
+        block = [[at(a, 1 + b)] for a in range(scores) for b in range(own.scores)]
+        self._release(("scores", 0, party), (scores, own.scores), block, level=-1, kind=0)
+        classes = [scores + k for k in range(plan.classes)]
+        present = 1 + own.scores + len(own.means)
+        for column, missing in enumerate(own.means if classes else ()):
+            level = self._begin_level(new=True)
+            count_at = present if missing else 0
+            self._guard([[at(row, 0)] for row in classes], level)
+            if missing:
+                there = [[at(row, present)] for row in classes]
+                self._guard(there, level)
+                self._guard([[at(row, 0), ~at(row, present)] for row in classes], level)
+                present += 1
+            parts = [[at(row, where)] for where in (1 + column, 1 + own.scores + column, count_at) for row in classes]
+            self._release(("means", party, column), (3, plan.classes), parts, level=level, kind=1)
+        first = 1 + own.scores + len(own.means) + sum(own.means)
+        for column, levels in enumerate(own.bins):
+            for number, level_map in enumerate(levels[: None if plan.least else 1] if classes else ()):
+                level = self._begin_level(new=number == 0)
+                count = max(level_map) + 1
+                cells = [
+                    [at(row, first + fine) for fine, merged in enumerate(level_map) if merged == bin_]
+                    for row in classes
+                    for bin_ in range(count)
+                ]
+                self._guard(cells, level)
+                self._release(("bins", party, column, number), (plan.classes, count), cells, level=level, kind=1)
+            first += len(levels[0])
+
+    def _begin_level(self, *, new: bool) -> int:
+        family = (self.level_family[-1] + 1 if new else self.level_family[-1]) if self.level_family else 0
+        self.level_family.append(family)
+        return len(self.level_family) - 1
+
+    def _cells(self, parts: Sequence[Sequence[int]]) -> Iterator[int]:
+        for part in parts:
+            self.starts.append(len(self.sources))
+            for source in part:  # an inverted number stands for a product that is subtracted
+                self.sources.append(source if source >= 0 else ~source)
+                self.signs.append(1 if source >= 0 else -1)
+            yield len(self.starts) - 1
+
+    def _guard(self, parts: Sequence[Sequence[int]], level: int) -> None:
+        for cell in self._cells(parts):
+            self.guards.append(cell)
+            self.guard_level.append(level)
+
+    def _release(
+        self,
+        name: tuple[object, ...],
+        shape: tuple[int, ...],
+        parts: Sequence[Sequence[int]],
+        *,
+        level: int,
+        kind: int,
+    ) -> None:
+        self.blocks.append((name, len(self.released), shape))
+        for cell in self._cells(parts):
+            self.released.append(cell)
+            self.cell_level.append(level)
+            self.cell_kind.append(kind)
+
+
+class CrossedRole(Protocol):
+    """A data party's role in such a job.
+
+    Attributes:
+        uses: counts what the release spends of each row; None without a budget.
+        trained: its result so far.
+    """
+
+    uses: SumsUses | None
+    trained: Trained
+
+    async def agree_layout(self, others: Sequence[Link]) -> CrossPlan:
+        """Tell this party's layout and learn those of all.
+
+        Args:
+            others: links to all other parties, also to one without data.
+        """
+        ...
+
+    def begin_release(self) -> None:
+        """Count the release of all rows. Call it before anything of them leaves."""
+        ...
+
+    async def tell_own(self) -> None:
+        """Tell the active party what this party computes alone, or receive it there."""
+        ...
+
+    def matrix(self) -> np.ndarray:
+        """This party's rows, int64 (n, width)."""
+        ...
+
+    def take_sums(self, opened: np.ndarray) -> None:
+        """Make statistics of what was opened, int64 (released,); at the active party."""
+        ...
+
+    async def finish(self) -> Trained:
+        """Close the books."""
+        ...
