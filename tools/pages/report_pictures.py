@@ -22,7 +22,7 @@ from pathlib import Path
 
 from PIL import Image, ImageChops
 
-__all__ = ["MOST", "PARTS", "WIDTHS", "make_report", "take_picture"]
+__all__ = ["MOST", "PARTS", "WIDTHS", "make_report", "shrink", "take_picture"]
 
 DOCS = Path(__file__).parents[2] / "docs"
 MOST = 150_000
