@@ -32,6 +32,7 @@ CLOCKS = (
     "net/session/",
     "net/test_",
     "pools/",
+    "process/test_agreed_choice_processes.py",
     "process/test_copied_folders.py",
     "process/test_end_of_job.py",
     "process/test_killed_parties.py",

@@ -14,7 +14,6 @@ from securevfl.agreement.differences import flatten_fields
 from securevfl.agreement.party_file import PartyFile
 from securevfl.agreement.proposal import Proposal
 from securevfl.agreement.proposing import make_party_card, planned_epsilon
-from securevfl.agreement.starting import find_start
 from securevfl.errors import InputError, PolicyError
 from securevfl.party import rule_against
 from securevfl.transport import ACTIVE, COORDINATOR
@@ -113,10 +112,13 @@ def _find_refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[st
     found = []
     if proposal.limits.is_over(now):
         found.append(f"it ended at {proposal.limits.expires}: propose again")
-    try:
-        find_start(proposal, own.party, proposal.job_of(), own.start, None)
-    except InputError as error:
-        found.append(str(error))
+    if proposal.start:
+        from securevfl.agreement.starting import find_start  # it reads parts of models, which loads what computes
+
+        try:
+            find_start(proposal, own.party, proposal.job_of(), own.start, None)
+        except InputError as error:
+            found.append(str(error))
     card, budget = proposal.card_of(own.party), own.budget
     if card.role != COORDINATOR:
         job = proposal.job_of(device=own.device, policies={own.party: own.policy})

@@ -27,10 +27,10 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.party import Job, JobTerms, Leaving, too_few_epochs, wrong_parties
 from securevfl.party.candidates import describe_unfit_choice
+from securevfl.party.eligibility import check_continuing
 from securevfl.party.leaving import LEAVES_FEWEST
 from securevfl.party.report_options import ReportOptions
 from securevfl.privacy import Policy
-from securevfl.run.continuing import check_continuing
 from securevfl.training import Algorithm
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE
 

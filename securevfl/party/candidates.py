@@ -10,12 +10,14 @@ from securevfl.errors import InputError, PolicyError
 from securevfl.party.eligibility import too_few_epochs, wrong_parties
 from securevfl.party.job import Job
 from securevfl.privacy import DP
-from securevfl.transport import Exchange
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind
 
 if TYPE_CHECKING:
     from securevfl.training import Trained
 
 __all__ = [
+    "CHOICE_EXCHANGES",
+    "KEPT",
     "CandidateJobs",
     "agreed_candidates",
     "candidate_ends",
@@ -25,6 +27,24 @@ __all__ = [
     "possible_candidates",
     "trained_job",
 ]
+
+
+KEPT = "train/kept"
+"""The step of the message that names the candidate which is kept."""
+
+CHOICE_EXCHANGES = tuple(
+    Exchange(
+        KEPT,
+        Kind.CONTROL,
+        ACTIVE,
+        receiver,
+        "which candidate is kept",
+        "which of the candidates was best on the validation rows",
+        "ok",
+    )
+    for receiver in (PASSIVE, COORDINATOR)
+)
+"""What a job that chooses sends beside its candidates' messages."""
 
 
 @dataclass(frozen=True)

@@ -13,30 +13,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from securevfl.errors import InputError, ProtocolError
+from securevfl.party.candidates import KEPT
 from securevfl.party.job import Job
 from securevfl.party_context import PartyContext
 from securevfl.privacy import fan_out
 from securevfl.training import Trained
 from securevfl.training.program import StagedProgram
 from securevfl.training.rows import ChosenModel, TriedModel
-from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind
+from securevfl.transport import ACTIVE, Kind
 
-__all__ = ["EXCHANGES", "Candidate", "Choice", "agree_choice", "find_common_metric", "kept_metrics", "rank_candidates"]
-
-_KEPT = "train/kept"
-EXCHANGES = tuple(
-    Exchange(
-        _KEPT,
-        Kind.CONTROL,
-        ACTIVE,
-        receiver,
-        "which candidate is kept",
-        "which of the candidates was best on the validation rows",
-        "ok",
-    )
-    for receiver in (PASSIVE, COORDINATOR)
-)
-"""What a job that chooses sends beside its candidates' messages."""
+__all__ = ["Candidate", "Choice", "agree_choice", "find_common_metric", "kept_metrics", "rank_candidates"]
 
 _PREFERRED = ("auc", "log_loss", "accuracy")
 _PREFERRED_MANY = ("log_loss", "accuracy", "auc")
@@ -122,9 +108,9 @@ async def agree_choice(site: PartyContext, candidates: Mapping[str, Candidate], 
     """
     if site.role == ACTIVE:
         choice = _choose(candidates, classes)
-        await fan_out(site.other_links, lambda link: link.send(Kind.CONTROL, _KEPT, meta={"kept": choice.kept}))
+        await fan_out(site.other_links, lambda link: link.send(Kind.CONTROL, KEPT, meta={"kept": choice.kept}))
         return choice
-    told = (await site.links[site.active].receive(Kind.CONTROL, _KEPT)).meta.get("kept")
+    told = (await site.links[site.active].receive(Kind.CONTROL, KEPT)).meta.get("kept")
     if told not in candidates:
         raise ProtocolError(
             f"{site.active!r} keeps {told!r:.40}, and the agreement names {', '.join(candidates)}", party=site.active

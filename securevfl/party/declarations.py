@@ -7,8 +7,9 @@ Links enforce it, receipts and audits take their words from it, refusals and fin
 from __future__ import annotations
 
 from securevfl.align import declarable_exchanges, link_exchanges
-from securevfl.party import choosing, consent, numbering
+from securevfl.party import consent, numbering
 from securevfl.party import ledger_heads as heads
+from securevfl.party.candidates import CHOICE_EXCHANGES
 from securevfl.party.job import Job
 from securevfl.transport import Exchange, Exchanges
 
@@ -28,7 +29,7 @@ def job_exchanges(job: Job, passive: int) -> Exchanges:
         () if job.link is None else link_exchanges(job.link),
         numbering.EXCHANGES,
         training,
-        choosing.EXCHANGES if job.algorithm.chooses else (),
+        CHOICE_EXCHANGES if job.algorithm.chooses else (),
         heads.EXCHANGES,
     )
     return Exchanges(exchange for part in parts for exchange in part)

@@ -10,8 +10,29 @@ from securevfl.errors import InputError, UnknownNameError
 from securevfl.party.job import Job
 from securevfl.training import Algorithm
 from securevfl.training.objectives import check_numbers_fit
+from securevfl.training.registry import algorithms_fit
 
-__all__ = ["check_labels", "check_roster", "too_few_epochs", "too_many_classes", "undecided_choice", "wrong_parties"]
+__all__ = [
+    "AGAIN",
+    "TWO_BUDGETS",
+    "check_continuing",
+    "check_labels",
+    "check_roster",
+    "too_few_epochs",
+    "too_many_classes",
+    "undecided_choice",
+    "wrong_parties",
+]
+
+
+AGAIN = "train from the beginning, on all rows together"
+"""The cure where training cannot go on from an earlier model."""
+
+TWO_BUDGETS = (
+    "rows that both runs use spend ε in each of them, and the two are not added up: train from the beginning, on all "
+    "rows together, within one budget"
+)
+"""Why it cannot where one of the two has noise."""
 
 
 def wrong_parties(
@@ -171,3 +192,26 @@ def too_many_classes(job: Job, name: str, classes: int) -> str:
             'task = "regression"'
         )
     return ""
+
+
+def check_continuing(job: Job) -> None:
+    """Refuse a job that cannot go on from any earlier model.
+
+    Args:
+        job: that would go on.
+
+    Raises:
+        InputError: its algorithm does not go on, or has differential privacy.
+    """
+    algorithm, protection = job.algorithm, job.protection
+    if not algorithm.fits.starts:
+        able = ", ".join(algorithms_fit(lambda fits: fits.starts))
+        raise InputError(f"{algorithm.title} does not go on from an earlier model, as {able} do: {AGAIN}")
+    if protection.on_shares and algorithm.fits.shares_kind == "trees":
+        raise InputError(
+            f"{algorithm.title} does not go on from an earlier model under {protection.title}: new trees correct the "
+            "earlier ones' scores of the training rows, which are in shares that only the earlier training had; "
+            f"{AGAIN}"
+        )
+    if protection.dp is not None:
+        raise InputError(TWO_BUDGETS)

@@ -119,11 +119,11 @@ def evaluation_lines(found: Evaluation) -> list[str]:
         lines.append(_cutoff_line(at))
     if found.groups is not None:
         lines.append(f"by {found.groups.party}.{found.groups.column}, with 95 % intervals:")
-        for one in found.groups.groups:
-            lines.append(f"  {_group_line(one)}")
-            lines += [f"    {_part_line(part)}" for part in one.parts[:_PARTS]]
-            if len(one.parts) > _PARTS:
-                lines.append(f"    and {len(one.parts) - _PARTS} more, on the page")
+        for group in found.groups.groups:
+            lines.append(f"  {_group_line(group)}")
+            lines += [f"    {_part_line(part)}" for part in group.parts[:_PARTS]]
+            if len(group.parts) > _PARTS:
+                lines.append(f"    and {len(group.parts) - _PARTS} more, on the page")
         if found.groups.small:
             lines.append(f"  small groups are not shown: {found.groups.small}, {found.groups.small_rows:,} rows")
     return [line for line in [*lines, *found.missing] if line]

@@ -6,17 +6,11 @@ from securevfl.cut import Protection
 from securevfl.data import Parties
 from securevfl.errors import InputError
 from securevfl.party import Job
+from securevfl.party.eligibility import AGAIN, TWO_BUDGETS, check_continuing
 from securevfl.party_context import Keeper
 from securevfl.run.model import Model
-from securevfl.training.registry import algorithms_fit
 
-__all__ = ["check_continuing", "check_start", "give_starts"]
-
-_AGAIN = "train from the beginning, on all rows together"
-_BUDGET = (
-    "rows that both runs use spend ε in each of them, and the two are not added up: train from the beginning, on all "
-    "rows together, within one budget"
-)
+__all__ = ["check_start", "give_starts"]
 
 
 def check_start(start: Model, job: Job, parties: Parties) -> None:
@@ -34,12 +28,12 @@ def check_start(start: Model, job: Job, parties: Parties) -> None:
     if type(start.job.algorithm) is not type(job.algorithm):
         raise InputError(
             f"the earlier model is of {start.job.algorithm.title}, and the job trains {job.algorithm.title}: give the "
-            f"same algorithm, or {_AGAIN}"
+            f"same algorithm, or {AGAIN}"
         )
     owners, passive = [table.name for table in parties.label_owners], [table.name for table in parties.passive]
     coordinator = start.coordinator
     if start.job.protection.dp is not None:
-        raise InputError(_BUDGET)
+        raise InputError(TWO_BUDGETS)
     _check_protection(start.job.protection, job.protection)
     if job.protection.on_shares:
         outsider = job.protection.coordinator_among([*owners, *passive])
@@ -48,7 +42,7 @@ def check_start(start: Model, job: Job, parties: Parties) -> None:
         if now != then:
             raise InputError(
                 f"{', '.join(then)} hold the earlier model in shares, and {', '.join(now)} compute now: let the same "
-                f"parties compute, or {_AGAIN}"
+                f"parties compute, or {AGAIN}"
             )
     active, names = parties.active.name, set(parties)
     if names | {coordinator} != {*start.parts, coordinator} or active in map(
@@ -63,31 +57,8 @@ def check_start(start: Model, job: Job, parties: Parties) -> None:
     if labels != known:
         raise InputError(
             f"the earlier model predicts {', '.join(known)}; the labels of {active!r} are {', '.join(labels)}: give "
-            f"labels of the same classes in the same order, or {_AGAIN}"
+            f"labels of the same classes in the same order, or {AGAIN}"
         )
-
-
-def check_continuing(job: Job) -> None:
-    """Refuse a job that cannot go on from any earlier model.
-
-    Args:
-        job: that would go on.
-
-    Raises:
-        InputError: its algorithm does not go on, or has differential privacy.
-    """
-    algorithm, protection = job.algorithm, job.protection
-    if not algorithm.fits.starts:
-        able = ", ".join(algorithms_fit(lambda fits: fits.starts))
-        raise InputError(f"{algorithm.title} does not go on from an earlier model, as {able} do: {_AGAIN}")
-    if protection.on_shares and algorithm.fits.shares_kind == "trees":
-        raise InputError(
-            f"{algorithm.title} does not go on from an earlier model under {protection.title}: new trees correct the "
-            "earlier ones' scores of the training rows, which are in shares that only the earlier training had; "
-            f"{_AGAIN}"
-        )
-    if protection.dp is not None:
-        raise InputError(_BUDGET)
 
 
 def _check_protection(then: Protection, now: Protection) -> None:
@@ -97,7 +68,7 @@ def _check_protection(then: Protection, now: Protection) -> None:
         return
     raise InputError(
         f"the earlier model was trained under {then.title}, and the job is under {now.title}: weights in shares stay "
-        f"where they are, and weights in the clear are known already; name the same protection, or {_AGAIN}"
+        f"where they are, and weights in the clear are known already; name the same protection, or {AGAIN}"
     )
 
 

@@ -8,7 +8,8 @@ import torch
 
 import securevfl as sv
 from securevfl.data import Parties, PartyTable
-from securevfl.run.continuing import check_continuing, check_start
+from securevfl.party.eligibility import check_continuing
+from securevfl.run.continuing import check_start
 from securevfl.run.simulation import Aligned, join_parties
 
 

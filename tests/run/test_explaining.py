@@ -181,6 +181,8 @@ def test_answers_to_mixed_rows_count_and_are_refused_beyond_the_bound(
         else:
             found = sv.explain(bounded, people, ids, background=2, results=books, aligned=aligned)
             assert found.answers["shop1"] == 7
+            with pytest.raises(sv.PolicyError, match="max_results"):  # the book remembers them
+                sv.explain(bounded, people, ids, background=2, results=books, aligned=aligned)
 
 
 def test_under_a_sealed_cut_only_the_active_party_sees_its_columns(

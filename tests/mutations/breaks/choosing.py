@@ -86,9 +86,9 @@ BREAKS = (
     ),
     Break(
         name="ε of an earlier model left out by the one that goes on",
-        file="securevfl/run/continuing.py",
-        old="    if protection.dp is not None:\n        raise InputError(_BUDGET)",
-        new="    if protection.dp is False:\n        raise InputError(_BUDGET)",
+        file="securevfl/party/eligibility.py",
+        old="    if protection.dp is not None:\n        raise InputError(TWO_BUDGETS)",
+        new="    if protection.dp is False:\n        raise InputError(TWO_BUDGETS)",
         tests=("tests/run/test_continuing.py::test_what_cannot_go_on_is_refused",),
     ),
 )
