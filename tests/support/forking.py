@@ -31,7 +31,9 @@ LOADED = """
 """What the children find loaded: libraries, and parts of the package that load them. pyarrow loads pandas, where it is
 installed, for the first list that it takes: a third of a CPU-second."""
 DESCRIPTORS = 4
-"""Of a request: the three standard streams and the pipe."""
+"""Of a request: the three standard streams and the pipe. Others that come with it stay with the child."""
+MOST = 8
+"""Descriptors of a request."""
 
 
 def load_libraries() -> None:
@@ -44,7 +46,7 @@ def serve(requests: socket.socket) -> list[str]:
     """Fork a child for each request, until the other end is closed; a child returns with its arguments."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
-        text, descriptors, _, _ = socket.recv_fds(requests, 1 << 20, DESCRIPTORS)
+        text, descriptors, _, _ = socket.recv_fds(requests, 1 << 20, MOST)
         _wait_for_keepers()
         if not text:
             os._exit(0)
@@ -64,19 +66,20 @@ def _wait_for_keepers() -> None:
 
 def _become(request: dict[str, object], descriptors: list[int]) -> list[str]:
     """Be the child that was asked for; the keeper never returns."""
-    *streams, pipe = descriptors
+    (*streams, pipe), passed = descriptors[:DESCRIPTORS], descriptors[DESCRIPTORS:]
     child = os.fork()
     if child:
-        for one in (0, 1, 2, *streams):
+        for one in (0, 1, 2, *streams, *passed):
             os.close(one)
-        os.write(pipe, b"%d\n" % child)
-        _, status = os.waitpid(child, 0)
-        os.write(pipe, b"%d\n" % os.waitstatus_to_exitcode(status))
+        with contextlib.suppress(BrokenPipeError):  # who asked may be killed before its child ends
+            os.write(pipe, b"%d\n" % child)
+            _, status = os.waitpid(child, 0)
+            os.write(pipe, b"%d\n" % os.waitstatus_to_exitcode(status))
         os._exit(0)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, one in enumerate(streams):
         os.dup2(one, number)
-    for one in descriptors:
+    for one in (*streams, pipe):
         os.close(one)
     os.chdir(str(request["folder"]))
     os.environ.clear()
@@ -87,7 +90,7 @@ def _become(request: dict[str, object], descriptors: list[int]) -> list[str]:
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
-    return list(request["arguments"])  # type: ignore[call-overload]
+    return [word.format(*passed) for word in request["arguments"]] if passed else list(request["arguments"])  # type: ignore[call-overload,attr-defined]
 
 
 def run_as_python(arguments: list[str]) -> None:
