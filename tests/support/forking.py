@@ -21,8 +21,8 @@ from pathlib import Path
 
 LOADED = """
     numpy torch pandas sklearn.ensemble pyarrow pyarrow.csv pyarrow.compute pyarrow.pandas_compat typer
-    cryptography.hazmat.backends.openssl rich._emoji_codes jinja2 rich.console rich.table cryptography.x509 gmpy2 securevfl_psi_cli.app
-    pydantic.type_adapter numpy.ma zoneinfo sysconfig securevfl.algorithms.splitnn.roles
+    cryptography.hazmat.backends.openssl rich._emoji_codes jinja2 rich.console rich.table cryptography.x509 gmpy2
+    securevfl_psi_cli.app pydantic.type_adapter numpy.ma zoneinfo sysconfig securevfl.algorithms.splitnn.roles
     securevfl.cli.application securevfl.cli.parties securevfl.cli.runs securevfl.cli.scores
     securevfl.experiments.comparison securevfl.process.launch securevfl.process.party_process securevfl.report.html
     securevfl.report.progress securevfl.run.interrupts securevfl.run.run_folder securevfl.run.runner
