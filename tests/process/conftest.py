@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 from securevfl_net.gate.settings import Timing
 from support.forking import load_libraries
-from support.processes import fork_gates
 
 from securevfl.transport import network_mesh
 
@@ -19,7 +18,6 @@ def _libraries() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _short_farewell_and_forked_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
     """A party that is done waits two seconds, and not ten, for peers that are gone; also in processes that it forks."""
-    fork_gates(monkeypatch)
     monkeypatch.setattr(network_mesh, "Timing", partial(Timing, farewell=2.0))

@@ -7,6 +7,7 @@ both waits for the child, so that no process is left that nobody has waited for.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -17,6 +18,7 @@ import runpy
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 
 LOADED = """
@@ -110,8 +112,30 @@ def run_as_python(arguments: list[str]) -> None:
         runpy.run_path(what, run_name="__main__")
 
 
+def end_at_once(arguments: list[str]) -> None:
+    """Run it, do what programs ask for at their end, and end without freeing each object of what was loaded: a third of a
+    CPU-second. An interrupt ends it as it ends any Python."""
+    code: object = 0
+    try:
+        run_as_python(arguments)
+    except SystemExit as end:
+        code = end.code or 0
+        if not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
+    except Exception:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(int(code) & 0xFF)
+
+
 if __name__ == "__main__":
     load_libraries()
     gc.collect()
     gc.freeze()  # children need not walk over what was loaded
-    run_as_python(serve(socket.socket(fileno=int(sys.argv[1]))))
+    end_at_once(serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, Self
 
-__all__ = ["PythonProcess", "find_forker", "fork_gates", "fork_workers", "run_python"]
+__all__ = ["PythonProcess", "find_forker", "fork_workers", "run_python"]
 
 
 @functools.cache
@@ -178,18 +178,3 @@ def fork_workers(monkeypatch: Any) -> None:
 
     stand_in = SimpleNamespace(Popen=start, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
     monkeypatch.setattr("securevfl_crypto.pools.process.subprocess", stand_in)
-
-
-def fork_gates(monkeypatch: Any) -> None:
-    """Let the gates of parties be forked, also those of parties that a test forks; a gate behind a door is not, because
-    its door has the number that it has here."""
-    find_forker()  # before any fork: children ask the same one
-
-    def start(command: list[str], *, pass_fds: Sequence[int], stdin: int, env: Mapping[str, str]) -> Any:
-        if len(pass_fds) > 1:
-            return subprocess.Popen(command, pass_fds=pass_fds, stdin=stdin, env=env)
-        with os.fdopen(os.dup(2), "wb") as output:
-            return PythonProcess([*command[1:-1], "{0}"], env=env, output=output, passed=pass_fds)
-
-    stand_in = SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL)
-    monkeypatch.setattr("securevfl_net.gate.spawn.subprocess", stand_in)
