@@ -113,7 +113,7 @@ def run_as_python(arguments: list[str]) -> None:
 
 
 def end_at_once(arguments: list[str]) -> None:
-    """Run it, do what programs ask for at their end, and end without freeing each object of what was loaded, which takes
+    """Run it, do what programs ask for at their end, and end without freeing each object of what was loaded: it takes
     a third of a CPU-second. An interrupt ends it as it ends any Python."""
     code: object = 0
     try:
