@@ -25,6 +25,7 @@ HEAVY = (
     "pyarrow",
     "scipy",
     "sklearn",
+    "sympy",
     "tenseal",
     "torch",
     "torch._dynamo",
@@ -78,11 +79,12 @@ def test_names_load_no_more_than_they_need() -> None:
 
 
 def test_training_loads_torch_and_its_accountant_scipy() -> None:
-    """No scikit-learn, no pandas, none of Opacus but the accountants, and not torch's compiler."""
+    """No scikit-learn, no pandas, none of Opacus but the accountants, and neither torch's compiler nor its symbolic
+    shapes, which are sympy."""
     code = """
 import securevfl as sv
 from securevfl.privacy import GaussianRelease, epsilon_prv, epsilon_rdp
-for algorithm in (sv.SplitNN(), sv.algorithms.ResidualAtTheCut(folds=2)):
+for algorithm in (sv.SplitNN(bottom=(4,)), sv.algorithms.ResidualAtTheCut(folds=2)):
     job = sv.Job(algorithm=algorithm, protection=sv.Plain(), epochs=2, steps=3)
     sv.simulate(job, sv.datasets.breast_cancer())
 assert not {"scipy", "sklearn"} & sys.modules.keys(), "training"

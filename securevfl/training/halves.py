@@ -19,7 +19,7 @@ from securevfl.privacy.noise import NoiseShare
 from securevfl.training.bottoms import Architecture, Frozen
 from securevfl.training.frozen import frozen_bottom
 from securevfl.training.networks import build_active_block, build_bottom, build_mlp
-from securevfl.training.optimizers import Adam, forget_gradients
+from securevfl.training.optimizers import Adam, backpropagate, forget_gradients
 from securevfl.training.state import State, as_dict, as_pair
 
 __all__ = ["ActiveHalf", "Networks", "PassiveHalf"]
@@ -101,7 +101,7 @@ class ActiveHalf:
         forget_gradients(self.optimizer)
 
         def at_the_cut(above: torch.Tensor | None) -> torch.Tensor:
-            torch.autograd.backward(outputs, above)
+            backpropagate(outputs, above)
             if remote.grad is None and remote.numel():
                 raise ValueError("the top model does not depend on z")
             return remote if remote.grad is None else remote.grad
@@ -195,7 +195,7 @@ class PassiveHalf:
         a = strip_noise_mark(activations)
         if self.optimizer is not None and gradient is not None and a.requires_grad:
             forget_gradients(self.optimizer)
-            torch.autograd.backward(a, gradient)
+            backpropagate(a, gradient)
             self.optimizer.step()
 
     def snapshot(self) -> object:
@@ -241,7 +241,7 @@ class Networks:
     def step(self, outputs: torch.Tensor, gradient: torch.Tensor | None = None) -> None:
         """One step on the derivative of `outputs`, which is a loss unless a `gradient` comes with it."""
         self.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(outputs, gradient)
+        backpropagate(outputs, gradient)
         self.optimizer.step()
 
     def snapshot(self) -> object:

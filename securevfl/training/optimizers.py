@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Adam", "forget_gradients"]
+__all__ = ["Adam", "backpropagate", "forget_gradients"]
 
 _UNUSUAL = ("amsgrad", "maximize", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay")
 """If any of these settings is on, torch takes the step."""
@@ -136,3 +136,22 @@ def forget_gradients(optimizer: torch.optim.Optimizer) -> None:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             parameter.grad = None
+
+
+def backpropagate(outputs: torch.Tensor, gradient: torch.Tensor | None) -> None:
+    """Do what `torch.autograd.backward` does, bit by bit, without the symbolic shapes that torch loads to compare two
+    shapes: half a CPU-second in every process that trains.
+
+    Args:
+        outputs: of networks, of any shape; a loss, one number, if `gradient` is None.
+        gradient: the loss's derivative with respect to `outputs`, of their shape.
+
+    Raises:
+        ValueError: `gradient` has another shape.
+    """
+    if gradient is None:
+        torch.autograd.backward(outputs)
+        return
+    if gradient.shape != outputs.shape:
+        raise ValueError(f"the gradient has shape {tuple(gradient.shape)}, and the outputs {tuple(outputs.shape)}")
+    torch.autograd.backward((outputs * gradient).sum())  # whose derivative is 1 · gradient

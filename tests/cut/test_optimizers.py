@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from securevfl.training.networks import build_mlp
-from securevfl.training.optimizers import Adam
+from securevfl.training.optimizers import Adam, backpropagate
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
@@ -100,3 +100,26 @@ def test_what_is_not_plain_is_left_to_torch() -> None:
         for number in range(3):
             step(model, optimizer, number)
         assert not optimizer._moments
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (1, 1), (5,), (0, 4)])
+def test_a_gradient_goes_back_as_torch_takes_it(shape: tuple[int, ...]) -> None:
+    """Bit by bit, numbers included whose product with the outputs is infinite or none."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(shape, generator=generator, requires_grad=True)
+    gradient = 1e30 * torch.randn(shape, generator=generator)
+    gradient.view(-1)[:1] = -0.0
+    got = []
+    for take in (backpropagate, torch.autograd.backward):
+        x.grad = None
+        take(1e20 + torch.tanh(x), gradient)
+        got.append(x.grad)
+    assert got[0].shape == shape
+    assert torch.isfinite(got[0]).all()
+    assert torch.equal(got[0].view(torch.int32), got[1].view(torch.int32))
+
+
+def test_a_gradient_of_another_shape_is_refused() -> None:
+    outputs = torch.zeros((3, 2), requires_grad=True)
+    with pytest.raises(ValueError, match=r"shape \(2,\), and the outputs \(3, 2\)"):
+        backpropagate(outputs, torch.zeros(2))

@@ -6,8 +6,15 @@ from functools import partial
 
 import pytest
 from securevfl_net.gate.settings import Timing
+from support.forking import load_libraries
 
 from securevfl.transport import network_mesh
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _libraries() -> None:
+    """Loaded before parties are forked: each would load them again."""
+    load_libraries()
 
 
 @pytest.fixture(autouse=True)

@@ -47,7 +47,7 @@ def _junk(port: int) -> Iterator[list[int]]:
 
 
 def test_three_agreements_over_one_port_survive_killed_parties_and_a_killed_node(tmp_path: Path) -> None:
-    with running_nodes(tmp_path) as nodes, _junk(nodes["bank"].port) as junk:
+    with running_nodes(tmp_path, forks=True) as nodes, _junk(nodes["bank"].port) as junk:
         bank, shop = nodes["bank"], nodes["shop"]
         companies = {
             name: make_company(tmp_path / name, bank.port, epochs=epochs)
@@ -113,7 +113,7 @@ def test_what_needs_a_person_is_named_and_the_others_go_on(tmp_path: Path) -> No
 
 def test_a_training_without_its_peer_gives_its_place_to_the_next(tmp_path: Path) -> None:
     """Both nodes run one training at a time, and begin with different ones."""
-    with running_nodes(tmp_path, jobs=1, turn=8.0) as nodes:
+    with running_nodes(tmp_path, jobs=1, turn=8.0, forks=True) as nodes:
         bank, shop = nodes["bank"], nodes["shop"]
         one, two = (make_company(tmp_path / name, bank.port) for name in ("one", "two"))
         for daemon, order in ((bank, (one, two)), (shop, (two, one))):

@@ -20,6 +20,7 @@ from securevfl.agreement import ServingTerms
 from securevfl.cli import main
 from securevfl.testing.company import Company, create_company
 from securevfl.testing.parties import make_parties
+from support.forked_nodes import start_node
 from support.processes import PythonProcess
 
 __all__ = ["Daemon", "add_agreement", "free_port", "make_company", "running_nodes", "typed", "until"]
@@ -43,10 +44,18 @@ def typed(*words: object, code: int = 0) -> str:
 
 
 class Daemon:
-    """A node of one organisation."""
+    """A node of one organisation.
 
-    def __init__(self, folder: Path, port: int, *, jobs: int = 2, turn: float = 120.0) -> None:
-        self.folder, self.port = folder, port
+    Args:
+        folder: of the node.
+        port: at which it listens.
+        jobs: trainings at a time.
+        turn: seconds of a training that waits.
+        forks: whether its processes are forked from one that has loaded the libraries, and not started afresh.
+    """
+
+    def __init__(self, folder: Path, port: int, *, jobs: int = 2, turn: float = 120.0, forks: bool = False) -> None:
+        self.folder, self.port, self.forks = folder, port, forks
         typed("node", "init", folder, "--listen", f"127.0.0.1:{port}")
         text = (folder / "node.toml").read_text()
         text = text.replace("jobs = 2", f"jobs = {jobs}").replace("turn = 120.0", f"turn = {turn}")
@@ -56,7 +65,8 @@ class Daemon:
 
     def start(self) -> None:
         with self.log.open("ab") as file:
-            self.process = PythonProcess(["-m", "securevfl", "node", "run", str(self.folder)], output=file)
+            words = ["-m", "securevfl", "node", "run", str(self.folder)]
+            self.process = start_node(self.folder, file) if self.forks else PythonProcess(words, output=file)
 
     def end(self, number: int = signal.SIGTERM) -> int:
         assert self.process is not None

@@ -17,17 +17,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, Self
 
-__all__ = ["PythonProcess", "fork_workers", "run_python"]
+__all__ = ["PythonProcess", "find_forker", "fork_workers", "run_python"]
 
 
 @functools.cache
-def _forker() -> socket.socket:
-    """The end of this test worker; the program ends when it is closed."""
+def find_forker() -> socket.socket:
+    """The end at which to ask for processes, of this test worker; the program ends when it is closed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         command = [sys.executable, str(Path(__file__).with_name("forking.py")), str(theirs.fileno())]
@@ -53,6 +53,7 @@ class PythonProcess:
         env: the environment; this one unless given.
         output: an open file for both standard outputs; two pipes unless given.
         speaks: it has pipes of bytes for standard input and output, and writes errors where this process does.
+        passed: descriptors that it gets; ``{0}`` among the arguments becomes the number of the first one there.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class PythonProcess:
         env: Mapping[str, str] | None = None,
         output: IO[bytes] | None = None,
         speaks: bool = False,
+        passed: Sequence[int] = (),
     ) -> None:
         self.returncode: int | None = None
         self.stdin: IO[bytes] | None = None
@@ -85,7 +87,7 @@ class PythonProcess:
             child_in, child_out = os.open(os.devnull, os.O_RDONLY), os.dup(output.fileno())
             child_err = os.dup(child_out)
         given = [child_in, child_out, child_err, child_status]
-        socket.send_fds(_forker(), [json.dumps(request).encode()], given)
+        socket.send_fds(find_forker(), [json.dumps(request).encode()], [*given, *passed])
         for one in given:
             os.close(one)
         self.pid = int(self._read_line())

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -15,12 +14,13 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import securevfl as sv
 from securevfl.agreement import ServingTerms
 from securevfl.testing.parties import make_parties
 from support.companies import Companies
+from support.processes import PythonProcess
 from support.servers import unlabelled
 
 PATIENCE = 300.0
@@ -30,14 +30,15 @@ PATIENCE = 300.0
 class Running:
     """A process whose lines are read as they come."""
 
-    def __init__(self, started: subprocess.Popen[str]) -> None:
+    def __init__(self, started: PythonProcess, output: TextIO) -> None:
         self.started = started
         self.lines: list[str] = []
+        self._output = output
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
-        for line in self.started.stdout or ():
+        for line in self._output:
             self.lines.append(line)
 
     def wait_for(self, pattern: str) -> str:
@@ -54,8 +55,7 @@ class Running:
 
     def close(self) -> None:
         self._reader.join(30)
-        if self.started.stdout is not None:
-            self.started.stdout.close()
+        self._output.close()
 
     def kill(self) -> None:
         os.kill(self.started.pid, signal.SIGKILL)
@@ -65,10 +65,10 @@ class Running:
 @contextmanager
 def run(words: Sequence[str]) -> Iterator[Running]:
     environment = os.environ | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
-    started = subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    )
-    running = Running(started)
+    output, written = os.pipe()
+    with os.fdopen(written, "wb") as file:
+        started = PythonProcess(list(words), output=file, env=environment)
+    running = Running(started, os.fdopen(output, encoding="utf-8"))
     try:
         yield running
     finally:
