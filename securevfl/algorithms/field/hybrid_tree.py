@@ -231,7 +231,7 @@ class _Upper:
     forget: Callable[[], None]
     trees: list[Tree] = field(default_factory=list)
     taught: list[np.ndarray] = field(default_factory=list, repr=False)
-    start: np.ndarray = field(default_factory=lambda: np.empty(0))
+    start: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
 
     async def setup(self) -> None:
         """See `Part.setup`."""

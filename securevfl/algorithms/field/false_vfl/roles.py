@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from securevfl.algorithms.field.false_vfl import (
-    FalseVFL,
+from securevfl.algorithms.field.false_vfl.settings import (
+    FalseSettings,
     Gaussian,
     LatentModel,
     PartyModel,
@@ -54,7 +54,7 @@ class _LatentRole(Role):
     """
 
     bookkeeping = _Books
-    config: FalseVFL
+    config: FalseSettings
 
     def build_model(self, *more: nn.Module) -> None:
         """Make the party's encoder and decoder, and train them with `more`."""
