@@ -79,8 +79,9 @@ def add_log_odds(probabilities: Sequence[np.ndarray], weights: Sequence[float]) 
         weights: of each model, 0 or more.
     """
     logs = np.tensordot(np.asarray(weights), np.log(np.stack(probabilities).clip(_TINY)), axes=1)
-    found: np.ndarray = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return found / found.sum(axis=1, keepdims=True)
+    powers = np.exp(logs - logs.max(axis=1, keepdims=True))
+    found: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
+    return found
 
 
 def fit_log_odds_weights(probabilities: Sequence[np.ndarray], labels: np.ndarray, *, pull: float) -> np.ndarray:

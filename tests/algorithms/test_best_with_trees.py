@@ -43,6 +43,8 @@ def test_scores_are_the_pool_of_three_opinions(ran: tuple[Any, TreesWeighting]) 
     rows, _ = weighting.unseen_probabilities("boosted_residual")
     assert len(rows) >= 50
     np.testing.assert_allclose(given, fit_log_odds_weights(unseen, weighting.y[rows], pull=10.0), atol=1e-9)
+    np.testing.assert_array_equal(unseen[1], weighting.unseen_probabilities("boosted_residual")[1])
+    np.testing.assert_array_equal(unseen[2], weighting.unseen_probabilities("boosted_residual", alone=True)[1])
     pooled = log_loss(add_log_odds(unseen, given), weighting.y[rows])
     assert pooled < min(log_loss(one, weighting.y[rows]) for one in unseen) + 0.02
     _, alone = weighting.opinions["pool alone"]

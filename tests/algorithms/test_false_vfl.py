@@ -13,8 +13,8 @@ from support.small_algorithms import make
 from torch.distributions import MultivariateNormal, Normal
 
 import securevfl as sv
-from securevfl.algorithms.field.false_vfl import (
-    FalseVFL,
+from securevfl.algorithms.field.false_vfl import FalseVFL
+from securevfl.algorithms.field.false_vfl.settings import (
     LatentModel,
     fuse_posteriors,
     log_normal,

@@ -202,6 +202,7 @@ def _applied(job: sv.Job, change: str) -> sv.Job:
 CHEAP: dict[str, dict[str, Any]] = {
     "apc_vfl": {"steps": 2, "student_steps": 2},
     "distilled": {"teacher_steps": 4},
+    "false_vfl": {"pretraining": 2},
     "fedda": {"generator_steps": 2, "critic_steps": 1, "first": 1},
     "fedhssl": {"aggregate": False, "rounds": 2, "cross_steps": 2, "local_steps": 1},
     "few_shot_vfl": {"local_steps": 2},

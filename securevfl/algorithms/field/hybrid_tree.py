@@ -231,7 +231,7 @@ class _Upper:
     forget: Callable[[], None]
     trees: list[Tree] = field(default_factory=list)
     taught: list[np.ndarray] = field(default_factory=list, repr=False)
-    start: np.ndarray = field(default_factory=lambda: np.empty(0))
+    start: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
 
     async def setup(self) -> None:
         """See `Part.setup`."""
@@ -470,7 +470,8 @@ class _Guest(_TreeRole, PassiveRole):
             message = await self.upstream.receive(Kind.GRADIENT, "hybrid/gradients", "g", "leaf")
             g, leaf = np.asarray(message.arrays["g"]), np.asarray(message.arrays["leaf"])
             if (
-                (g.dtype, leaf.dtype) != (np.float64, np.int32)
+                g.dtype != np.float64
+                or leaf.dtype != np.int32
                 or (g.shape, leaf.shape) != ((len(rows), 2), (len(rows),))
                 or not np.isfinite(g).all()
                 or (g[:, 1] < 0).any()

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from securevfl.algorithms.field.false_vfl import (
-    FalseVFL,
+from securevfl.algorithms.field.false_vfl.settings import (
+    FalseSettings,
     Gaussian,
     LatentModel,
     PartyModel,
@@ -33,6 +33,11 @@ from securevfl.transport import Kind
 __all__ = ["FalseActive", "FalsePassive"]
 
 
+def _gradient_at(leaf: torch.Tensor) -> torch.Tensor:
+    """The gradient that a backward pass left at a leaf; zeros where it does not depend on it."""
+    return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+
+
 class _Books(Bookkeeping):
     """Rows that are not aligned teach the model too."""
 
@@ -49,7 +54,7 @@ class _LatentRole(Role):
     """
 
     bookkeeping = _Books
-    config: FalseVFL
+    config: FalseSettings
 
     def build_model(self, *more: nn.Module) -> None:
         """Make the party's encoder and decoder, and train them with `more`."""
@@ -152,13 +157,13 @@ class FalseActive(_LatentRole, ActiveRole):
         loss = -mean_log_ratio(logs).mean()
         torch.autograd.backward(loss, retain_graph=bool(likely))
         for link, one in zip(links, likely, strict=True):
-            await link.send(Kind.GRADIENT, "false/weights", weights=one.grad)
+            await link.send(Kind.GRADIENT, "false/weights", weights=_gradient_at(one))
         for link in links:
             message = await link.receive(Kind.GRADIENT, "false/pull", "pull")
             pull = read_tensor(message.arrays["pull"], tuple(h.shape), link.peer, self.plan.device)
             torch.autograd.backward(h, pull, retain_graph=True)
         for link, (mean, wide) in zip(links, leaves, strict=True):
-            await link.send(Kind.GRADIENT, "false/gradient", mean=mean.grad, wide=wide.grad)
+            await link.send(Kind.GRADIENT, "false/gradient", mean=_gradient_at(mean), wide=_gradient_at(wide))
 
     async def _receive_posterior(self, link: Link, rows: int | None) -> Gaussian:
         """A party's posterior of some rows, (n, d) each; of as many as it sends, up to a batch, if `rows` is None.
@@ -301,7 +306,7 @@ class FalsePassive(_LatentRole, PassiveRole):
         await self.upstream.send(Kind.STATISTIC, "false/likelihoods", likelihoods=likely.detach())
         weights = await self._receive("false/weights", "weights", tuple(likely.shape))
         torch.autograd.backward(likely, weights)
-        await self.upstream.send(Kind.GRADIENT, "false/pull", pull=h.grad)
+        await self.upstream.send(Kind.GRADIENT, "false/pull", pull=_gradient_at(h))
         message = await self.upstream.receive(Kind.GRADIENT, "false/gradient", "mean", "wide")
         gradients = [
             read_tensor(message.arrays[name], tuple(mean.shape), self.upstream.peer, self.plan.device)

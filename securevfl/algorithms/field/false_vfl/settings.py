@@ -27,15 +27,21 @@ from torch import nn
 from securevfl.cut import Protection
 from securevfl.cut.leakage import describe_representations
 from securevfl.errors import InputError
-from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Subsets
 from securevfl.training.networks import build_mlp
-from securevfl.training.passive_role import PassiveRole
 from securevfl.training.representations import representation_exchange
-from securevfl.training.setting import Setting
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
-__all__ = ["FalseVFL", "Gaussian", "fuse_posteriors", "log_normal", "mean_log_ratio", "split_gaussian"]
+__all__ = [
+    "FalseSettings",
+    "Gaussian",
+    "LatentModel",
+    "PartyModel",
+    "fuse_posteriors",
+    "log_normal",
+    "mean_log_ratio",
+    "split_gaussian",
+]
 
 Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 Gaussian = tuple[torch.Tensor, torch.Tensor]
@@ -50,21 +56,9 @@ _LIKELY = Sight(of="features", severity="leak", through="likelihoods of the send
 _WEIGHTS = Sight(of="features", severity="note", through="importance weights of samples")
 
 
-class FalseVFL(Algorithm):
-    """A generative model of all parties' columns, and a classifier of its latent variable.
+class FalseSettings(Algorithm):
+    """The settings of FALSE-VFL as roles use them: see `FalseVFL`."""
 
-    Attributes:
-        bottom: widths of each party's encoder; its decoder has them in reverse.
-        latent: width of h, the same at all parties.
-        deep: width of z.
-        top: widths of the classifier's hidden layers.
-        samples: κ, importance samples of a row.
-        pretraining: steps in which the generative model learns from all rows.
-        lr: Adam's learning rate, at all parties.
-    """
-
-    name: ClassVar[str] = "false_vfl"
-    label: ClassVar[str] = "FALSE-VFL"
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
     reveals: ClassVar[str] = "sends the passive parties' posteriors to the active party, and samples back"
@@ -133,16 +127,6 @@ class FalseVFL(Algorithm):
             down("false/gradient", "gradient at its posterior", "how its posterior of each row should move"),
         )
 
-    def active(self, setting: Setting) -> ActiveRole:
-        from securevfl.algorithms.field.false_vfl_roles import FalseActive
-
-        return FalseActive(self, setting)
-
-    def passive(self, setting: Setting) -> PassiveRole:
-        from securevfl.algorithms.field.false_vfl_roles import FalsePassive
-
-        return FalsePassive(self, setting)
-
 
 def split_gaussian(outputs: torch.Tensor) -> Gaussian:
     """Mean and log-variances from a network's outputs, (…, 2 d)."""
@@ -180,7 +164,7 @@ class PartyModel(nn.Module):
         config: the algorithm.
     """
 
-    def __init__(self, columns: int, config: FalseVFL) -> None:
+    def __init__(self, columns: int, config: FalseSettings) -> None:
         super().__init__()
         self.encoder = build_mlp([columns, *config.bottom, 2 * config.latent])
         self.decoder = build_mlp([config.latent, *reversed(config.bottom), columns])
@@ -202,7 +186,7 @@ class LatentModel(nn.Module):
         config: the algorithm.
     """
 
-    def __init__(self, config: FalseVFL) -> None:
+    def __init__(self, config: FalseSettings) -> None:
         super().__init__()
         self.encoder = build_mlp([config.latent, 64, 2 * config.deep])
         self.decoder = build_mlp([config.deep, 64, 2 * config.latent])
