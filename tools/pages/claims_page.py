@@ -96,7 +96,8 @@ def word(verdicts: list[str], whole: str = "undecided") -> str:
 
 
 def _points(fraction: float) -> str:
-    return f"{100 * fraction:+.1f}".replace("-", "−")
+    text = f"{100 * fraction:+.1f}".replace("-", "−")
+    return "0.0" if text[1:] == "0.0" else text
 
 
 def _evidence(lines: list[Line], found: list[Judgement]) -> str:
