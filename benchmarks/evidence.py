@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import skip
 from benchmarks.evidence_plan import SWEEPS, Evidence
 from securevfl.errors import InputError
-from securevfl.experiments.cells import CellError
+from securevfl.experiments.cells import Cell, CellError
 from securevfl.experiments.pool import choose_pool, run_cells
 from securevfl.report.statistics import FEWEST
 
@@ -59,25 +59,24 @@ def list_missing(evidence: Evidence) -> str:
     return "\n".join(found)
 
 
-def run_for(evidence: Evidence, minutes: float, *, pool: str = "", limit: int | None = None) -> int:
-    """Run missing cells until the time is over; the one that runs then ends. Returns how many ran.
+def run_for(evidence: Evidence, minutes: float, *, workers: int = 1, limit: int | None = None) -> int:
+    """Run missing cells until the time is over; those that run then end. Returns how many ran.
 
     Args:
         evidence: the sweeps.
         minutes: wall time.
-        pool: of `choose_pool`; empty for this process.
+        workers: processes, one thread each; 1 runs all cells in this process.
         limit: at most so many cells.
     """
-    start, done = time.monotonic(), 0
-    absent: set[str] = set()
-    while (
-        planned := [c for c in evidence.plan() if c.source.get("name") not in absent][:limit]
-    ) and time.monotonic() - start < 60 * minutes:
-        began, reckon = time.monotonic(), evidence.reckoner()
-        if pool:  # a pool takes all cells at once: give it what the time left allows
-            planned = planned[: max(1, int(AFRESH / max(reckon(planned[0]), 1)))]
+    end, done, absent = time.monotonic() + 60 * minutes, 0, set[str]()
+    while time.monotonic() < end and (limit is None or done < limit):
+        batch_end = min(end, time.monotonic() + AFRESH)
+        possible = [cell for cell in evidence.plan() if cell.source.get("name") not in absent]
+        batch = _fill(evidence, possible, workers * (batch_end - time.monotonic()))
+        if not batch:
+            break
         with tempfile.TemporaryDirectory(prefix="securevfl-evidence-") as folder:
-            cells = run_cells(planned, pool, None, Path(folder))
+            cells = run_cells(batch[:limit], choose_pool("", workers), None, Path(folder))
             for cell, ended in cells:
                 if isinstance(ended, CellError) and "is not here" in ended.message:
                     absent.add(str(cell.source["name"]))
@@ -89,13 +88,21 @@ def run_for(evidence: Evidence, minutes: float, *, pool: str = "", limit: int | 
                     ended.message if isinstance(ended, CellError) else f"{ended.value:.4f} after {ended.seconds:.1f} s"
                 )
                 print(f"{cell.data}, {cell.method}, {cell.x:g}, seed {cell.seed}: {said}", flush=True)
-                now = time.monotonic()
-                if not pool and (now - start >= 60 * minutes or now - began >= AFRESH):
+                if workers == 1 and time.monotonic() >= batch_end:
                     break
             cells.close()  # type: ignore[attr-defined]
-        if limit is not None and done >= limit:
-            break
     return done
+
+
+def _fill(evidence: Evidence, cells: Sequence[Cell], seconds: float) -> list[Cell]:
+    """The first cells, as many as the time is for, one at least."""
+    reckon, found, spent = evidence.reckoner(), [], 0.0
+    for cell in cells:
+        if found and spent >= seconds:
+            break
+        found.append(cell)
+        spent += reckon(cell)
+    return found
 
 
 def compare_again(evidence: Evidence, count: int, seed: int = 0) -> list[str]:
@@ -131,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif given.again is not None:
             return int(bool(compare_again(evidence, given.again)))
         else:
-            print(f"{run_for(evidence, given.minutes, pool=choose_pool('', given.workers))} cells ran")
+            print(f"{run_for(evidence, given.minutes, workers=given.workers)} cells ran")
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -50,7 +50,7 @@ SWEEPS = (
 """The sweeps that docs/few-rows.md, docs/algorithms/claims.md, docs/figures.md and the methods' pages rest on."""
 UNKNOWN_SECONDS = 10.0
 """What a cell is reckoned to take if no cell of its algorithm has run."""
-_OPEN_CLAIM, _OWN_CLAIM = 4.0, 0.5
+_OPEN_CLAIM, _OWN_CLAIM = 4.0, 0.1
 """Weights of an undecided claim of a paper, and of a sweep's own one."""
 _HOPEFUL = 1.5
 """How many times the seeds of its file a test may want before the file's seeds count as no help."""

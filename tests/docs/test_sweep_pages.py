@@ -188,6 +188,17 @@ def test_unknown_tables_are_told() -> None:
         sweep_pages.written("<!-- sweep: never | means -->\nold\n<!-- end -->")
 
 
+def test_a_sweep_without_a_record_has_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sweep_pages, "RESULTS", tmp_path)
+    sweep_pages._levels.cache_clear()
+    page = sweep_pages.written("<!-- sweep: multi-vfl | means -->\nold\n<!-- end -->")
+    assert "*`multi-vfl.toml` has not run yet.*" in page
+    (tmp_path / "sweep-multi-vfl.json").write_bytes(_record(MEANS).to_json())
+    sweep_pages._levels.cache_clear()
+    assert "not run" not in sweep_pages.written(page)
+    sweep_pages._levels.cache_clear()
+
+
 def test_histories_are_timed_to_a_level_that_the_slowest_reaches() -> None:
     rising = [0.1, 0.5, 0.9, 1.0]
     assert (first_at(rising, 0.6), first_at(rising, 1.1)) == (3, None)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import false_verdicts
-from benchmarks.false_verdicts import CASES, differences, measure, read_table
+from benchmarks.false_verdicts import CASES, MEAN, differences, measure, measure_mean, read_table
 from securevfl.data import datasets
 from securevfl.data.table import TEST
 
@@ -24,6 +24,15 @@ def test_equal_methods_on_a_real_table_are_told_apart_in_five_of_a_hundred() -> 
         assert corrected["single"] <= 0.065  # type: ignore[index]
         assert corrected["pages"] <= 0.115  # type: ignore[index]  # 5 %, and three standard errors of 100 pages
     assert 0.05 < found["correlation"] < 0.3  # type: ignore[operator]
+
+
+def test_the_mean_of_tables_is_tested_as_one_table_is() -> None:
+    name = "breast cancer, a third trains"
+    table = read_table(CASES[name].name)
+    assert measure_mean(4, (5,), (name,)) == measure(CASES[name], table, 4, (5,))
+    twice = measure_mean(4, (5,), (name, "breast cancer"))
+    assert twice["ratio"] == 0.25
+    assert twice != measure_mean(4, (5,), (name,))
 
 
 def test_the_methods_are_exchangeable_and_share_their_rows() -> None:
@@ -68,7 +77,7 @@ def test_the_whole_holds_the_level() -> None:
     Of the six pairs of four methods three are independent, so that chance alone moves a share by this much.
     """
     found = false_verdicts_page.read()
-    assert set(found) == set(CASES)
+    assert set(found) == {*CASES, MEAN}
     for name, one in found.items():
         chance = (0.05 * 0.95 / one["repeats"]) ** 0.5
         for n in (5, 10, 20):

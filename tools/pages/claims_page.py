@@ -35,8 +35,6 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 Line = tuple[str, Paired]
 """Where a claim was tried, and its differences."""
-_UNKNOWN_SECONDS = 10.0
-"""What a run of a sweep is reckoned to take before one has run."""
 
 
 @cache
@@ -98,7 +96,8 @@ def word(verdicts: list[str], whole: str = "undecided") -> str:
 
 
 def _points(fraction: float) -> str:
-    return f"{100 * fraction:+.1f}".replace("-", "−")
+    text = f"{100 * fraction:+.1f}".replace("-", "−")
+    return "0.0" if text[1:] == "0.0" else text
 
 
 def _evidence(lines: list[Line], found: list[Judgement]) -> str:
@@ -129,12 +128,14 @@ def hours(
     claim: Mapping[str, Any], count: int, sample: Paired | None, found: Judgement | None, record: SweepRecord | None
 ) -> str:
     """CPU-hours to the number of seeds that would decide, at the speed of the runs so far: ``0.3``; empty where none
-    would. Where fewer than five seeds have run, those of five seeds at one place: ``0.1 a place``.
+    would, and where neither side has run. Below five seeds, those of five seeds at one place: ``0.1 a place``.
     """
     names = {claim["method"]} if "method" in claim else {claim["better"], claim["worse"]}
     took = {name: [cell.seconds for cell in record.cells if cell.method == name] for name in names} if record else {}
     known = [median(seconds) for seconds in took.values() if seconds]
-    pair = 2 * sum(known) / len(known) if known else 2 * _UNKNOWN_SECONDS
+    if not known:
+        return ""
+    pair = 2 * sum(known) / len(known)
     if sample is None or found is None:
         return f"{FEWEST * pair / 3600:.2f} a place"
     if found.verdict != "undecided" or found.seeds is None:

@@ -3,8 +3,8 @@
 python tools/pages/sweep_pages.py    writes them into the pages; a test holds that they have them.
 
 A page says where: ``<!-- sweep: few-rows | means | MNIST halves -->``, then ``<!-- end -->``. The first word is the
-sweep, the second the table (see `KINDS`), the third a data set where the table is of one. A sweep that has not run
-has no block; one that has run in part gives its part.
+sweep, the second the table (see `KINDS`), the third a data set where the table is of one. A sweep that has not run says
+so; one that has run in part gives its part.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = ["KINDS", "PICTURE", "pages", "written"]
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "benchmarks" / "results"
+FILES = ROOT / "examples" / "experiments"
 PICTURE = DOCS / "images" / "few-rows.png"
 
 _BLOCK = re.compile(r"(<!-- sweep: ([^>]*?) -->).*?(<!-- end -->)", flags=re.DOTALL)
@@ -76,7 +77,9 @@ def _block(words: str) -> str:
     if kind not in KINDS:
         raise ValueError(f"a page asks for the table {kind!r} of the sweep {name!r}; there are {', '.join(KINDS)}")
     if found is None:
-        raise ValueError(f"a page asks for the sweep {name!r}, which has not run: write its tables when it has")
+        if not (FILES / f"{name}.toml").exists():
+            raise ValueError(f"a page asks for the sweep {name!r}, which has not run, and there is no such file")
+        return f"*`{name}.toml` has not run yet.*"
     return KINDS[kind](found, data[0] if data else "")
 
 
