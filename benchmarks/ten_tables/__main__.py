@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks.common import before, write
 from benchmarks.skip import note
 from benchmarks.ten_tables.ours import run_commands, train_plain_trees
-from benchmarks.ten_tables.peers import METRICS, measure_boosted, measure_linear
+from benchmarks.ten_tables.peers import LIKE_OURS, METRICS, measure_boosted, measure_linear
 from benchmarks.ten_tables.tables import TABLES, write_parties
 
 _WAYS = ("trees", "boosting", "drafted")
@@ -50,7 +50,11 @@ def measure_cell(name: str, seed: int, way: str, seconds: float) -> dict[str, An
         else:
             found, split = run_commands(table, folder, "boosting" if way == "boosting" else "", seconds)
     boosted, linear = (measure(table, frame, split) for measure in (measure_boosted, measure_linear))
-    return {
+    like = {}
+    if way == "trees":
+        peer = measure_boosted(table, frame, split, LIKE_OURS)
+        like = {"pooled like ours": peer, "gap to like": found["metric"] - peer["metric"]}
+    return like | {
         "rows": len(frame),
         "columns": frame.shape[1] - 1,
         "ours": found,
@@ -65,7 +69,7 @@ def summarise(cells: Mapping[str, Any]) -> dict[str, Any]:
     """Of each way: each table's seeds and mean gap, the mean gap of the tables and the worst."""
     found: dict[str, Any] = {}
     for way in _WAYS:
-        tables: dict[str, Any] = {}
+        tables: dict[str, dict[str, Any]] = {}
         for name, table in TABLES.items():
             mine = [one for key, one in cells.items() if key.startswith(f"{way}, {name}, ")]
             if mine:
@@ -79,6 +83,13 @@ def summarise(cells: Mapping[str, Any]) -> dict[str, Any]:
                     "error of the gap": _standard_error([one["gap"] for one in mine]),
                     "minutes": statistics.fmean(one["ours"]["cpu seconds"] for one in mine) / 60,
                 }
+                likes = [one["gap to like"] for one in mine if "gap to like" in one]
+                if likes:
+                    found_like = {
+                        "gap to like": statistics.fmean(likes),
+                        "error of the gap to like": _standard_error(likes),
+                    }
+                    tables[name] |= found_like
         if tables:
             worst = min(tables, key=lambda name: tables[name]["gap"])
             mean = statistics.fmean(one["gap"] for one in tables.values())
