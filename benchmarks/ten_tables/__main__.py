@@ -1,8 +1,9 @@
 """Ten public tables, cut between two parties, through the three commands, beside pooled models in the clear.
 
-    python -m benchmarks.ten_tables [--minutes 60] [--seeds 5] [--only loans] [--ways trees boosting drafted] [--quick]
+    python -m benchmarks.ten_tables [--minutes 60] [--seeds 5] [--only loans] [--ways trees network …] [--quick]
 
-Three ways: `trees` is boosting with its defaults in plain, in this process; `boosting` is ``securevfl init --algorithm
+Four ways: `trees` is boosting with its defaults in plain, in this process; `network` is what ``securevfl init --algorithm splitnn``
+drafts, in this process in the integers of its protection, without the encryption; `boosting` is ``securevfl init --algorithm
 boosting``, ``check`` and ``run``, with the protection that is drafted; `drafted` is the same without naming an
 algorithm. Nothing is edited. Beside them scikit-learn's `HistGradientBoosting…` and a linear model, over all columns,
 of the same test rows: AUC for two classes, accuracy for more, R² for a number. A seed shuffles rows and identifiers,
@@ -25,11 +26,11 @@ from typing import Any
 
 from benchmarks.common import before, write
 from benchmarks.skip import note
-from benchmarks.ten_tables.ours import run_commands, train_plain_trees
+from benchmarks.ten_tables.ours import run_commands, train_plain_network, train_plain_trees
 from benchmarks.ten_tables.peers import LIKE_OURS, METRICS, measure_boosted, measure_linear
 from benchmarks.ten_tables.tables import TABLES, write_parties
 
-_WAYS = ("trees", "boosting", "drafted")
+_WAYS = ("trees", "network", "boosting", "drafted")
 
 
 def measure_cell(name: str, seed: int, way: str, seconds: float) -> dict[str, Any]:
@@ -47,6 +48,8 @@ def measure_cell(name: str, seed: int, way: str, seconds: float) -> dict[str, An
         frame = write_parties(table, seed, folder)
         if way == "trees":
             found, split = train_plain_trees(table, folder, seed)
+        elif way == "network":
+            found, split = train_plain_network(table, folder)
         else:
             found, split = run_commands(table, folder, "boosting" if way == "boosting" else "", seconds)
     boosted, linear = (measure(table, frame, split) for measure in (measure_boosted, measure_linear))
