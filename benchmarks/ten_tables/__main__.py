@@ -2,12 +2,12 @@
 
     python -m benchmarks.ten_tables [--minutes 60] [--seeds 5] [--only loans] [--ways trees network …] [--quick]
 
-Four ways: `trees` is boosting with its defaults in plain, in this process; `network` is what ``securevfl init --algorithm splitnn``
-drafts, in this process in the integers of its protection, without the encryption; `boosting` is ``securevfl init --algorithm
-boosting``, ``check`` and ``run``, with the protection that is drafted; `drafted` is the same without naming an
-algorithm. Nothing is edited. Beside them scikit-learn's `HistGradientBoosting…` and a linear model, over all columns,
-of the same test rows: AUC for two classes, accuracy for more, R² for a number. A seed shuffles rows and identifiers,
-and so draws which rows train.
+Four ways: `trees` is boosting with its defaults in plain, in this process; `network` is what ``securevfl init
+--algorithm splitnn`` drafts, in this process in the integers of its protection, without the encryption; `boosting` is
+``securevfl init --algorithm boosting``, ``check`` and ``run``, with the protection that is drafted; `drafted` is the
+same without naming an algorithm. Nothing is edited. Beside them scikit-learn's `HistGradientBoosting…` and a linear
+model, over all columns, of the same test rows: AUC for two classes, accuracy for more, R² for a number. A seed shuffles
+rows and identifiers, and so draws which rows train.
 
 Each cell is stored as it ends, and a later call goes on with those that are missing. Six of the tables need the
 packages of `benchmarks/tables-requirements.txt`.

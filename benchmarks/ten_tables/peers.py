@@ -16,7 +16,7 @@ METRICS = {"two classes": "auc", "many classes": "accuracy", "number": "r2"}
 """Task → the metric that is compared, by its name in reports."""
 _ROUNDS = 300  # as `securevfl init` drafts trees
 LIKE_OURS = {"max_depth": 5, "max_leaf_nodes": None, "l2_regularization": 1.0}
-"""The defaults of `sv.Boosting` where scikit-learn's differ; both have a rate of 0.1, 255 bins and leaves of 20 rows."""
+"""The defaults of `sv.Boosting` where scikit-learn's differ; both have 255 bins and leaves of 20 rows."""
 _LEVELS = 250
 
 

@@ -51,8 +51,8 @@ def describe_way(way: str, summary: Mapping[str, Any]) -> str:
     found = summary[way]
     worst, name = found["tables"][found["worst"]], found["worst"]
     text = (
-        f"Over {len(found['tables'])} tables the mean gap to pooled boosted trees is {found['mean gap']:+.4f}, the worst "
-        f"{_gap(worst['gap'], worst['error of the gap'])} ({name})."
+        f"Over {len(found['tables'])} tables the mean gap to pooled boosted trees is {found['mean gap']:+.4f}, "
+        f"the worst {_gap(worst['gap'], worst['error of the gap'])} ({name})."
     )
     if way == "trees":
         likes = {name: one["gap to like"] for name, one in found["tables"].items()}
