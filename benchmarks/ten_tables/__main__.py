@@ -1,12 +1,13 @@
 """Ten public tables, cut between two parties, through the three commands, beside pooled models in the clear.
 
-    python -m benchmarks.ten_tables [--minutes 60] [--seeds 5] [--only loans] [--ways trees boosting drafted] [--quick]
+    python -m benchmarks.ten_tables [--minutes 60] [--seeds 5] [--only loans] [--ways trees network …] [--quick]
 
-Three ways: `trees` is boosting with its defaults in plain, in this process; `boosting` is ``securevfl init --algorithm
-boosting``, ``check`` and ``run``, with the protection that is drafted; `drafted` is the same without naming an
-algorithm. Nothing is edited. Beside them scikit-learn's `HistGradientBoosting…` and a linear model, over all columns,
-of the same test rows: AUC for two classes, accuracy for more, R² for a number. A seed shuffles rows and identifiers,
-and so draws which rows train.
+Four ways: `trees` is boosting with its defaults in plain, in this process; `network` is what ``securevfl init
+--algorithm splitnn`` drafts, in this process in the integers of its protection, without the encryption; `boosting` is
+``securevfl init --algorithm boosting``, ``check`` and ``run``, with the protection that is drafted; `drafted` is the
+same without naming an algorithm. Nothing is edited. Beside them scikit-learn's `HistGradientBoosting…` and a linear
+model, over all columns, of the same test rows: AUC for two classes, accuracy for more, R² for a number. A seed shuffles
+rows and identifiers, and so draws which rows train.
 
 Each cell is stored as it ends, and a later call goes on with those that are missing. Six of the tables need the
 packages of `benchmarks/tables-requirements.txt`.
@@ -25,11 +26,11 @@ from typing import Any
 
 from benchmarks.common import before, write
 from benchmarks.skip import note
-from benchmarks.ten_tables.ours import run_commands, train_plain_trees
-from benchmarks.ten_tables.peers import METRICS, measure_boosted, measure_linear
+from benchmarks.ten_tables.ours import run_commands, train_plain_network, train_plain_trees
+from benchmarks.ten_tables.peers import LIKE_OURS, METRICS, measure_boosted, measure_linear
 from benchmarks.ten_tables.tables import TABLES, write_parties
 
-_WAYS = ("trees", "boosting", "drafted")
+_WAYS = ("trees", "network", "boosting", "drafted")
 
 
 def measure_cell(name: str, seed: int, way: str, seconds: float) -> dict[str, Any]:
@@ -47,10 +48,16 @@ def measure_cell(name: str, seed: int, way: str, seconds: float) -> dict[str, An
         frame = write_parties(table, seed, folder)
         if way == "trees":
             found, split = train_plain_trees(table, folder, seed)
+        elif way == "network":
+            found, split = train_plain_network(table, folder)
         else:
             found, split = run_commands(table, folder, "boosting" if way == "boosting" else "", seconds)
     boosted, linear = (measure(table, frame, split) for measure in (measure_boosted, measure_linear))
-    return {
+    like = {}
+    if way == "trees":
+        peer = measure_boosted(table, frame, split, LIKE_OURS)
+        like = {"pooled like ours": peer, "gap to like": found["metric"] - peer["metric"]}
+    return like | {
         "rows": len(frame),
         "columns": frame.shape[1] - 1,
         "ours": found,
@@ -65,7 +72,7 @@ def summarise(cells: Mapping[str, Any]) -> dict[str, Any]:
     """Of each way: each table's seeds and mean gap, the mean gap of the tables and the worst."""
     found: dict[str, Any] = {}
     for way in _WAYS:
-        tables: dict[str, Any] = {}
+        tables: dict[str, dict[str, Any]] = {}
         for name, table in TABLES.items():
             mine = [one for key, one in cells.items() if key.startswith(f"{way}, {name}, ")]
             if mine:
@@ -79,6 +86,13 @@ def summarise(cells: Mapping[str, Any]) -> dict[str, Any]:
                     "error of the gap": _standard_error([one["gap"] for one in mine]),
                     "minutes": statistics.fmean(one["ours"]["cpu seconds"] for one in mine) / 60,
                 }
+                likes = [one["gap to like"] for one in mine if "gap to like" in one]
+                if likes:
+                    found_like = {
+                        "gap to like": statistics.fmean(likes),
+                        "error of the gap to like": _standard_error(likes),
+                    }
+                    tables[name] |= found_like
         if tables:
             worst = min(tables, key=lambda name: tables[name]["gap"])
             mean = statistics.fmean(one["gap"] for one in tables.values())

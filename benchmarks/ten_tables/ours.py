@@ -1,8 +1,10 @@
-"""What this project makes of two tables: trees in plain, in this process, or three commands on CSV files."""
+"""What this project makes of two tables: trees or the drafted network in plain, in this process, or three commands on
+CSV files."""
 
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -16,10 +18,11 @@ import securevfl as sv
 from benchmarks.ten_tables.peers import METRICS
 from benchmarks.ten_tables.tables import PublicTable
 from securevfl.jobfile import read_job
+from securevfl.jobfile.drafting import draft_job
 from securevfl.run import join_parties
 from securevfl.run.simulation import run_parties
 
-__all__ = ["run_commands", "train_plain_trees"]
+__all__ = ["run_commands", "train_plain_network", "train_plain_trees"]
 
 _ID = "client_no"
 
@@ -51,6 +54,35 @@ def train_plain_trees(table: PublicTable, folder: Path, seed: int) -> tuple[dict
     trained, ids = ran.trained["first"], np.asarray(first.ids)[aligned.parties["first"].rows]
     found = {"metric": trained.test[METRICS[table.task]], "rounds": trained.best_epoch, "cpu seconds": round(spent, 1)}
     return found, [ids[part] for part in (ran.split.train, ran.split.valid, ran.split.test)]
+
+
+def train_plain_network(table: PublicTable, folder: Path) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """The network that ``init --algorithm splitnn`` drafts, in the integers of its protection, without encryption.
+
+    Args:
+        table: says the label.
+        folder: where the two CSV files are.
+
+    Returns:
+        As `run_commands`.
+    """
+    text = draft_job([folder / "first.csv", folder / "second.csv"], folder, label=table.label, algorithm="splitnn").text
+    text, count = re.subn(r'name = "bfv"', 'name = "plain"\nfixed_point = true', text)
+    if count != 1:
+        raise ValueError(f"{count} protections named bfv in a draft, where one was expected:\n{text}")
+    (folder / "job.toml").write_text("baselines = []\n" + text, encoding="utf-8")
+    file = read_job(folder / "job.toml")
+    start = time.process_time()
+    result = sv.simulate(file.job, file.parties, baselines=[])
+    spent, (run,) = time.process_time() - start, result.record.runs
+    found = {
+        "metric": run.test[METRICS[table.task]],
+        "epoch": run.best_epoch,
+        "epochs": len(run.epochs),
+        "warnings": run.warnings,
+        "cpu seconds": round(spent, 1),
+    }
+    return found, _draw_split(folder, list(result.test_ids))
 
 
 def run_commands(
@@ -104,7 +136,12 @@ def _read_run(table: PublicTable, folder: Path) -> tuple[dict[str, Any], list[np
     }
     scored = (folder / "found" / "scores.csv").read_text(encoding="utf-8").splitlines()[1:]
     test = list(dict.fromkeys(line.split(",")[0].strip('"') for line in scored))
+    return found, _draw_split(folder, test)
+
+
+def _draw_split(folder: Path, test: list[str]) -> list[np.ndarray]:
+    """Identifiers of rows that train, validate and test, of which the first two are drawn."""
     everybody = [line.split(",")[0] for line in (folder / "first.csv").read_text(encoding="utf-8").splitlines()[1:]]
-    rest = np.array([one for one in everybody if one not in set(test)])
-    rest = np.random.default_rng(0).permutation(rest)
-    return found, [rest[len(rest) // 8 :], rest[: len(rest) // 8], np.array(test)]
+    known = set(test)
+    rest = np.random.default_rng(0).permutation(np.array([one for one in everybody if one not in known]))
+    return [rest[len(rest) // 8 :], rest[: len(rest) // 8], np.array(test)]

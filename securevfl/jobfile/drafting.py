@@ -33,7 +33,14 @@ from securevfl.training import Algorithm, find_algorithm
 __all__ = ["MOST_VALIDATIONS", "SHARES_RATE", "Draft", "describe_table", "draft_job", "format_table"]
 
 _USUAL = "splitnn"
+_OF_TWO = "scorecard"
+"""Drafted for two tables whose label has two values: it trains on shares of the two, where a network would show the
+features of one party to the other. On three public tables its AUC is that of pooled boosted trees."""
+_ROWS_OF_TWO = 4_000
+"""Rows of the smallest table from which on `_OF_TWO` is drafted. A tenth of them validates, and on shares of fewer than
+400 such rows an honest model may not prove useful, see `securevfl.shares.least_rows`."""
 _OTHERS = {
+    "scorecard": "   # `securevfl init --algorithm boosting` drafts trees, `--algorithm splitnn` a network",
     "splitnn": "   # `securevfl init --algorithm boosting` drafts trees, `--algorithm auto` tries several",
     "auto": "   # tries several, and keeps the best on the validation rows; an agreement names them: methods = […]",
 }
@@ -43,6 +50,10 @@ SHARES_RATE = 0.05
 """η on shares of a drafted budget. The default of 0.2, with momentum 0.9, is for some hundred steps of 256 rows. In the
 thousands of steps of 32 rows that a budget has, the loss grows again after few epochs, and with many classes the
 weights leave the range within which products on shares do not wrap."""
+_SHOWN = (
+    "# It hides labels. From its part of the network's first layer the party with the labels can compute the other's",
+    "# features; on shares of the two it cannot: `securevfl init --algorithm logistic_regression` drafts that.",
+)
 _SEALED = "       # everything at the cut is encrypted; the report lists what the result reveals"
 _TRAINS = 0.7
 """Share of a table's rows that trains, with the usual split of rows that all parties have."""
@@ -71,7 +82,7 @@ def draft_job(
     *,
     id: str | Sequence[str] = (),
     label: str | Sequence[str] = (),
-    algorithm: str = _USUAL,
+    algorithm: str = "",
 ) -> Draft:
     """Draft a job file for tables, one a party.
 
@@ -82,7 +93,8 @@ def draft_job(
             party, ``"bank.ref"``; guessed unless given.
         label: the label's column, or several of zeros and ones in one table, perhaps with the party: ``"bank.late"``;
             guessed unless given.
-        algorithm: name of what is trained. How long it trains follows from it and from the number of rows.
+        algorithm: name of what is trained; unless given a scorecard for two tables of many rows whose label has two
+            values, else a network. How long it trains follows from it and from the number of rows.
 
     Raises:
         InputError: a table that cannot be read or has no header, fewer than two, a label that several have, or several
@@ -153,8 +165,17 @@ def _left_out(one: DraftTable) -> dict[str, str]:
     return found
 
 
+def _choose_algorithm(tables: list[DraftTable], owner: DraftTable | None, task: str) -> str:
+    """The algorithm for a job that names none."""
+    if len(tables) != 2 or owner is None or task != "classification":
+        return _USUAL
+    enough = min(one.table.num_rows for one in tables) >= _ROWS_OF_TWO
+    return _OF_TWO if enough and count_distinct(owner.table, owner.label) == 2 else _USUAL
+
+
 def _format_job(tables: list[DraftTable], folder: Path, algorithm: str) -> str:
     task, owner = _guess_task(tables), next((one for one in tables if one.label), None)
+    algorithm = algorithm or _choose_algorithm(tables, owner, task)
     chosen = find_algorithm(algorithm)()
     protected = (
         ["[protection]", *_protect_two(chosen, task), ""] if len(tables) == 2 else _protect_several(chosen, task)
@@ -206,7 +227,7 @@ def _protect_two(algorithm: Algorithm, task: str) -> list[str]:
             return ['name = "shares"', "computing = 2   # these two, and nobody else", *_shares_rate(algorithm)]
     sealed = _find_sealed(algorithm)
     if sealed:
-        return [f"name = {quote_text(sealed)}{_SEALED}"]
+        return [f"name = {quote_text(sealed)}{_SEALED}", *_SHOWN * (algorithm.name == _USUAL)]
     return [f'name = "{FILL_IN}"   # `securevfl check` says what this algorithm can have']
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "draw_columns",
     "draw_rows",
     "fit_bin_count",
+    "fit_leaf_bounds",
     "fit_least_hessian",
     "fits_sets",
 ]
@@ -36,6 +37,7 @@ _FEW_BINS, _MANY_BINS = 32, 255
 _ROWS_OF_BIN = 10
 """Rows of a bin on average, from which on more than `_FEW_BINS` help."""
 _ROWS_OF_LEAF = 20
+_LEAST_SUM = 1e-3
 _PART_OF_LEAF = 10
 """A leaf needs at most this part of the rows."""
 
@@ -50,17 +52,33 @@ def fit_bin_count(rows: int, *, costly: bool) -> int:
     return _FEW_BINS if costly else min(max(rows // _ROWS_OF_BIN, _FEW_BINS), _MANY_BINS)
 
 
-def fit_least_hessian(rows: int, *, counts_rows: bool) -> float:
-    """The least sum of second derivatives of a leaf where the job states none: 1, as in XGBoost.
+def fit_leaf_bounds(rows: int, min_hessian: float | None) -> tuple[float, float]:
+    """The least sum of second derivatives and the fewest rows of a leaf.
 
-    Where a row's is 1, the sum counts rows: 20 of them, as in scikit-learn and LightGBM, or a tenth of all if that
-    is less.
+    Where the job states no sum, a leaf has 20 rows or more, as in scikit-learn and LightGBM, or a tenth of all if that
+    is less, and a sum of 0.001. A sum of 1 instead, as in XGBoost, is twenty rows and more of a class that is nearly
+    certain, and training many classes ends too early.
+
+    Args:
+        rows: that train.
+        min_hessian: as the job states it.
+    """
+    return (_LEAST_SUM, _count_leaf_rows(rows)) if min_hessian is None else (min_hessian, 0.0)
+
+
+def fit_least_hessian(rows: int, *, counts_rows: bool) -> float:
+    """The least sum of second derivatives of a leaf on shares, where nobody counts a node's rows and the job states
+    none: 1, as in XGBoost; where a row's is 1, the rows of `fit_leaf_bounds`.
 
     Args:
         rows: that train.
         counts_rows: whether a row's second derivative is 1, or not far from it.
     """
-    return float(min(_ROWS_OF_LEAF, max(rows // _PART_OF_LEAF, 1))) if counts_rows else 1.0
+    return _count_leaf_rows(rows) if counts_rows else 1.0
+
+
+def _count_leaf_rows(rows: int) -> float:
+    return float(min(_ROWS_OF_LEAF, max(rows // _PART_OF_LEAF, 1)))
 
 
 @dataclass(frozen=True, kw_only=True)

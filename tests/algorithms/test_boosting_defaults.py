@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,13 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from support.forests import Pooled
 
 import securevfl as sv
-from securevfl.algorithms.boosting.bins import fit_bins
+from securevfl.algorithms.boosting.bins import Bins, fit_bins
+from securevfl.algorithms.boosting.growing import TreeLimits, grow_tree
+from securevfl.algorithms.boosting.histograms import to_fixed_point
+from securevfl.algorithms.boosting.splits import SplitRule, best_split
 from securevfl.training.active_program import ActiveProgram
 from securevfl.training.objectives import find_objective
 from securevfl.training.task import Task
-from securevfl.training.tree_terms import fit_bin_count, fit_least_hessian
+from securevfl.training.tree_terms import fit_bin_count, fit_leaf_bounds, fit_least_hessian
 
 
 def count_rows(column: np.ndarray, most: int) -> np.ndarray:
@@ -74,7 +79,7 @@ def test_bins_fit_the_rows_and_what_a_bin_costs() -> None:
     assert sv.Boosting(bins=64).bin_count(sv.Plain(), 10) == sv.Boosting(bins=64).tree_terms.bins == 64
 
 
-def test_a_leaf_of_numbers_has_twenty_rows_and_one_of_classes_a_sum_of_one() -> None:
+def test_a_leaf_has_twenty_rows_and_on_shares_one_of_classes_a_sum_of_one() -> None:
     numbers, classes = find_objective("squared"), find_objective("logistic")
     assert numbers.counts_rows
     assert find_objective("huber", delta=1.0).counts_rows
@@ -82,6 +87,41 @@ def test_a_leaf_of_numbers_has_twenty_rows_and_one_of_classes_a_sum_of_one() -> 
     assert not find_objective("poisson").counts_rows
     assert [fit_least_hessian(rows, counts_rows=True) for rows in (5, 100, 10_000)] == [1.0, 10.0, 20.0]
     assert fit_least_hessian(10_000, counts_rows=False) == 1.0
+    assert [fit_leaf_bounds(rows, None)[1] for rows in (5, 100, 10_000)] == [1.0, 10.0, 20.0]
+    assert fit_leaf_bounds(10_000, 3.0) == (3.0, 0.0)
+
+
+@pytest.mark.parametrize("h", [4000, 10, 1])
+def test_a_side_has_the_least_rows_however_certain_the_classes_are(h: int) -> None:
+    """The best split cuts ten rows off; where twenty are needed, the next best is taken, by h of any size."""
+    rows = np.array([10, 20, 70, 0])
+    sums = np.stack([rows * h // np.array([-1, 4, 8, 1]), rows * h], axis=1).astype(np.int64)
+    sums[2, 0] = -sums[:2, 0].sum()
+    places = []
+    for least in (0.0, 10.0, 11.0, 20.0, 31.0):
+        rule = SplitRule(l1=0.0, l2=0.0, min_gain=0.0, min_hessian=0.0, least_rows=least, scales=(0.1, 0.1))
+        split = best_split(sums, (4,), sums.sum(axis=0), rule, seen=100)
+        places.append(None if split is None else split.bin)
+    assert places == [0, 0, 1, 1, None]
+
+
+def test_many_classes_go_on_where_they_are_nearly_certain() -> None:
+    """A least sum of 1 ended training at an accuracy of 0.947 on digits where scikit-learn's trees have 0.964."""
+    p = np.full((400, 1), 0.002)
+    limits = TreeLimits(depth=2)
+    codes = (np.arange(400) % 4)[:, None].astype(np.int64)
+    g, h = (p - (codes == 3) * (np.arange(400)[:, None] < 40))[:, 0], (p * (1 - p))[:, 0]
+    (g_whole, g_unit), (h_whole, h_unit) = to_fixed_point(g, 12), to_fixed_point(h, 12)
+    values = np.stack([g_whole, h_whole], axis=1)
+    splits = []
+    for least, least_rows in ((1.0, 0.0), fit_leaf_bounds(400, None)):
+        judged = SplitRule(
+            l1=0.0, l2=1.0, min_gain=0.0, min_hessian=least, least_rows=least_rows, scales=(g_unit, h_unit)
+        )
+        sources = Pooled(Bins((np.array([0.5, 1.5, 2.5]),)), codes, values)
+        grown = asyncio.run(grow_tree(values, (g, h), judged, limits, sources))
+        splits.append(sum(owner >= 0 for owner in grown.tree.owner))
+    assert splits[0] == 0 < splits[1]
 
 
 def test_the_least_loss_chooses_the_round_of_trees() -> None:

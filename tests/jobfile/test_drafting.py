@@ -182,3 +182,30 @@ def test_an_amount_in_texts_is_a_number_to_learn(odd: str, tmp_path: Path) -> No
     (tmp_path / "b.csv").write_text("id,x\n" + "".join(f"p{i},{i % 7}\n" for i in range(61)))
     draft = draft_job([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path)
     assert tomllib.loads(draft.text)["job"]["task"] == "regression"
+
+
+@pytest.mark.parametrize(
+    ("rows", "values", "tables", "named", "drafted"),
+    [
+        (4_000, 2, 2, "", ("scorecard", "shares", 2)),
+        (3_999, 2, 2, "", ("splitnn", "bfv", None)),
+        (4_000, 3, 2, "", ("splitnn", "bfv", None)),
+        (4_000, 50, 2, "", ("splitnn", "bfv", None)),
+        (4_000, 2, 3, "", ("splitnn", "shares", None)),
+        (4_000, 2, 2, "splitnn", ("splitnn", "bfv", None)),
+    ],
+)
+def test_two_tables_of_many_rows_and_two_classes_get_a_scorecard_on_shares(
+    rows: int, values: int, tables: int, named: str, drafted: tuple[str, str, int | None], tmp_path: Path
+) -> None:
+    names = ["bank", "shop", "tele"][:tables]
+    for name in names:
+        label = [f",{i % values}" if name == "bank" else "" for i in range(rows)]
+        lines = [f"k{i:05d},{i % 7}.5{one}" for i, one in enumerate(label)]
+        head = f"id,{name}" + ",late" * (name == "bank")
+        (tmp_path / f"{name}.csv").write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
+    text = draft_job([tmp_path / f"{name}.csv" for name in names], tmp_path, label="late", algorithm=named).text
+    content = tomllib.loads(text)
+    protection = content["protection"]
+    assert (content["algorithm"]["name"], protection["name"], protection.get("computing")) == drafted
+    assert ("hides labels" in text) is (protection["name"] == "bfv")

@@ -22,7 +22,7 @@ from securevfl.training.active_role import ActiveRole
 from securevfl.training.objectives import Objective, find_objective
 from securevfl.training.regression import Regression
 from securevfl.training.state import State, as_dict, as_list, as_tensor
-from securevfl.training.tree_terms import draw_rows, fit_least_hessian
+from securevfl.training.tree_terms import draw_rows, fit_leaf_bounds
 
 __all__ = ["BoostingActive", "Forest"]
 
@@ -183,14 +183,13 @@ class BoostingActive(ActiveRole):
         g, h = g * weight, h * weight
         # Paillier adds integers, and the same integers without encryption give the same trees.
         (g_integers, g_unit), (h_integers, h_unit) = to_fixed_point(g, config.bits), to_fixed_point(h, config.bits)
-        least = config.min_hessian
-        if least is None:
-            least = fit_least_hessian(len(g), counts_rows=self.objective.counts_rows)
+        least, least_rows = fit_leaf_bounds(len(g), config.min_hessian)
         rule = SplitRule(
             l1=config.l1,
             l2=config.l2,
             min_gain=config.min_gain,
             min_hessian=least,
+            least_rows=least_rows,
             scales=(g_unit, h_unit),
         )
         values = np.stack([g_integers, h_integers], axis=1)

@@ -35,8 +35,8 @@ class Boosting(BoostingSettings):
         l1: penalty α of a leaf's magnitude.
         l2: penalty λ of its square.
         min_gain: least gain γ of a split.
-        min_hessian: least sum of second derivatives on either side of a split. Unless given 1, and for a number, where
-            the sum counts rows, 20.
+        min_hessian: least sum of second derivatives on either side of a split. Unless given, a leaf has at least 20
+            rows, or a tenth of all; on shares the sum is at least 1, or for a number, where it counts rows, those rows.
         rows: share of the training rows that each tree sees, drawn by the job's seed; others are neither encrypted nor
             added up.
         columns: share of all columns that each tree may split by, drawn by chance; sums over others are not made.

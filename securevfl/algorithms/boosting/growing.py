@@ -150,7 +150,7 @@ class _Growth:
     def may_split(self, node: int, depth: int) -> bool:
         """Whether to sum a node: it is not too deep, and its sum of h is large enough for two children."""
         enough = self.totals[node][1] * self.rule.scales[1] >= 2 * self.rule.min_hessian
-        return depth < self.limits.depth and bool(enough) and self.rows_seen(node) > 1
+        return depth < self.limits.depth and bool(enough) and self.rows_seen(node) >= max(2, 2 * self.rule.least_rows)
 
     def rows_seen(self, node: int) -> int:
         """Number of a node's rows that the tree uses."""
@@ -175,6 +175,7 @@ class _Growth:
             self.within[node],
             self.kinds,
             int(np.count_nonzero((self.leaf == node) & (self.values[:, 1] > 0))) if self.kinds is not None else 0,
+            self.rows_seen(node),
         )
         if split is not None:
             self.open[node] = _Open(sums, depth, split)

@@ -21,7 +21,7 @@ from securevfl.algorithms.boosting.trees import Tree, read_trees, write_trees
 from securevfl.errors import InputError
 from securevfl.training.objectives import Objective
 from securevfl.training.state import State, as_dict, as_tensor
-from securevfl.training.tree_terms import fit_bin_count, fit_least_hessian
+from securevfl.training.tree_terms import fit_bin_count, fit_leaf_bounds
 
 __all__ = ["OwnModel", "OwnSums", "OwnTerms"]
 
@@ -152,9 +152,7 @@ class OwnModel:
 
     async def _grow(self, objective: Objective, x: np.ndarray, y: np.ndarray, terms: OwnTerms, rounds: int) -> None:
         bins = fit_bins(x, terms.bins or fit_bin_count(len(x), costly=False), self._levels)
-        least = terms.min_hessian
-        if least is None:
-            least = fit_least_hessian(len(x), counts_rows=objective.counts_rows)
+        least, least_rows = fit_leaf_bounds(len(x), terms.min_hessian)
         codes = bins.encode_rows(x).astype(np.int16)
         self.start = objective.initial_score(y, np.ones(len(y)))
         scores = np.tile(self.start, (len(x), 1))
@@ -167,6 +165,7 @@ class OwnModel:
                     l2=terms.l2,
                     min_gain=terms.min_gain,
                     min_hessian=least,
+                    least_rows=least_rows,
                     scales=(unit_g, unit_h),
                 )
                 values = np.stack([whole_g, whole_h], axis=1)

@@ -12,6 +12,9 @@ from securevfl.algorithms.boosting.categories import NUMBER, Arranged, order_cat
 
 __all__ = ["SplitRule", "TreeSplit", "best_split", "leaf_value"]
 
+_ROUNDED = 1e-9
+"""Sums of h are integers times a unit, and twenty rows' sum of 1 may be a little less than 20."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SplitRule:
@@ -22,6 +25,8 @@ class SplitRule:
         l2: penalty of its square, λ.
         min_gain: least gain of a split, γ.
         min_hessian: least sum of h on either side.
+        least_rows: least rows on either side. Histograms have no counts: as in LightGBM, a side has the share of the
+            node's rows that it has of the node's h.
         scales: units of g and of h in the histograms' integers.
     """
 
@@ -29,6 +34,7 @@ class SplitRule:
     l2: float
     min_gain: float
     min_hessian: float
+    least_rows: float = 0.0
     scales: tuple[float, float] = (1.0, 1.0)
 
 
@@ -101,6 +107,7 @@ def best_split(
     within: tuple[float, float] = (-np.inf, np.inf),
     kinds: np.ndarray | None = None,
     rows: int = 0,
+    seen: int = 0,
 ) -> TreeSplit | None:
     """Find the split with the largest gain. Ties: the first column, then the first bin, then missing values right.
 
@@ -114,7 +121,8 @@ def best_split(
             above, 0 otherwise, int64 (columns,); None if no column is constrained.
         within: smallest and largest value of leaves below this node, if columns have directions.
         kinds: which columns contain categories, bool (columns,); None if no column does.
-        rows: number of rows of the node, if there are categories.
+        rows: number of rows of the node whose h is not zero, if there are categories.
+        seen: number of rows of the node that the tree sees, if the rule bounds those of a side.
 
     Returns:
         None if no split has a positive gain.
@@ -125,6 +133,7 @@ def best_split(
     values = np.ones(len(sums), dtype=bool)
     values[ends - 1] = False  # codes of missing values
     whole = total * np.asarray(rule.scales)
+    least = max(rule.min_hessian, rule.least_rows * float(whole[1]) / max(seen, 1) - _ROUNDED)
     parent = float(_leaf_score(whole[:1], whole[1:], rule)[0])
     if directions is not None:
         parent = float(_held_score(whole[:1], whole[1:], _held_values(whole[:1], whole[1:], rule, within), rule)[0])
@@ -147,7 +156,7 @@ def best_split(
     gains = []
     for left, stop in zip((lefts, lefts + missing), stops, strict=True):
         low, high = left * np.asarray(rule.scales), (total - left) * np.asarray(rule.scales)
-        enough = stop & (np.minimum(low[:, 1], high[:, 1]) >= rule.min_hessian)
+        enough = stop & (np.minimum(low[:, 1], high[:, 1]) >= least)
         if directions is None:
             gain = _leaf_score(low[:, 0], low[:, 1], rule) + _leaf_score(high[:, 0], high[:, 1], rule) - parent
         else:
