@@ -27,8 +27,9 @@ from securevfl.privacy.sums_budget import SumsUses
 __all__ = ["StatisticsBudget", "StatisticsUses", "clip_norm"]
 
 _PREPARATION, _OWN, _SCORES, _COUNTS = 0.2, 0.3, 0.3, 0.2
-_SLACK = 1.15
-"""A row of c standardised scores has a norm of about √c; few rows have more than this many times that."""
+_SLACK = 1.5
+"""A row of c standardised scores has a norm of about √c; few rows have more than this many times that; a
+lower bound makes correlations of columns that rise together too small."""
 
 
 def clip_norm(scores: int) -> float:

@@ -197,7 +197,7 @@ def test_released_sums_cost_the_budget() -> None:
     assert budget.spent_epsilon() == pytest.approx(1.0)
     # One row of scores at its bound is replaced by its opposite: all sums together move by Δ, which is σ times μ.
     mu = math.sqrt(0.3) * budget.mu
-    assert budget.scores_sigma((1, 1, 0)) * mu == pytest.approx(2 * 1.15**2)
+    assert budget.scores_sigma((1, 1, 0)) * mu == pytest.approx(2 * 1.5**2)
     assert epsilon_at(budget.mu, 1e-5) == pytest.approx(1.0)
 
 
