@@ -6,7 +6,7 @@ the active party's own rows are known to it anyway. ε bounds what the active pa
 =============  =============================================  ============================  ==============
 release        what it is                                     sensitivity Δ                 share of μ²
 =============  =============================================  ============================  ==============
-preparation    noisy counts that cut the columns              √18 a column, twice           20 %
+preparation    noisy counts that cut the columns              √2 and √18 a column            20 %
 own blocks     correlations among a passive party's columns   √2 R²                         30 %, or none
 correlations   sums of products of scores                     2 √(Σ R_a² R_p² + Σ R_p² R_q²)  30 %
 counts         rows of each class in each bin                 √(2 F)                        20 %
