@@ -71,8 +71,6 @@ def stats_command(
         )
         found = result.record.runs[-1].statistics
         page = place.write_result(result)
-        if found is not None:
-            write_atomic(place.path / "statistics.json", found.to_json(), private=True)
     if found is not None:
         terminal.out.print(statistics_text(found), soft_wrap=False)
     terminal.out.print(
