@@ -43,5 +43,5 @@ def test_a_policy_bounds_how_often_and_how_exactly(tmp_path: Path) -> None:
         sv.simulate(job(protection=noisy, policies={"shop1": sv.Policy(max_epsilon=1.0)}), PEOPLE)
     both = job(protection=noisy, policies={"shop1": sv.Policy(max_epsilon=2.5)})
     sv.simulate(both, PEOPLE, observer=sv.Observer(), results=tmp_path / "noisy")
-    with pytest.raises(sv.PolicyError, match="beside ε = 2 of earlier jobs: 2.95 together"):
+    with pytest.raises(sv.PolicyError, match=r"beside ε = 2 of earlier jobs: 2\.95 together"):
         sv.simulate(both, PEOPLE, observer=sv.Observer(), results=tmp_path / "noisy")

@@ -14,7 +14,7 @@ from securevfl.privacy.statistics_budget import StatisticsBudget
 from securevfl.training.algorithm import Algorithm
 from securevfl.training.crossing import COLUMNS, LAYOUT, CrossPlan, PartyLayout
 from securevfl.training.objectives import LossOfNumber
-from securevfl.training.plan import Plan
+from securevfl.training.plan import Budget, Plan
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, Sight
 
 __all__ = ["OWN", "ROWS", "StatisticsSettings"]
@@ -48,6 +48,10 @@ class StatisticsSettings(Algorithm):
             if not low < high:
                 found.append(f"statistics.ranges has {name!r} from {low:g} to {high:g}; give the lower end first")
         return found
+
+    def fit_budget(self, rows: int) -> Budget:
+        """One epoch: nothing is trained. See `Algorithm.fit_budget`."""
+        return Budget(epochs=1, patience=1, batch_size=None)
 
     def check_protection(self, protection: Protection) -> None:
         """See `Algorithm.check_protection`.
