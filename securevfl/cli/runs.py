@@ -73,6 +73,18 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     return page
 
 
+def show_statistics(result: sv.Result, folder: Path, page: Path) -> None:
+    """Print statistics of columns, and the paths of the report and of the figures."""
+    from securevfl.report.statistics_table import statistics_text
+
+    found = result.record.runs[-1].statistics
+    if found is not None:
+        terminal.out.print(statistics_text(found))
+    terminal.out.print(
+        f"Report: {page}\nFigures: {folder / 'statistics.json'}", soft_wrap=True, highlight=False, markup=False
+    )
+
+
 def _show_gain(result: sv.Result) -> None:
     from securevfl.report import joined_text
 
@@ -328,6 +340,9 @@ def run_command(
         for one in loggers:
             one.log_record(result.record)
         page = place.write_result(result, parties=file.parties, job_file=written)
+    if file.job.algorithm.describes:
+        show_statistics(result, place.path, page)
+        return
     show_result(result, place.path, page)
     terminal.out.print(f"Predict with: {_predict_line(file, place)}", soft_wrap=True, highlight=False, markup=False)
 

@@ -12,7 +12,7 @@ from securevfl_net.durable import write_atomic
 import securevfl as sv
 from securevfl.cli import terminal
 from securevfl.cli.application import app
-from securevfl.cli.runs import run_folder
+from securevfl.cli.runs import run_folder, show_statistics
 
 if TYPE_CHECKING:
     from securevfl.jobfile.job_file import JobFile
@@ -53,8 +53,6 @@ def stats_command(
 ) -> None:
     """Before a model: missing values, means by class, correlations, weights of evidence and VIF of all parties'
     columns, computed on secret shares."""
-    from securevfl.report.statistics_table import statistics_text
-
     file = _read_sources(sources, id or [], label or [])
     job = _describing_job(
         file, epsilon=epsilon, delta=delta, bins=bins, least=least, vif=vif, computing=computing, clear=clear
@@ -69,15 +67,8 @@ def stats_command(
             observer=bars,
             ledgers=place.ledgers,
         )
-        found = result.record.runs[-1].statistics
         page = place.write_result(result)
-        if found is not None:
-            write_atomic(place.path / "statistics.json", found.to_json(), private=True)
-    if found is not None:
-        terminal.out.print(statistics_text(found), soft_wrap=False)
-    terminal.out.print(
-        f"Report: {page}\nFigures: {place.path / 'statistics.json'}", soft_wrap=True, highlight=False, markup=False
-    )
+    show_statistics(result, place.path, page)
 
 
 def _read_sources(sources: list[Path], id: list[str], label: list[str]) -> JobFile:

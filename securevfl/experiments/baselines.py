@@ -37,6 +37,8 @@ _SETTINGS = "scikit-learn's histogram gradient boosting with its defaults; round
 
 def wrong_baselines(algorithm: Algorithm, baselines: Sequence[str]) -> list[str]:
     """Why the algorithm cannot be compared with these baselines; empty if it can."""
+    if algorithm.describes and baselines:
+        return [f"{algorithm.title} train no model that a baseline could stand beside: leave baselines out"]
     if not (algorithm.many_owners and baselines):
         return []
     return [f"{algorithm.title} has several label owners; the baselines are for one: leave them out"]
@@ -44,13 +46,13 @@ def wrong_baselines(algorithm: Algorithm, baselines: Sequence[str]) -> list[str]
 
 def usual_baselines(job: Job, parties: Parties) -> tuple[str, ...]:
     """Baselines that say whether joining is worth it: what the active party has alone, by the job's own method and by
-    boosted trees, and the job's method over all columns. None where several parties have labels.
+    boosted trees, and the job's method over all columns. None where several parties have labels, and beside statistics.
 
     Args:
         job: that they stand beside.
         parties: the parties' tables.
     """
-    if job.algorithm.many_owners:
+    if job.algorithm.many_owners or job.algorithm.describes:
         return ()
     own = parties.active.columns
     if not own:

@@ -133,8 +133,13 @@ def _plan_on_shares(job: Job, *, mine: bool, passive: int) -> PlannedEpsilon:
             "train without bound: train logistic_regression with noise on its steps, or a model whose sums are noisy, "
             "dp=sv.DP(model=sv.Gaussian(epsilon=…)), and metrics='none' in the protection"
         )
+        if job.algorithm.describes:
+            why = (
+                "statistics would be opened without noise, which spends ε of the common rows without bound: give "
+                "dp=sv.DP(model=sv.Gaussian(epsilon=…))"
+            )
         return PlannedEpsilon(math.inf, unbounded=why, predictions=not mine)
-    if job.protection.opens_metrics:
+    if job.protection.opens_metrics and not job.algorithm.describes:
         why = (
             "rounded metrics of its validation rows would be opened without noise, which spends ε of those rows "
             "without bound, whatever noise the model has: set metrics='none' in the protection and keep='last' in the "

@@ -6,7 +6,7 @@ the active party's own rows are known to it anyway. ε bounds what the active pa
 =============  =============================================  ============================  ==============
 release        what it is                                     sensitivity Δ                 share of μ²
 =============  =============================================  ============================  ==============
-preparation    noisy counts that cut the columns              √18 a column, twice           20 %
+preparation    noisy counts that cut the columns              √2 and √18 a column            20 %
 own blocks     correlations among a passive party's columns   √2 R²                         30 %, or none
 correlations   sums of products of scores                     2 √(Σ R_a² R_p² + Σ R_p² R_q²)  30 %
 counts         rows of each class in each bin                 √(2 F)                        20 %
@@ -27,8 +27,9 @@ from securevfl.privacy.sums_budget import SumsUses
 __all__ = ["StatisticsBudget", "StatisticsUses", "clip_norm"]
 
 _PREPARATION, _OWN, _SCORES, _COUNTS = 0.2, 0.3, 0.3, 0.2
-_SLACK = 1.15
-"""A row of c standardised scores has a norm of about √c; few rows have more than this many times that."""
+_SLACK = 1.5
+"""A row of c standardised scores has a norm of about √c; few rows have more than this many times that; a
+lower bound makes correlations of columns that rise together too small."""
 
 
 def clip_norm(scores: int) -> float:

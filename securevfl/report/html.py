@@ -197,8 +197,8 @@ def render_report(
 def write_report(
     record: Record, folder: Path, attacked: AttackRecord | None = None, importance: ImportanceRecord | None = None
 ) -> Path:
-    """Write `metrics.json` and then `report.html` to `folder`, each whole or not at all and for its owner alone (mode
-    0600); returns the page's path.
+    """Write `metrics.json`, `statistics.json` if there are any, then `report.html` to `folder`, each whole or not
+    at all and for its owner alone (mode 0600); returns the page's path.
 
     Args:
         record: of the runs.
@@ -213,6 +213,9 @@ def write_report(
     make_folder(folder, private=not folder.exists())
     page = folder / "report.html"
     write_atomic(folder / "metrics.json", record.to_json(), private=True)
+    for run in record.runs:
+        if run.statistics is not None:
+            write_atomic(folder / "statistics.json", run.statistics.to_json(), private=True)
     try:
         write_atomic(page, render_report(record, attacked, importance).encode(), private=True)
     except OSError as error:

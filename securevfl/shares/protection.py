@@ -15,7 +15,7 @@ from securevfl.shares.answers import AnswerKind, RowAnswer
 from securevfl.shares.exchanges import OpenedMetrics, share_exchanges
 from securevfl.shares.least_rows import LEAST_VALIDATION, foresee_refusals
 from securevfl.shares.network_ranges import ERROR_BOUND
-from securevfl.shares.two.exchanges import two_exchanges
+from securevfl.shares.two.exchanges import crossing_exchanges, two_exchanges
 from securevfl.shares.who_computes import Computers
 from securevfl.transport import COORDINATOR, PASSIVE, Exchange, Sight
 
@@ -225,8 +225,6 @@ class Shares(Protection):
         return sum_exchanges(passive, noise=noise, metrics=self.metrics)
 
     def crossing_exchanges(self, passive: int, *, reveals: str, sights: Sequence[Sight]) -> tuple[Exchange, ...]:
-        from securevfl.shares.crossing.exchanges import crossing_exchanges
-
         two, helper = self.between_two, bool(self.helper)
         return crossing_exchanges(passive, two=two, helper=helper, reveals=reveals, sights=sights)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -197,7 +198,7 @@ def test_released_sums_cost_the_budget() -> None:
     assert budget.spent_epsilon() == pytest.approx(1.0)
     # One row of scores at its bound is replaced by its opposite: all sums together move by Δ, which is σ times μ.
     mu = math.sqrt(0.3) * budget.mu
-    assert budget.scores_sigma((1, 1, 0)) * mu == pytest.approx(2 * 1.15**2)
+    assert budget.scores_sigma((1, 1, 0)) * mu == pytest.approx(2 * 1.5**2)
     assert epsilon_at(budget.mu, 1e-5) == pytest.approx(1.0)
 
 
@@ -294,3 +295,10 @@ def test_too_few_rows_are_refused() -> None:
 def test_other_protections_are_refused_with_the_cure(protection: sv.Protection, words: str) -> None:
     with pytest.raises(sv.InputError, match=words):
         sv.Job(algorithm=sv.Statistics(), protection=protection)
+
+
+def test_the_page_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/statistics.md").read_text(encoding="utf-8")
+    code, output = page.split("```python\n")[1].split("```\n\n```text\n")
+    exec(code, {})  # noqa: S102 - the page's own example
+    assert capsys.readouterr().out == output.split("```")[0]

@@ -1,5 +1,5 @@
 """Statistics of columns of different parties, before a model."""
 
-from securevfl.algorithms.statistics.settings import Statistics
+from securevfl.algorithms.statistics.configuration import Statistics
 
 __all__ = ["Statistics"]

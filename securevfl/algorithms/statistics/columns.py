@@ -14,8 +14,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from securevfl.algorithms.additive.edges import category_column, noisy_category, noisy_column
+from securevfl.algorithms.additive.edges import category_column, noisy_category, noisy_column, signed_log
 from securevfl.algorithms.boosting.bins import fit_bins
+from securevfl.privacy.noise import draw_gaussian
 from securevfl.privacy.statistics_budget import StatisticsBudget, clip_norm
 from securevfl.training.crossing import PartyLayout, join_bins
 
@@ -42,7 +43,7 @@ FARTHEST = 128.0
 """A value counts as at most so many standard deviations from the mean: 30,000 rows can have one at 173."""
 
 _EVERYWHERE = 1e9
-_ENDS = 0.002
+_CELLS = 64
 
 
 @dataclass
@@ -321,7 +322,7 @@ def cut_privately(
         else:
             left, low, high = mu, *ranges.get(name, (0.0, 0.0))
             if name not in ranges:
-                low, high = _find_range(name, values, mu / 2)
+                low, high = _find_range(values, mu / 2)
                 left = mu * math.sqrt(0.75)
             made = noisy_column(name, values, bins, low, high, left)
             ends = [f"{low:.4g}", *(f"{edge:.4g}" for edge in made.edges), f"{high:.4g}"]
@@ -340,14 +341,19 @@ def cut_privately(
     return found
 
 
-def _find_range(name: str, values: np.ndarray, mu: float) -> tuple[float, float]:
-    """Where nearly all values of a column are, from noisy counts over all numbers."""
-    coarse = noisy_column(name, values, 64, -_EVERYWHERE, _EVERYWHERE, mu)
-    ends = np.concatenate([[-_EVERYWHERE], coarse.edges, [_EVERYWHERE]])
-    reached = np.cumsum(coarse.masses[:-1]) / max(coarse.masses[:-1].sum(), 1e-12)
-    low = int(np.searchsorted(reached, _ENDS, side="right"))
-    high = int(np.searchsorted(reached, 1 - _ENDS, side="left"))
-    return float(ends[low]), float(ends[min(high, len(ends) - 2) + 1])
+def _find_range(values: np.ndarray, mu: float) -> tuple[float, float]:
+    """Where nearly all values of a column are, from noisy counts in 64 cells of all numbers, on the signed logarithm.
+
+    Replacing a row moves two counts by one. A cell counts as filled from four standard deviations of the noise on.
+    """
+    last = float(signed_log(_EVERYWHERE))
+    places = np.clip((signed_log(values[~np.isnan(values)]) + last) / (2 * last), 0, 1)
+    counts = np.bincount(np.minimum((places * _CELLS).astype(np.int64), _CELLS - 1), minlength=_CELLS)
+    sd = math.sqrt(2.0) / mu
+    filled = np.flatnonzero(counts + draw_gaussian((_CELLS,), sd).numpy() >= 4 * sd)
+    ends = (0, _CELLS) if not len(filled) else (int(filled[0]), int(filled[-1]) + 1)
+    low, high = (2 * last * end / _CELLS - last for end in ends)
+    return math.copysign(math.expm1(abs(low)), low), math.copysign(math.expm1(abs(high)), high)
 
 
 def _normal_scores(masses: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from securevfl.privacy.statistics_budget import StatisticsBudget
 from securevfl.training.crossing import CrossPlan, PartyLayout
 
 if TYPE_CHECKING:
-    from securevfl.algorithms.statistics.settings import Statistics
+    from securevfl.algorithms.statistics.settings import StatisticsSettings
 
 __all__ = ["ColumnNames", "OwnFigures", "compose_statistics", "inflation_factors"]
 
@@ -100,7 +100,7 @@ def compose_statistics(
     opened: np.ndarray,
     own: OwnFigures,
     passive: Sequence[tuple[str, ColumnNames, np.ndarray | None]],
-    settings: Statistics,
+    settings: StatisticsSettings,
     budget: StatisticsBudget | None,
     between_two: bool,
 ) -> dict[str, Any]:
@@ -180,12 +180,12 @@ def _correlations(
     if len(mine):
         scores = own.scores / np.sqrt(np.square(own.scores).mean(axis=0))
         found[np.ix_(mine, mine)] = scores.T @ scores / plan.rows
-    for number, block in enumerate(told, 1):
-        if block is not None:
+    for number, own_block in enumerate(told, 1):
+        if own_block is not None:
             where = np.flatnonzero(owners == number)
-            found[np.ix_(where, where)] = block
+            found[np.ix_(where, where)] = own_block
     np.fill_diagonal(found, 1.0)
-    return np.clip(found, -1.0, 1.0)
+    return np.asarray(np.clip(found, -1.0, 1.0))
 
 
 def inflation_factors(correlations: np.ndarray, *, repair: bool = False) -> list[float | None]:
@@ -282,7 +282,7 @@ def _passive_columns(
     party: str,
     told: ColumnNames,
     own: OwnFigures,
-    settings: Statistics,
+    settings: StatisticsSettings,
     errors: tuple[float, float],
 ) -> list[dict[str, Any]]:
     """Statistics of a passive party's columns."""

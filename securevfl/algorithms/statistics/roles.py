@@ -21,7 +21,7 @@ from securevfl.algorithms.statistics.columns import (
     score_by_bins,
 )
 from securevfl.algorithms.statistics.figures import ColumnNames, OwnFigures, compose_statistics
-from securevfl.algorithms.statistics.settings import OWN, Statistics
+from securevfl.algorithms.statistics.settings import OWN, StatisticsSettings
 from securevfl.data.prepare.coded import CodedDate
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.privacy import Link, fan_out
@@ -51,7 +51,7 @@ class _StatisticsRole(Role):
         cross: the plan of the products, once it is agreed.
     """
 
-    config: Statistics
+    config: StatisticsSettings
     columns: OwnColumns
     cross: CrossPlan
 

@@ -162,7 +162,7 @@ class CrossingOfTwo(Program):
         ]
         rows = sum(part.stop - part.start for part in batches)
         expect = [(np.uint64, (0 if party.is_active else rows, outputs))]
-        (theirs,) = await swap(party.wire, "step columns", [np.concatenate(sent)], expect)  # type: ignore[arg-type]
+        (theirs,) = await swap(party.wire, "step columns", [np.concatenate(sent)], expect)
         start = 0
         for part, use in zip(batches, uses, strict=True):
             if party.is_active:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from securevfl.cut.leakage import Revealed
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Gaussian, severity_of_view
 from securevfl.shares.exchanges import (
+    INPUT,
     METRIC_WORDS,
     METRICS,
     PLAN,
@@ -20,10 +22,11 @@ from securevfl.shares.exchanges import (
     OpenedMetrics,
     about_metrics,
     describe_noise,
+    share_exchanges,
 )
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
-__all__ = ["AHEAD", "DEALT", "LOT", "RANGE", "STEP", "TWO_KEY", "name_step", "two_exchanges"]
+__all__ = ["AHEAD", "DEALT", "LOT", "RANGE", "STEP", "TWO_KEY", "crossing_exchanges", "name_step", "two_exchanges"]
 
 TWO_KEY, AHEAD, STEP = "shares/two key", "shares/ahead", "shares/step"
 """Steps of the two among themselves: public keys; what makes their random numbers; masked words."""
@@ -158,3 +161,40 @@ def _about_predictions(trust: str) -> Revealed:
         text += "; from them and its own columns, the active party can estimate some of the columns that the model uses"
     seen = Sight(of="features", severity=severity, through="final predictions", view=PREDICTED, result=True)
     return Revealed(text, severity, (seen,))
+
+
+_TRAINING = ("shares/width", "shares/plan", "shares/epoch", "shares/open metrics", "shares/open useful")
+_TRAINING_OF_TWO = (*_TRAINING, "shares/open range")
+
+
+def crossing_exchanges(
+    passive: int, *, two: bool, helper: bool, reveals: str, sights: Sequence[Sight]
+) -> tuple[Exchange, ...]:
+    """Return the messages of statistics on shares: those of training but for its sizes, metrics and checks, and with
+    one opening, of what is released.
+
+    Args:
+        passive: number of passive parties.
+        two: whether two parties compute.
+        helper: whether a helper deals to them.
+        reveals: what the opening tells the active party.
+        sights: the same, taken apart.
+    """
+    if not passive:
+        return ()
+    every = two_exchanges(passive, helper=helper) if two else share_exchanges(passive)
+    left_out = _TRAINING_OF_TWO if two else _TRAINING
+    found = []
+    for one in every:
+        if one.step in left_out:
+            continue
+        if one.step == INPUT:
+            found.append(replace(one, words="shares of its rows"))
+        elif one.step == "shares/open predictions":
+            opened = replace(one, step=STATISTICS, words="shares of the statistics", optional=True)
+            if one.reveals:
+                opened = replace(opened, reveals=reveals, severity="note", sights=tuple(sights))
+            found.append(opened)
+        else:
+            found.append(one)
+    return tuple(found)

@@ -280,9 +280,18 @@ class _Builder:
             count = shape[0] * shape[1]
             self._release(("scores", j, k), shape, [[start + i] for i in range(count)], level=-1, kind=0)
             start += count
-        integers = (self.sources, self.signs, self.starts, self.guards, self.guard_level, self.level_family)
-        more = (self.released, self.cell_level, self.cell_kind)
-        return Release(*(np.array(one, dtype=np.int64) for one in (*integers, *more)), tuple(self.blocks))
+        return Release(
+            sources=np.array(self.sources, dtype=np.int64),
+            signs=np.array(self.signs, dtype=np.int64),
+            starts=np.array(self.starts, dtype=np.int64),
+            guards=np.array(self.guards, dtype=np.int64),
+            guard_level=np.array(self.guard_level, dtype=np.int64),
+            level_family=np.array(self.level_family, dtype=np.int64),
+            released=np.array(self.released, dtype=np.int64),
+            cell_level=np.array(self.cell_level, dtype=np.int64),
+            cell_kind=np.array(self.cell_kind, dtype=np.int64),
+            blocks=tuple(self.blocks),
+        )
 
     def _add_party(self, party: int, start: int) -> None:
         plan, own = self.plan, self.plan.layouts[party]

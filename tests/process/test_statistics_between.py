@@ -1,0 +1,47 @@
+"""Statistics between two organisations with an agreement: each party's own process, its report, its result book."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import securevfl as sv
+from securevfl.testing.company import create_company
+from securevfl.testing.parties import make_parties
+
+PEOPLE = make_parties(passive=1, rows=400)
+
+
+def job(**given: object) -> sv.Job:
+    return sv.Job(algorithm=sv.Statistics(bins=4, least=5), epochs=1, seed=3, **given)
+
+
+def test_each_organisation_reports_what_it_saw(tmp_path: Path) -> None:
+    """The active party sees all figures and no end of the other's bins; the passive one sees none."""
+    company = create_company(tmp_path, PEOPLE, job(protection=sv.Shares(computing=2)))
+    company.over_memory()
+    found = json.loads((company.state_folder("bank") / "report/statistics.json").read_text())
+    columns = {(one["party"], one["column"]): one for one in found["columns"]}
+    assert [part["bin"] for part in columns["shop1", "f0"]["bins"]] == ["1", "2", "3", "4"]
+    assert " to " in columns["bank", "f0"]["bins"][0]["bin"]
+    assert columns["shop1", "f0"]["missing"] is None
+    assert columns["shop1", "f0"]["iv"] > 0.1
+    assert not (company.state_folder("shop1") / "report/statistics.json").exists()
+
+
+def test_a_policy_bounds_how_often_and_how_exactly(tmp_path: Path) -> None:
+    once = {"shop1": sv.Policy(max_results=1)}
+    asked = job(protection=sv.Shares(computing=2), policies=once)
+    sv.simulate(asked, PEOPLE, observer=sv.Observer(), results=tmp_path)
+    with pytest.raises(sv.PolicyError, match="max_results = 1"):
+        sv.simulate(asked, PEOPLE, observer=sv.Observer(), results=tmp_path)
+    (tmp_path / "noisy").mkdir()
+    noisy = sv.Shares(computing=2, dp=sv.DP(model=sv.Gaussian(epsilon=2.0, delta=1e-5)))
+    with pytest.raises(sv.PolicyError, match="spends ε = 2; the policy allows 1"):
+        sv.simulate(job(protection=noisy, policies={"shop1": sv.Policy(max_epsilon=1.0)}), PEOPLE)
+    both = job(protection=noisy, policies={"shop1": sv.Policy(max_epsilon=2.5)})
+    sv.simulate(both, PEOPLE, observer=sv.Observer(), results=tmp_path / "noisy")
+    with pytest.raises(sv.PolicyError, match=r"beside ε = 2 of earlier jobs: 2\.95 together"):
+        sv.simulate(both, PEOPLE, observer=sv.Observer(), results=tmp_path / "noisy")
