@@ -66,7 +66,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "squeeze": 4,
     },
     "apc_vfl": {"bottom": (8,), "code": 6, "top": (8,), "lr": 0.02, "steps": 30, "student_steps": 40},
-    "false_vfl": {"bottom": (8,), "latent": 4, "deep": 2, "top": (8,), "samples": 2, "pretraining": 20, "lr": 0.02},
+    "false_vfl": {"bottom": (8,), "latent": 4, "deep": 2, "top": (8,), "samples": 3, "pretraining": 40, "lr": 0.02},
     "distilled": {**SIZES, "teacher_steps": 12, "folds": 2},
     "local": SIZES,
     "zero_imputation": SIZES,
