@@ -39,7 +39,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "own_trees": 2,
         "own_depth": 2,
     },
-    "hybrid_tree": {"lr": 0.3, "host_depth": 2, "guest_depth": 2, "bins": 8, "min_hessian": 0.01},
+    "hybrid_tree": {"lr": 0.5, "host_depth": 1, "guest_depth": 1, "bins": 8, "min_hessian": 0.01},
     "entity_augmentation": SIZES,
     "fedcvt": {"bottom": (6,), "lr": 0.02, "confidence": 0.7},
     "fedda": {
