@@ -88,6 +88,15 @@ def test_a_member_is_what_its_algorithm_is_alone() -> None:
     assert whole.trained["shop1"].model["parts"]["weights"] == {}  # type: ignore[index]
 
 
+def test_its_note_names_the_bytes_that_its_members_sent() -> None:
+    trained = run(small()).trained["bank"]
+    clocks = [trained.setup, *trained.readings, trained.finish]
+    sent = sum(sum(one.sent.values()) for one in clocks if one is not None)
+    (note,) = (note for note in trained.notes if "one model of residual" in note)
+    assert f"bank sent {sent:,} bytes while they trained, 2.0 times those of one model of residual" in note
+    assert "of local" not in note
+
+
 def messages(ran: RunOutcome) -> Counter[tuple[str, str, str]]:
     """What training sent, and how often."""
     sent = [(name, e) for name, ledger in ran.ledgers.items() for e in ledger.entries if e.way == "sent"]

@@ -39,7 +39,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "own_trees": 2,
         "own_depth": 2,
     },
-    "hybrid_tree": {"lr": 0.3, "host_depth": 2, "guest_depth": 2, "bins": 8, "min_hessian": 0.01},
+    "hybrid_tree": {"lr": 0.5, "host_depth": 1, "guest_depth": 1, "bins": 8, "min_hessian": 0.01},
     "entity_augmentation": SIZES,
     "fedcvt": {"bottom": (6,), "lr": 0.02, "confidence": 0.7},
     "fedda": {
@@ -66,7 +66,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "squeeze": 4,
     },
     "apc_vfl": {"bottom": (8,), "code": 6, "top": (8,), "lr": 0.02, "steps": 30, "student_steps": 40},
-    "false_vfl": {"bottom": (8,), "latent": 4, "deep": 2, "top": (8,), "samples": 2, "pretraining": 20, "lr": 0.02},
+    "false_vfl": {"bottom": (8,), "latent": 4, "deep": 2, "top": (8,), "samples": 3, "pretraining": 40, "lr": 0.02},
     "distilled": {**SIZES, "teacher_steps": 12, "folds": 2},
     "local": SIZES,
     "zero_imputation": SIZES,

@@ -17,8 +17,16 @@ __all__ = ["CIPHERS", "FEW", "PAGE", "accepted", "made", "table", "written"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "few-overlap-protection.md"
 BEGIN, END = "<!-- protections: made by tools/pages/protection_page.py -->", "<!-- end of protections -->"
-OTHERS = {"additive", "boosted_residual", "boosting", "logistic_regression", "multi_vfl", "scorecard"}
-"""No methods for few common rows."""
+OTHERS = {
+    "additive",
+    "best_with_trees",
+    "boosted_residual",
+    "boosting",
+    "logistic_regression",
+    "multi_vfl",
+    "scorecard",
+}
+"""No methods for few common rows; and the one whose trees Paillier alone seals."""
 FEW = [name for name in registered_algorithms() if name not in OTHERS]
 CIPHERS: Mapping[str, Protection] = {
     "bfv": sv.BFV(),

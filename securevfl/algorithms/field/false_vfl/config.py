@@ -17,7 +17,7 @@ class FalseVFL(FalseSettings):
     """A generative model of all parties' columns, and a classifier of its latent variable.
 
     Attributes:
-        bottom: widths of each party's encoder; its decoder has them in reverse.
+        bottom: widths of each party's encoder, and of the one from h to z; decoders have them in reverse.
         latent: width of h, the same at all parties.
         deep: width of z.
         top: widths of the classifier's hidden layers.

@@ -188,8 +188,8 @@ class LatentModel(nn.Module):
 
     def __init__(self, config: FalseSettings) -> None:
         super().__init__()
-        self.encoder = build_mlp([config.latent, 64, 2 * config.deep])
-        self.decoder = build_mlp([config.deep, 64, 2 * config.latent])
+        self.encoder = build_mlp([config.latent, *config.bottom, 2 * config.deep])
+        self.decoder = build_mlp([config.deep, *reversed(config.bottom), 2 * config.latent])
 
     def log_ratio(self, h: torch.Tensor, posterior: Gaussian, noise: torch.Tensor) -> torch.Tensor:
         """``log p(h | z) p(z) / (q(h | x) q(z | h))`` of samples, (κ, n).
