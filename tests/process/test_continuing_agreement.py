@@ -53,7 +53,7 @@ class Second(Company):
     ("algorithm", "protection", "change"),
     [
         (sv.LogisticRegression(lr=0.3), sv.Plain(), {"algorithm": sv.LogisticRegression(lr=1e-9, cut_lr=1e-9)}),
-        (sv.SplitNN(hidden=4), SHARES, {"protection": SHARES.replace(lr=1e-6, momentum=0.0)}),
+        (sv.LogisticRegression(), SHARES, {"protection": SHARES.replace(lr=1e-6, momentum=0.0)}),
     ],
     ids=["plain", "shares with a coordinator"],
 )
