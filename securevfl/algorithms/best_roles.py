@@ -104,6 +104,7 @@ class MemberWeighting:
         self.done = done
 
     def of_method(self, name: str) -> list[SubModelResult]:
+        """Outcomes of the members of one method."""
         return [one for one in self.done if method_of(one.name) == name]
 
     def unseen_probabilities(self, name: str, *, alone: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -202,6 +203,7 @@ class MemberWeighting:
         return f"; {self.table.name} sent {whole:,} bytes while they trained, {' and '.join(ratios)}"
 
     def choosing_rows(self, rows: np.ndarray) -> bool:
+        """Whether so many rows are there that they may choose the weights."""
         return self.config.stack and len(rows) >= FEWEST_TO_CHOOSE
 
 

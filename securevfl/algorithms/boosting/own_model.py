@@ -67,16 +67,20 @@ class OwnSums:
 
     @property
     def code_counts(self) -> Sequence[int]:
+        """How many codes each column has."""
         return self.bins.code_counts
 
     @property
     def category_columns(self) -> np.ndarray:
+        """Numbers of the columns whose codes are categories."""
         return self.bins.category_columns
 
     async def node_sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        """Sums of each node's rows by code, without a message."""
         return plain_sums(self.values, self.codes, self.bins.code_counts, slot, len(nodes))
 
     async def goes_left(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
+        """Which rows each chosen split sends left, and the split as its owner keeps it."""
         sides, owned, bins = np.zeros((len(chosen), len(self.codes)), dtype=bool), [], self.bins
         for k, one in enumerate(chosen):
             sides[k] = bins.goes_left(self.codes, one.column, one.bin, missing_left=one.missing_left, left=one.codes)
