@@ -61,9 +61,10 @@ def describe_way(way: str, summary: Mapping[str, Any]) -> str:
     if way == "trees":  # cells of some tables were measured before like settings were
         likes = {name: one["gap to like"] for name, one in found["tables"].items() if "gap to like" in one}
         least = min(likes, key=lambda name: likes[name])
+        mean, worst = statistics.fmean(likes.values()), found["tables"][least]
         text += (
-            f" To pooled trees of like settings, over {len(likes)} tables, the mean gap is {statistics.fmean(likes.values()):+.4f}, the worst "
-            f"{_gap(likes[least], found['tables'][least]['error of the gap to like'])} ({least})."
+            f" To pooled trees of like settings, over {len(likes)} tables, the mean gap is {mean:+.4f}, the worst "
+            f"{_gap(worst['gap to like'], worst['error of the gap to like'])} ({least})."
         )
     return text
 
