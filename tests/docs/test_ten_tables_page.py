@@ -20,5 +20,5 @@ def test_the_worst_table_is_named_for_both_peers() -> None:
     found = {"tables": tables, "worst": "films", "mean gap": 0.0}
     assert ten_tables_page.describe_way("trees", {"trees": found}) == (
         "Over 2 tables the mean gap to pooled boosted trees is +0.0000, the worst -0.2500 ± 0.0010 (films). To pooled "
-        "trees of like settings the mean gap is +0.1875, the worst -0.1250 (loans)."
+        "trees of like settings, over 2 tables, the mean gap is +0.1875, the worst -0.1250 (loans)."
     )

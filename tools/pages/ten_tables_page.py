@@ -37,7 +37,7 @@ def list_tables(way: str, cells: Mapping[str, Any], summary: Mapping[str, Any]) 
         line = [name, f"{cell['rows']:,} × {cell['columns']}", _SHORT[one["metric"]], str(one["seeds"])]
         line += [f"{one[what]:.4f}" for what in ("ours", "pooled boosted", "pooled linear")]
         line.append(_gap(one["gap"], one["error of the gap"]))
-        line += [_gap(one["gap to like"], one["error of the gap to like"])] * has_like
+        line += [_gap(one["gap to like"], one["error of the gap to like"]) if "gap to like" in one else "–"] * has_like
         lines.append([*line, f"{one['minutes']:.2f}"])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -50,16 +50,21 @@ def describe_way(way: str, summary: Mapping[str, Any]) -> str:
     """The mean gap and the worst, in a sentence."""
     found = summary[way]
     worst, name = found["tables"][found["worst"]], found["worst"]
+    count = len(found["tables"])
+    over = "On one table the" if count == 1 else f"Over {count} tables the mean"
     text = (
-        f"Over {len(found['tables'])} tables the mean gap to pooled boosted trees is {found['mean gap']:+.4f}, "
+        f"{over} gap to pooled boosted trees is {found['mean gap']:+.4f}, "
         f"the worst {_gap(worst['gap'], worst['error of the gap'])} ({name})."
     )
-    if way == "trees":
-        likes = {name: one["gap to like"] for name, one in found["tables"].items()}
+    if count == 1:
+        text = f"{over} gap to pooled boosted trees is {_gap(worst['gap'], worst['error of the gap'])} ({name})."
+    if way == "trees":  # cells of some tables were measured before like settings were
+        likes = {name: one["gap to like"] for name, one in found["tables"].items() if "gap to like" in one}
         least = min(likes, key=lambda name: likes[name])
+        mean, worst = statistics.fmean(likes.values()), found["tables"][least]
         text += (
-            f" To pooled trees of like settings the mean gap is {statistics.fmean(likes.values()):+.4f}, the worst "
-            f"{_gap(likes[least], found['tables'][least]['error of the gap to like'])} ({least})."
+            f" To pooled trees of like settings, over {len(likes)} tables, the mean gap is {mean:+.4f}, the worst "
+            f"{_gap(worst['gap to like'], worst['error of the gap to like'])} ({least})."
         )
     return text
 
