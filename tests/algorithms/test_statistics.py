@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import securevfl as sv
 from securevfl.algorithms.statistics.columns import ONE, OwnColumns, coarsen, cut_columns, encode_scores
 from securevfl.algorithms.statistics.figures import inflation_factors
+from securevfl.algorithms.statistics.roles import StatisticsActive
 from securevfl.privacy.gaussian_dp import epsilon_at
 from securevfl.privacy.statistics_budget import StatisticsBudget
 from securevfl.report.column_statistics import StatisticsRecord
@@ -76,19 +77,36 @@ def run(parties: sv.Parties, protection: sv.Protection, **given: object) -> Stat
 THREE = ("bank", "shop", "phone")
 
 
+OPENED: dict[str, tuple[CrossPlan, np.ndarray]] = {}
+"""Run → what was opened."""
+
+
 @pytest.fixture(scope="module")
 def found() -> dict[str, StatisticsRecord]:
     """Of the same rows: in the clear, on shares of three, of two, and of two with a helper; and within ε."""
+    taken, last = StatisticsActive.take_sums, []
+
+    def take(role: StatisticsActive, opened: np.ndarray) -> None:
+        last[:] = [(role.cross, opened)]
+        taken(role, opened)
+
     noisy = sv.DP(model=sv.Gaussian(epsilon=20.0, delta=1e-5))
     three, two = tables(*THREE), tables("bank", "shop")
-    return {
-        "clear": run(three, sv.Plain()),
-        "three": run(three, sv.Shares()),
-        "clear two": run(two, sv.Plain()),
-        "two": run(two, sv.Shares(computing=2)),
-        "helper": run(two, sv.Shares(computing=2, helper="notary")),
-        "noisy": run(three, sv.Shares(dp=noisy)),
+    asked = {
+        "clear": (three, sv.Plain()),
+        "three": (three, sv.Shares()),
+        "clear two": (two, sv.Plain()),
+        "two": (two, sv.Shares(computing=2)),
+        "helper": (two, sv.Shares(computing=2, helper="notary")),
+        "noisy": (three, sv.Shares(dp=noisy)),
     }
+    made = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StatisticsActive, "take_sums", take)
+        for name, (parties, protection) in asked.items():
+            made[name] = run(parties, protection)
+            OPENED[name] = last[0]
+    return made
 
 
 def filled(name: str) -> np.ndarray:
@@ -170,6 +188,22 @@ def test_shares_open_what_a_run_in_the_clear_shows(
     for left, right in zip(one.columns, other.columns, strict=True):
         assert (left.column, left.bins, left.iv, left.withheld) == (right.column, right.bins, right.iv, right.withheld)
         assert left.means == right.means
+
+
+@pytest.mark.parametrize(("shares", "clear"), [("three", "clear"), ("two", "clear two"), ("helper", "clear two")])
+def test_of_each_column_one_set_of_bins_is_opened(
+    shares: str, clear: str, found: Mapping[str, StatisticsRecord]
+) -> None:
+    """Sets that are withheld are opened as zeros: two of them could be subtracted."""
+    plan, opened = OPENED[shares]
+    _, exact = OPENED[clear]
+    counts = plan.release.cell_kind == 1
+    assert np.array_equal(opened[counts], exact[counts])
+    shown: dict[tuple[object, ...], int] = {}
+    for name, block in plan.release.read_blocks(opened).items():
+        if name[0] == "bins":
+            shown[name[:3]] = shown.get(name[:3], 0) + int(block.any())
+    assert set(shown.values()) == {1}
 
 
 def test_what_singles_out_rows_is_withheld(found: Mapping[str, StatisticsRecord]) -> None:

@@ -90,7 +90,7 @@ class OwnFigures:
     columns: OwnColumns
     scores: np.ndarray = field(repr=False)
     labels: np.ndarray | None = field(repr=False)
-    class_counts: np.ndarray
+    class_counts: np.ndarray = field(repr=False)
     has_label: bool
 
 

@@ -13,7 +13,7 @@ enough, and nothing of the others. Where no level passes, nothing of the family 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -207,15 +207,15 @@ class Release:
         blocks: names of runs of released cells, with where they begin and their shape.
     """
 
-    sources: np.ndarray
-    signs: np.ndarray
-    starts: np.ndarray
-    guards: np.ndarray
-    guard_level: np.ndarray
-    level_family: np.ndarray
-    released: np.ndarray
-    cell_level: np.ndarray
-    cell_kind: np.ndarray
+    sources: np.ndarray = field(repr=False)
+    signs: np.ndarray = field(repr=False)
+    starts: np.ndarray = field(repr=False)
+    guards: np.ndarray = field(repr=False)
+    guard_level: np.ndarray = field(repr=False)
+    level_family: np.ndarray = field(repr=False)
+    released: np.ndarray = field(repr=False)
+    cell_level: np.ndarray = field(repr=False)
+    cell_kind: np.ndarray = field(repr=False)
     blocks: tuple[tuple[tuple[object, ...], int, tuple[int, ...]], ...]
 
     @classmethod
