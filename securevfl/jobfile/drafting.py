@@ -35,7 +35,8 @@ __all__ = ["MOST_VALIDATIONS", "SHARES_RATE", "Draft", "describe_table", "draft_
 _USUAL = "splitnn"
 _OF_TWO = "scorecard"
 """Drafted for two tables whose label has two values: it trains on shares of the two, where a network would show the
-features of one party to the other. On three public tables its AUC is that of pooled boosted trees."""
+features of one party to the other. On three public tables (one seed each) its AUC is within 0.003 of pooled boosted
+trees or above."""
 _ROWS_OF_TWO = 4_000
 """Rows of the smallest table from which on `_OF_TWO` is drafted. A tenth of them validates, and on shares of fewer than
 400 such rows an honest model may not prove useful, see `securevfl.shares.least_rows`."""
