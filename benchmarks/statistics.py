@@ -28,6 +28,7 @@ import securevfl as sv
 from benchmarks.common import write
 from securevfl.algorithms.statistics import columns as own_columns
 from securevfl.algorithms.statistics import roles
+from securevfl.cut import Protection
 from securevfl.report.column_statistics import ColumnStatistics, StatisticsRecord
 from securevfl.run import join_parties
 from securevfl.run.simulation import RunOutcome, run_parties
@@ -41,9 +42,7 @@ _HARDLY = 300.0
 """ε at which noise is hardly there: its correlations are those of scores."""
 
 
-def compute(
-    protection: sv.Protection, people: sv.Parties, **settings: Any
-) -> tuple[StatisticsRecord, dict[str, float]]:
+def compute(protection: Protection, people: sv.Parties, **settings: Any) -> tuple[StatisticsRecord, dict[str, float]]:
     """Statistics, and what they cost.
 
     Args:
@@ -233,7 +232,7 @@ def main(*, quick: bool) -> None:
     rows = 2_000 if quick else 30_000
     three = sv.datasets.default_credit(overlap=1.0, seed=0, rows=rows)
     two = join_two(three)
-    kinds: dict[str, tuple[sv.Protection, sv.Parties]] = {
+    kinds: dict[str, tuple[Protection, sv.Parties]] = {
         "in the clear, three": (sv.Plain(), three),
         "shares of three": (sv.Shares(), three),
         "in the clear, two": (sv.Plain(), two),
