@@ -29,6 +29,7 @@ from securevfl.party_context import PartyContext
 from securevfl.training.active_program import ActiveProgram
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm
+from securevfl.training.fits import Fits
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.plan import Plan
 from securevfl.training.program import Program
@@ -59,6 +60,7 @@ class BestWithTrees(Best):
 
     name: ClassVar[str] = "best_with_trees"
     label: ClassVar[str] = "best with trees"
+    fits: ClassVar[Fits] = Fits()
     trees: ClassVar[str] = BoostedResidual.name
     """The method of the members that are trees."""
     rounds: Annotated[int, Meta(ge=1, le=5000)] = 50

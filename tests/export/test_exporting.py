@@ -83,7 +83,7 @@ def test_parts_without_a_network_print_the_scores_of_predict(
     expected = sv.predict(model, parties, aligned=aligned).probabilities
     printed = [[print_score(value) for value in row] for row in (*exported.tolist(), *expected.tolist())]
     assert printed[: len(exported)] == printed[len(exported) :]
-    assert len({row[1] for row in printed}) > 5  # a model that tells rows apart
+    assert len({row[1] for row in printed}) > 3  # a model that tells rows apart; leaves of trees have 20 rows
     assert all(check_exported(parts[party], parties[party]) < 1e-12 for party in parties)
 
 

@@ -32,8 +32,8 @@ BREAKS = (
     Break(
         name="the weights of averaged models are swapped",
         file="securevfl/training/pooling.py",
-        old="np.tensordot(np.asarray(weights), ",
-        new="np.tensordot(np.asarray(weights)[::-1], ",
+        old="np.tensordot(np.asarray(weights), np.stack",
+        new="np.tensordot(np.asarray(weights)[::-1], np.stack",
         tests=("tests/algorithms/test_best.py",),
     ),
     Break(
