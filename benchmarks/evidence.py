@@ -52,7 +52,7 @@ def list_missing(evidence: Evidence) -> str:
         cost = sum(map(reckon, line.wanted)) / 3600
         need = f"; {len(line.wanted)} cells, {cost:.2f} h would say more" if line.wanted else ""
         if line.judgement is not None and line.judgement.verdict == "undecided":
-            need += f"; {line.judgement.seeds or 'no number of'} seeds would decide"
+            need += f"; {line.seeds or 'no number of'} seeds would decide"
         claim = evidence.claims[line.claim]
         text = f"{line.verdict}, {ran} of {len(line.pairs)} places"
         found.append(f"  {claim['paper']}, {claim['where']}: {text}{need}")
