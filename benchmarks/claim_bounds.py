@@ -1,16 +1,15 @@
 """Verdicts on claims of a gain: it holds, it does not, or the gain is shown to be smaller than a stated bound.
 
-A test that finds no difference proves nothing. Two one-sided tests do (Schuirmann 1987): they reject that the difference
-is the bound or more, and that it is minus the bound or less. Where the first rejects, a claimed gain is at most the
-bound; where both do, there is no difference above it. The t statistic is the corrected one of
+A test that finds no difference proves nothing. Two one-sided tests do (Schuirmann 1987): they reject that the
+difference is the bound or more, and that it is minus the bound or less. Where the first rejects, a claimed gain is less
+than the bound; where both do, there is no difference above it. The t statistic is the corrected one of
 `securevfl.report.statistics`.
 
 Every claim then has three hypotheses: the difference is the margin; it is the bound or more; it is minus the bound or
 less. No two of them can be true at once. So a page of K claims has at most K true hypotheses, and a Holm procedure that
-knows this (Shaffer 1986, "Modified Sequentially Rejective Multiple Test Procedures") starts at level / K, as it did with
-one hypothesis a claim, and keeps the chance of any false verdict at the level, whatever the dependence. The price: a
-claim makes the level of the others larger only when all its hypotheses are rejected, since until then one of them may be
-true.
+knows this (Shaffer 1986, "Modified Sequentially Rejective Multiple Test Procedures") starts at level / K, as with one
+hypothesis a claim, and keeps the chance of any false verdict at the level, whatever the dependence. The price: a claim
+makes the level of the others larger only when all its hypotheses are rejected, for until then one of them may be true.
 """
 
 from __future__ import annotations
@@ -28,10 +27,12 @@ from securevfl.report.statistics import (
     visible_distance,
 )
 
-__all__ = ["BOUND", "DECIDED", "ClaimJudgement", "adjust_disjoint", "judge_claims", "run_bound_tests"]
+__all__ = ["BOUND", "DECIDED", "MOST", "ClaimJudgement", "adjust_disjoint", "judge_claims", "run_bound_tests"]
 
 BOUND = 0.02
 """The gain that a verdict of no gain excludes, as a fraction: 2 points of accuracy or AUC."""
+MOST = 1_000
+"""Seeds beyond which more are no help."""
 DECIDED = ("holds", "does not hold", "no gain", "no difference")
 """The verdicts that decide a claim."""
 _ROUNDING = 1e-12
@@ -42,19 +43,21 @@ class ClaimJudgement(Judgement):
     """What a page's tests say of one claim.
 
     Attributes:
-        verdict: "holds" or "does not hold" of the claim against its margin; else "no difference" if both one-sided tests
-            reject; else, of a claim of a gain, "no gain" if the upper one does; else "undecided". A claim with a
+        verdict: "holds" or "does not hold" of the claim against its margin; else "no difference" if both one-sided
+            tests reject; else, of a claim of a gain, "no gain" if the upper one does; else "undecided". A claim with a
             negative margin, to be hardly worse, is not decided by the upper test alone.
         below_bound: the test rejects that the difference is the bound or more. A claim that holds can have it, too.
         above_bound: the test rejects that the difference is minus the bound or less.
-        bound_seeds: of an undecided claim: how many seeds would lead to "no gain" (of a claim with a negative margin, to
-            "no difference") with a chance of 80 %, if mean and deviation are as observed; None where no number up to
-            1,000 would.
+        bound_seeds: of an undecided claim: how many seeds would lead to "no gain" (of a claim with a negative margin,
+            to "no difference") with a chance of 80 %, if mean and deviation are as observed; None where no number up
+            to 1,000 would.
+        limit: as `seen`, with `MOST` seeds: the rows that all seeds share keep it from going to zero.
     """
 
     below_bound: bool
     above_bound: bool
     bound_seeds: int | None
+    limit: float | None = None
 
     @property
     def fewest_seeds(self) -> int | None:
@@ -81,10 +84,10 @@ def run_bound_tests(sample: Paired, bound: float) -> tuple[float, float]:
 
 
 def adjust_disjoint(claims: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Adjusted p values where at most one hypothesis of each claim is true: of each, the smallest level that rejects it.
+    """Adjusted p values where at most one hypothesis of each claim is true: the smallest level that rejects each.
 
-    A hypothesis is rejected if every set of hypotheses that could all be true with it, at most one of each claim, has a
-    p value of at most level / (size of the set). The worst set takes the largest p value of those claims where it is
+    A hypothesis is rejected if every set of hypotheses that could all be true with it, at most one of each claim, has
+    a p value of at most level / (size of the set). The worst set takes the largest p value of those claims where it is
     largest. With one hypothesis a claim this is Holm's correction.
 
     Args:
@@ -146,9 +149,11 @@ def _judge(
         verdict = "no gain"
     else:
         verdict = "undecided"
-    seen = seeds = bound_seeds = None
+    seen = limit = seeds = bound_seeds = None
     if sample.deviation and sample.deviation > _ROUNDING:
-        seen = visible_distance(sample.n, sample.deviation, ratio=sample.ratio or 0.0, level=remaining)
+        seen, limit = (
+            visible_distance(n, sample.deviation, ratio=sample.ratio or 0.0, level=remaining) for n in (sample.n, MOST)
+        )
     if verdict == "undecided":
         seeds = count_seeds(sample, level=remaining)
         two_sided = sample.margin < 0
@@ -158,5 +163,5 @@ def _judge(
             bound_seeds = count_seeds(replace(sample, margin=nearer), level=2 * remaining)
     return ClaimJudgement(
         verdict=verdict, adjusted=adjusted[0], seen=seen, seeds=seeds,
-        below_bound=below, above_bound=above, bound_seeds=bound_seeds,
+        below_bound=below, above_bound=above, bound_seeds=bound_seeds, limit=limit,
     )  # fmt: skip

@@ -6,7 +6,7 @@
 
 Each finished cell is in benchmarks/results/sweep-<name>.json before the next one starts, so it can be interrupted, and
 goes on where it was. `--again` runs cells that have figures once more, and says whether the figures are the same.
-Afterwards: `python tools/pages/claims_page.py && python tools/pages/sweep_pages.py`.
+Afterwards: `claims_page.py`, `papers_page.py` and `sweep_pages.py` of tools/pages write the pages again.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How often a claim's tests say what is false, if equal methods, or methods that differ by just the bound, are compared.
+"""How often a claim's tests say what is false, if methods are equal, or differ by just the bound.
 
     python -m benchmarks.false_bounds [--quick] [--repeats 200] [--only TABLE …]
 
 Methods and tables are those of `benchmarks.false_verdicts`: on average no method is better. To their differences on a
 page, 0, the bound or minus the bound is added, which are then the true differences; each of them makes another
-hypothesis of `benchmarks.claim_bounds` true. Reported: how often a single one-sided test denies a true difference at the
-bound, at 5 %; how often a page has any false statement after the correction, with all true differences at 0, all at the
-bound, and in turn at 0, the bound and minus the bound; and how often it rightly shows that equal methods differ by less.
+hypothesis of `benchmarks.claim_bounds` true. Reported: how often a single one-sided test denies a true difference at
+the bound, at 5 %; how often a page has any false statement after the correction, with all true differences at 0, all at
+the bound, and in turn at 0, the bound and minus the bound; how often it rightly shows that equal methods are close.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from securevfl.report.sweep_record import dataset_names, format_tick, list_posit
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.claim_bounds import BOUND, DECIDED, ClaimJudgement, judge_claims  # noqa: E402 - not installed
+from benchmarks.claim_bounds import BOUND, DECIDED, MOST, ClaimJudgement, judge_claims  # noqa: E402 - not installed
 from benchmarks.claim_tests import average_places, find_differences  # noqa: E402
 
 __all__ = [
@@ -241,12 +241,11 @@ def summary() -> str:
         for row in rows
         if row.judgement is None or row.judgement.verdict not in DECIDED
     )
-    held = sum(map(verdicts.count, ("undecided",)))
     untried = verdicts.count("not tried") + verdicts.count("not tried yet")
     return (
         f"Of {len(rows)} claims, {sum(count.values()) + places} are decided: {count['holds']} reproduced and "
         f"{count['does not hold']} contradicted on the mean over places, {small} with no gain or no difference above "
-        f"{100 * BOUND:g} points, and {places} at single places only. {held} are undecided, {untried} not tried, "
+        f"{100 * BOUND:g} points, and {places} at single places only. {verdicts.count('undecided')} are undecided, {untried} not tried, "
         f"{verdicts.count('not testable here')} not testable here."
     )
 
@@ -258,19 +257,15 @@ def why_open() -> str:
         said, sample = row.judgement, row.sample
         if said is None or sample is None or said.verdict != "undecided" or said.seeds is not None or said.seen is None:
             continue
-        means = [100 * one.mean for _, one in row.lines]
-        spread = f"{points(min(means) / 100)} to {points(max(means) / 100)} over places, " if len(means) > 1 else ""
-        bound = (
-            f"{said.bound_seeds} seeds would show that there is no {'difference' if sample.margin < 0 else 'gain'} above "
-            f"{100 * BOUND:g} points"
-            if said.bound_seeds is not None
-            else f"nor does any show a gain below {100 * BOUND:g} points"
-        )
-        claim = row.claim
+        means = [one.mean for _, one in row.lines]
+        spread = f"{points(min(means))} to {points(max(means))} over places, " if len(means) > 1 else ""
+        kind, claim = "difference" if sample.margin < 0 else "gain", row.claim
+        small = "nor would any show" if said.bound_seeds is None else f"{said.bound_seeds} seeds would show"
         lines.append(
-            f"- {claim['paper']}, {claim['where']} ({claim['meaning'].split(';')[0]}): the mean is "
-            f"{points(sample.mean)} ({spread}{100 * (sample.deviation or 0):.1f} over seeds), which is too close to "
-            f"{points(sample.margin)} for rows that all seeds share; {bound}."
+            f"- {claim['paper']}, {claim['where']} ({claim['meaning'].split(';')[0]}): the mean of "
+            f"{points(sample.mean)} ({spread}{100 * (sample.deviation or 0):.1f} over seeds) lies "
+            f"{100 * abs(sample.mean - sample.margin):.2f} from {points(sample.margin)}, and {MOST:,} seeds would see no "
+            f"less than {100 * (said.limit or 0):.2f}; {small} a {kind} below {100 * BOUND:g} points."
         )
     return "\n".join(lines)
 

@@ -47,7 +47,8 @@ def describe_row(row: Row) -> str:
     if row.sample is None:
         low = min(sample.n for _, sample in row.lines)
         mean = sum(sample.mean for _, sample in row.lines) / len(row.lines)
-        return f"{points(mean)} points ({_count(len(row.lines), 'place')}, {_count(low, 'seed')}: too few for a verdict)"
+        counts = f"{_count(len(row.lines), 'place')}, {_count(low, 'seed')}"
+        return f"{points(mean)} points ({counts}: too few for a verdict)"
     half = "" if row.sample.half_width is None else f" ± {100 * row.sample.half_width:.1f}"
     counts = f"{_count(row.count, 'place')}, {_count(row.sample.n, 'seed')}"
     return f"{points(row.sample.mean)}{half} points ({counts}: {row.verdict})"
