@@ -241,11 +241,11 @@ def summary() -> str:
         for row in rows
         if row.judgement is None or row.judgement.verdict not in DECIDED
     )
-    untried = verdicts.count("not tried") + verdicts.count("not tried yet")
+    still_open, untried = verdicts.count("undecided"), verdicts.count("not tried") + verdicts.count("not tried yet")
     return (
         f"Of {len(rows)} claims, {sum(count.values()) + places} are decided: {count['holds']} reproduced and "
         f"{count['does not hold']} contradicted on the mean over places, {small} with no gain or no difference above "
-        f"{100 * BOUND:g} points, and {places} at single places only. {verdicts.count('undecided')} are undecided, {untried} not tried, "
+        f"{100 * BOUND:g} points, and {places} at single places only. {still_open} are undecided, {untried} not tried, "
         f"{verdicts.count('not testable here')} not testable here."
     )
 
@@ -264,8 +264,8 @@ def why_open() -> str:
         lines.append(
             f"- {claim['paper']}, {claim['where']} ({claim['meaning'].split(';')[0]}): the mean of "
             f"{points(sample.mean)} ({spread}{100 * (sample.deviation or 0):.1f} over seeds) lies "
-            f"{100 * abs(sample.mean - sample.margin):.2f} from {points(sample.margin)}, and {MOST:,} seeds would see no "
-            f"less than {100 * (said.limit or 0):.2f}; {small} a {kind} below {100 * BOUND:g} points."
+            f"{100 * abs(sample.mean - sample.margin):.2f} from {points(sample.margin)}, and {MOST:,} seeds would see "
+            f"no less than {100 * (said.limit or 0):.2f}; {small} a {kind} below {100 * BOUND:g} points."
         )
     return "\n".join(lines)
 

@@ -8,6 +8,7 @@ so that both change with the runs.
 
 from __future__ import annotations
 
+import json
 import string
 import sys
 import textwrap
@@ -26,9 +27,10 @@ from fedda_pairs import count_pairs  # noqa: E402
 
 from benchmarks.claim_bounds import BOUND  # noqa: E402
 
-__all__ = ["FOLDER", "block", "describe_row", "pages", "read_readings", "sentences", "written"]
+__all__ = ["FOLDER", "block", "count_rows", "describe_row", "pages", "read_readings", "sentences", "written"]
 
 FOLDER = ROOT / "docs" / "algorithms"
+_CLAIMS = ROOT / "benchmarks" / "results" / "sweep-claims.json"
 _BEGIN, _END = "<!-- what to believe -->", "<!-- end -->"
 _KINDS = {"holds": "holds", "does not hold": "falls", "no gain": "small", "no difference": "small", "undecided": "open"}
 
@@ -38,6 +40,18 @@ def read_readings() -> list[dict[str, Any]]:
     """The papers' sentences, as claims.toml has them."""
     found: list[dict[str, Any]] = tomllib.loads(CLAIMS.read_text("utf-8"))["reading"]
     return found
+
+
+@cache
+def count_rows() -> Mapping[str, str]:
+    """Rows that the active parties train on in the sweep of the claims, and those of them that are aligned: ``25 to
+    840``."""
+    cells = json.loads(_CLAIMS.read_text("utf-8"))["cells"]
+    trained = {
+        name: sorted(int(cell["extra"]["rows trained"]) for cell in cells if cell["method"] == method)
+        for name, method in (("own", "local"), ("aligned", "vanilla VFL"))
+    }
+    return {name: f"{rows[0]:,} to {rows[-1]:,}" for name, rows in trained.items()}
 
 
 def describe_row(row: Row) -> str:
@@ -78,7 +92,7 @@ def block() -> str:
     parts = []
     for reading in read_readings():
         parts.append(_wrap(f"**[{reading['paper']}]({reading['page']}).** {' '.join(sentences(reading))}"))
-        parts.append(_wrap(f"*Read with care:* {reading['care']}"))
+        parts.append(_wrap(f"*Read with care:* {reading['care'].format(**count_rows())}"))
     return "\n\n".join(parts)
 
 
