@@ -140,3 +140,8 @@ def test_the_whole_holds_the_level() -> None:
             assert line["single"] <= LEVEL + 3 * chance / 3**0.5, name
             for truth in TRUTHS:
                 assert line[truth] <= LEVEL + 3 * chance, (name, truth)
+            shares = [line["single"], *(line[truth] for truth in TRUTHS)]
+            if name == "credit":  # as docs/verdicts.md says
+                assert all(0.04 <= share <= 0.085 for share in shares)
+            else:
+                assert max(shares) < 0.055
