@@ -6,7 +6,7 @@
 
 Each finished cell is in benchmarks/results/sweep-<name>.json before the next one starts, so it can be interrupted, and
 goes on where it was. `--again` runs cells that have figures once more, and says whether the figures are the same.
-Afterwards: `python tools/pages/claims_page.py && python tools/pages/sweep_pages.py`.
+Afterwards: `claims_page.py`, `papers_page.py` and `sweep_pages.py` of tools/pages write the pages again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def list_missing(evidence: Evidence) -> str:
         cost = sum(map(reckon, line.wanted)) / 3600
         need = f"; {len(line.wanted)} cells, {cost:.2f} h would say more" if line.wanted else ""
         if line.judgement is not None and line.judgement.verdict == "undecided":
-            need += f"; {line.judgement.seeds or 'no number of'} seeds would decide"
+            need += f"; {line.seeds or 'no number of'} seeds would decide"
         claim = evidence.claims[line.claim]
         text = f"{line.verdict}, {ran} of {len(line.pairs)} places"
         found.append(f"  {claim['paper']}, {claim['where']}: {text}{need}")

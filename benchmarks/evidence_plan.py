@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from benchmarks.claim_bounds import BOUND, DECIDED, ClaimJudgement, judge_claims
 from benchmarks.claim_tests import Differences, Place, average_places, find_differences, list_pairs
 from securevfl.experiments.cells import Cell, CellError, Sweep, make_record
 from securevfl.experiments.sweep_file import list_recorded_cells, read_sweep
@@ -135,6 +136,12 @@ class Line:
     def verdict(self) -> str:
         """In a word; "not tried" without five seeds anywhere."""
         return "not tried" if self.judgement is None else self.judgement.verdict
+
+    @property
+    def seeds(self) -> int | None:
+        """How many seeds would decide, by the sign or by the bound."""
+        found = self.judgement
+        return found.fewest_seeds if isinstance(found, ClaimJudgement) else found.seeds if found else None
 
 
 class Evidence:
@@ -279,8 +286,13 @@ def _judge(family: Sequence[Line]) -> None:
             ratio = None if None in known else max(one for one in known if one is not None)
             line.sample = run_paired_test(list(mean.values()), line.says.get("margin", 0.0), ratio=ratio)
     tried = [line for line in family if line.sample is not None]
-    level = LEVEL if family and family[0].claim is None else LEVEL / 2  # as the pages have it
-    judged = judge_family([line.sample for line in tried if line.sample is not None], level=level)
+    samples = [line.sample for line in tried if line.sample is not None]
+    judged: Sequence[Judgement]
+    if family and family[0].claim is None:
+        judged = judge_family(samples, level=LEVEL)
+    else:  # as the page has it
+        bounds = [None if line.says.get("measure") == "swing" else BOUND for line in tried]
+        judged = judge_claims(samples, bounds, level=LEVEL / 2)
     for line, judgement in zip(tried, judged, strict=True):
         line.judgement = judgement
 
@@ -288,11 +300,11 @@ def _judge(family: Sequence[Line]) -> None:
 def _find_wanted(line: Line) -> list[Cell]:
     """The missing cells of a line, seed by seed: to five seeds at every place; then to as many as would decide it."""
     short = any(len(line.differences.get(pair, {})) < FEWEST for pair in line.pairs)
-    if line.verdict in ("holds", "does not hold") and not short:
+    if line.verdict in DECIDED and not short:
         return []
     at = line.table.cells_at
     most = min(len(at[better].keys() & at[worse].keys()) for better, worse in line.pairs)
-    target = FEWEST if short else (line.judgement.seeds if line.judgement else None) or 0
+    target = FEWEST if short else line.seeds or 0
     if target > _HOPEFUL * most:  # what there is would not decide it
         return []
     found: dict[str, Cell] = {}

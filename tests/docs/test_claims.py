@@ -8,11 +8,13 @@ import tomllib
 from pathlib import Path
 
 import claims_page
+import papers_page
 import pytest
 
 import securevfl as sv  # noqa: F401 - the page's figures come through it
+from benchmarks.claim_bounds import ClaimJudgement
 from securevfl.report import CellFigures, SweepRecord
-from securevfl.report.statistics import Judgement
+from securevfl.report.statistics import Judgement, run_paired_test
 
 PAPERS = Path(__file__).parents[3] / "shared" / "papers"
 
@@ -32,6 +34,81 @@ def test_every_sentence_is_in_its_paper() -> None:
         assert re.sub(r"\s+", " ", claim["sentence"]) in plain, claim["sentence"]
 
 
+@pytest.mark.skipif(not PAPERS.exists(), reason="the papers are not here")
+def test_every_figure_of_a_paper_is_in_it() -> None:
+    """Decimal figures in what we say of the papers: percentages, rates, numbers of sections."""
+    data = tomllib.loads(claims_page.CLAIMS.read_text("utf-8"))
+    said: dict[str, str] = {}
+    for one in data["reading"]:
+        said[one["paper"]] = f"{one['claims']} {one['care']} {' '.join(one['believe'].values())}"
+    for one in data["claim"]:
+        said[one["paper"]] += f" {one['where']} {one.get('meaning', '')} {one.get('why', '')}"
+    for paper, text in said.items():
+        whole = (PAPERS / f"{paper.lower().replace(' ', '-')}.txt").read_text("utf-8")
+        for figure in re.findall(r"\d+(?:\.\d+)+", text):
+            assert figure in whole, (paper, figure)
+
+
+def test_the_pages_have_the_sentences_that_the_runs_make() -> None:
+    pages = papers_page.pages()
+    assert len(pages) == 6
+    for path, text in pages.items():
+        page = path.read_text("utf-8")
+        assert papers_page.written(page, text) == page, "run: python tools/pages/papers_page.py"
+
+
+def test_each_paper_has_three_sentences_for_every_verdict() -> None:
+    keys = {row.claim["key"] for row in claims_page.list_rows() if "key" in row.claim}
+    readings = papers_page.read_readings()
+    papers = dict.fromkeys(row.claim["paper"] for row in claims_page.list_rows())
+    assert [one["paper"] for one in readings] == list(papers)
+    for reading in readings:
+        assert reading["rests_on"] in keys
+        assert set(reading["believe"]) == {"holds", "falls", "small", "open", "untried"}
+        for sentence in (*papers_page.sentences(reading), *reading["believe"].values()):
+            assert sentence.endswith(".")
+            assert not re.search(r"[.!?] [A-Z]", sentence), sentence
+        assert not re.search(r"\d\.\d|±", reading["shows"]), "figures come from the records"
+
+
+def test_sentences_move_with_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = next(one for one in papers_page.read_readings() if one["paper"] == "RISA")
+    rows = claims_page.list_rows()
+
+    def shown(verdict: str, mean: float) -> tuple[str, str, str]:
+        sample = run_paired_test([mean + 0.001 * step for step in (-1, 0, 0, 0, 1)], ratio=0.25)
+        said = ClaimJudgement(
+            verdict=verdict, adjusted=0.01, seen=0.1, seeds=None, below_bound=False, above_bound=False, bound_seeds=None
+        )
+        changed = [
+            dataclasses.replace(row, sample=sample, judgement=said) if row.claim.get("key") == "risa-zeros" else row
+            for row in rows
+        ]
+        monkeypatch.setattr(papers_page, "list_rows", lambda: changed)
+        return papers_page.sentences(reading)
+
+    for verdict, kind in (("holds", "holds"), ("does not hold", "falls"), ("no gain", "small"), ("undecided", "open")):
+        _, shows, believe = shown(verdict, 0.0321)
+        assert "+3.2 ± 0.1 points" in shows
+        assert believe == reading["believe"][kind].replace("{bound}", "2 points")
+    empty = [dataclasses.replace(row, lines=[], sample=None, judgement=None) for row in rows]
+    monkeypatch.setattr(papers_page, "list_rows", lambda: empty)
+    assert papers_page.sentences(reading)[2] == reading["believe"]["untried"]
+
+
+def test_an_open_claim_says_why_no_number_of_seeds_decides_it() -> None:
+    lines = claims_page.why_open().splitlines()
+    wanting = [
+        row for row in claims_page.list_rows()
+        if row.judgement is not None and row.judgement.verdict == "undecided" and row.judgement.seeds is None
+    ]  # fmt: skip
+    assert len(lines) == len(wanting)
+    for line, row in zip(lines, wanting, strict=True):
+        assert f"{row.claim['paper']}, {row.claim['where']}" in line
+        assert row.judgement is not None
+        assert (f"{row.judgement.bound_seeds} seeds" in line) == (row.judgement.bound_seeds is not None)
+
+
 def test_a_claim_is_reproduced_only_where_it_holds() -> None:
     holds, falls, open_ = "holds", "does not hold", "undecided"
     assert claims_page.word([holds, holds]) == "reproduced"
@@ -46,6 +123,9 @@ def test_the_average_over_places_decides_and_places_can_dissent() -> None:
     assert claims_page.word([open_, open_], holds) == "reproduced"
     assert claims_page.word([holds, falls], holds) == "reproduced, contradicted in 1 of 2"
     assert claims_page.word([holds, open_], falls) == "contradicted, reproduced in 1 of 2"
+    small = "no gain above 2 points, reproduced in 1 of 2, contradicted in 1 of 2"
+    assert claims_page.word([holds, falls], "no gain") == small
+    assert claims_page.word([open_, open_], "no difference") == "no difference above 2 points"
 
 
 def test_undecided_claims_say_how_many_seeds_would_decide() -> None:
@@ -56,6 +136,11 @@ def test_undecided_claims_say_how_many_seeds_would_decide() -> None:
     assert claims_page.needs(judged("undecided", 7)) == "7"
     assert claims_page.needs(judged("undecided", None)) == "no number"
     assert claims_page.needs(None) == "5"
+    bounded = ClaimJudgement(
+        verdict="undecided", adjusted=1.0, seen=0.1, seeds=None, below_bound=False, above_bound=False, bound_seeds=12
+    )
+    assert claims_page.needs(bounded) == "no number, ≤ 12"
+    assert claims_page.needs(dataclasses.replace(bounded, seeds=40, bound_seeds=None)) == "40"
 
 
 def test_differences_are_by_seed() -> None:

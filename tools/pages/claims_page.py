@@ -3,19 +3,23 @@
 python tools/pages/claims_page.py    writes the tables into the page; a test holds that it has them.
 
 The claims are in benchmarks/claims.toml, the runs in benchmarks/results. A claim's verdict is about its average over
-places. Those verdicts are one family under Holm's correction, the marks at single places another, each at half of 5 %:
-so the chance of any false one on the page stays at 5 %.
+places. Those verdicts, with the bounds of benchmarks/claim_bounds.py, are one family, the marks at single places
+another, each at half of 5 %: so the chance of any false one on the page stays at 5 %. What to believe of each paper is
+tools/pages/papers_page.py's.
 """
 
 from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from fedda_pairs import count_pairs
 
 from securevfl.report import SweepRecord
 from securevfl.report.split_ratio import find_ratios
@@ -25,9 +29,13 @@ from securevfl.report.sweep_record import dataset_names, format_tick, list_posit
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.claim_tests import average_places, find_differences  # noqa: E402 - benchmarks are not installed
+from benchmarks.claim_bounds import BOUND, DECIDED, MOST, ClaimJudgement, judge_claims  # noqa: E402 - not installed
+from benchmarks.claim_tests import average_places, find_differences  # noqa: E402
 
-__all__ = ["CLAIMS", "PAGE", "blocks", "hours", "needs", "overall", "summary", "tests_of", "word", "written"]
+__all__ = [
+    "CLAIMS", "PAGE", "Row", "blocks", "hours", "list_rows", "needs", "overall", "points", "summary", "tests_of",
+    "why_open", "word", "written",
+]  # fmt: skip
 
 PAGE = ROOT / "docs" / "algorithms" / "claims.md"
 CLAIMS = ROOT / "benchmarks" / "claims.toml"
@@ -41,6 +49,50 @@ Line = tuple[str, Paired]
 def _record(name: str) -> SweepRecord | None:
     file = RESULTS / f"sweep-{name}.json"
     return SweepRecord.read(file) if file.exists() else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A claim, its tests place by place and over all places, and what they say."""
+
+    claim: Mapping[str, Any]
+    record: SweepRecord | None
+    lines: list[Line] = field(default_factory=list)
+    marks: list[Judgement] = field(default_factory=list)
+    count: int = 0
+    sample: Paired | None = None
+    judgement: ClaimJudgement | None = None
+
+    @property
+    def verdict(self) -> str:
+        """A few words."""
+        if "sweep" not in self.claim:
+            return str(self.claim.get("verdict", "not testable here"))
+        if not self.lines:
+            return "not tried yet"
+        whole = "undecided" if self.judgement is None else self.judgement.verdict
+        return word([mark.verdict for mark in self.marks], whole)
+
+
+@cache
+def list_rows() -> list[Row]:
+    """All claims, judged together."""
+    claims = tomllib.loads(CLAIMS.read_text("utf-8"))["claim"]
+    records = [_record(claim["sweep"]) if "sweep" in claim else None for claim in claims]
+    pairs = list(zip(claims, records, strict=True))
+    lines = [tests_of(claim, record) if "sweep" in claim else [] for claim, record in pairs]
+    averages = [overall(claim, record) if "sweep" in claim else (0, None) for claim, record in pairs]
+    marks = iter(judge_family([sample for tests in lines for _, sample in tests], level=LEVEL / 2))
+    tried = [(claim, sample) for claim, (_, sample) in zip(claims, averages, strict=True) if sample is not None]
+    bounds = [None if claim.get("measure") == "swing" else BOUND for claim, _ in tried]
+    whole = iter(judge_claims([sample for _, sample in tried], bounds, level=LEVEL / 2))
+    return [
+        Row(
+            claim=claim, record=record, lines=tests, marks=[next(marks) for _ in tests], count=count, sample=sample,
+            judgement=None if sample is None else next(whole),
+        )
+        for (claim, record), tests, (count, sample) in zip(pairs, lines, averages, strict=True)
+    ]  # fmt: skip
 
 
 def tests_of(claim: Mapping[str, Any], record: SweepRecord | None) -> list[Line]:
@@ -83,8 +135,10 @@ def _test(differences: list[float], claim: Mapping[str, Any], ratio: float | Non
 def word(verdicts: list[str], whole: str = "undecided") -> str:
     """A few words for a claim, from the verdict on the average over places and those at each place."""
     held, fell, n = verdicts.count("holds"), verdicts.count("does not hold"), len(verdicts)
-    if whole == "holds":
-        return "reproduced" + (f", contradicted in {fell} of {n}" if fell else "")
+    if whole in ("holds", "no gain", "no difference"):
+        text = {"holds": "reproduced"}.get(whole, f"{whole} above {100 * BOUND:g} points")
+        other = f", reproduced in {held} of {n}" if held and whole != "holds" else ""
+        return text + other + (f", contradicted in {fell} of {n}" if fell else "")
     if whole == "does not hold":
         return "contradicted" + (f", reproduced in {held} of {n}" if held else "")
     if held and fell:
@@ -95,39 +149,43 @@ def word(verdicts: list[str], whole: str = "undecided") -> str:
     return "undecided"
 
 
-def _points(fraction: float) -> str:
+def points(fraction: float) -> str:
+    """A difference with its sign: ``+1.5``; ``0.0``."""
     text = f"{100 * fraction:+.1f}".replace("-", "−")
     return "0.0" if text[1:] == "0.0" else text
 
 
-def _evidence(lines: list[Line], found: list[Judgement]) -> str:
-    marks = {"holds": "✓", "does not hold": "✗", "undecided": "·"}
+def _evidence(lines: Sequence[Line], found: Sequence[Judgement]) -> str:
+    marks = {"holds": "✓", "does not hold": "✗", "undecided": "·", "no gain": "≤", "no difference": "≈"}
     parts = []
     for (place, sample), judgement in zip(lines, found, strict=True):
         half = "" if sample.half_width is None else f" ± {100 * sample.half_width:.1f}"
-        parts.append(f"{place} {_points(sample.mean)}{half} {marks[judgement.verdict]}")
+        parts.append(f"{place} {points(sample.mean)}{half} {marks[judgement.verdict]}")
     return "; ".join(parts)
 
 
-def _power(sample: Paired | None, found: Judgement | None, lines: list[Line]) -> str:
+def _power(sample: Paired | None, found: Judgement | None, lines: Sequence[Line]) -> str:
     if sample is None or found is None or found.seen is None:
         return f"none: {min(line.n for _, line in lines)} seeds"
     return f"{100 * found.seen:.1f}"
 
 
 def needs(found: Judgement | None) -> str:
-    """How many seeds would decide an undecided claim: ``8``, or ``no number``; empty for a decided one."""
+    """How many seeds would decide an undecided claim: ``8``, ``no number``, or ``no number, ≤ 12`` where 12 would show
+    that there is no gain above the bound; empty for a decided one.
+    """
     if found is None:
         return str(FEWEST)
     if found.verdict != "undecided":
         return ""
-    return "no number" if found.seeds is None else str(found.seeds)
+    bound = found.bound_seeds if isinstance(found, ClaimJudgement) else None
+    return ("no number" if found.seeds is None else str(found.seeds)) + ("" if bound is None else f", ≤ {bound}")
 
 
 def hours(
     claim: Mapping[str, Any], count: int, sample: Paired | None, found: Judgement | None, record: SweepRecord | None
 ) -> str:
-    """CPU-hours to the number of seeds that would decide, at the speed of the runs so far: ``0.3``; empty where none
+    """CPU-hours to the fewest seeds that would decide, at the speed of the runs so far: ``0.3``; empty where none
     would, and where neither side has run. Below five seeds, those of five seeds at one place: ``0.1 a place``.
     """
     names = {claim["method"]} if "method" in claim else {claim["better"], claim["worse"]}
@@ -138,39 +196,31 @@ def hours(
     pair = 2 * sum(known) / len(known)
     if sample is None or found is None:
         return f"{FEWEST * pair / 3600:.2f} a place"
-    if found.verdict != "undecided" or found.seeds is None:
+    seeds = found.fewest_seeds if isinstance(found, ClaimJudgement) else found.seeds
+    if found.verdict != "undecided" or seeds is None:
         return ""
-    return f"{max(found.seeds - sample.n, 0) * count * pair / 3600:.2f}"
+    return f"{max(seeds - sample.n, 0) * count * pair / 3600:.2f}"
 
 
 def blocks() -> dict[str, str]:
     """Paper → its table."""
-    claims = tomllib.loads(CLAIMS.read_text("utf-8"))["claim"]
-    records = [_record(claim["sweep"]) if "sweep" in claim else None for claim in claims]
-    lines = [tests_of(claim, record) if "sweep" in claim else [] for claim, record in zip(claims, records, strict=True)]
-    averages = [
-        overall(claim, record) if "sweep" in claim else (0, None) for claim, record in zip(claims, records, strict=True)
-    ]
-    judged = iter(judge_family([sample for tests in lines for _, sample in tests], level=LEVEL / 2))
-    whole = iter(judge_family([sample for _, sample in averages if sample is not None], level=LEVEL / 2))
     rows: dict[str, list[str]] = {}
-    for claim, record, tests, (count, sample) in zip(claims, records, lines, averages, strict=True):
-        found, said = [next(judged) for _ in tests], None if sample is None else next(whole)
+    for row in list_rows():
+        claim, tests, sample, said = row.claim, row.lines, row.sample, row.judgement
         power = wanted = cost = ""
         if "sweep" not in claim:
-            verdict, evidence = claim.get("verdict", "not testable here"), claim["why"]
+            evidence = claim["why"].format(**count_pairs())
         elif tests:
-            verdict = word([judgement.verdict for judgement in found], "undecided" if said is None else said.verdict)
-            evidence = _evidence(tests, found) + f" (`{claim['sweep']}`)"
-            if sample is not None and said is not None and count > 1:
-                evidence = f"**{_evidence([(f'mean of {count}', sample)], [said])}**; {evidence}"
+            evidence = _evidence(tests, row.marks) + f" (`{claim['sweep']}`)"
+            if sample is not None and said is not None and row.count > 1:
+                evidence = f"**{_evidence([(f'mean of {row.count}', sample)], [said])}**; {evidence}"
             power, wanted = _power(sample, said, tests), needs(said)
-            cost = hours(claim, count, sample, said, record)
+            cost = hours(claim, row.count, sample, said, row.record)
         else:
-            verdict, wanted, cost = "not tried yet", needs(None), hours(claim, 0, None, None, record)
-            evidence = f"`{claim['sweep']}.toml` has {'not run' if record is None else 'no such run'} yet"
+            wanted, cost = needs(None), hours(claim, 0, None, None, row.record)
+            evidence = f"`{claim['sweep']}.toml` has {'not run' if row.record is None else 'no such run'} yet"
         quote = f"“{claim['sentence']}” ({claim['where']})"
-        cells = [quote, claim.get("meaning", ""), f"**{verdict}**", evidence, power, wanted, cost]
+        cells = [quote, claim.get("meaning", ""), f"**{row.verdict}**", evidence, power, wanted, cost]
         rows.setdefault(claim["paper"], []).append(f"| {' | '.join(cells)} |")
     head = (
         "| the paper says | we compare | verdict | difference, in points | would have seen | seeds to decide | "
@@ -180,13 +230,44 @@ def blocks() -> dict[str, str]:
 
 
 def summary() -> str:
-    """How many claims are decided, in a sentence."""
-    verdicts = [row.split("**")[1] for table in blocks().values() for row in table.splitlines()[2:]]
-    decided = sum(verdict.startswith(("reproduced", "contradicted")) for verdict in verdicts)
-    count = {word: verdicts.count(word) for word in ("undecided", "not tried", "not tried yet", "not testable here")}
-    tried = f"{count['not tried'] + count['not tried yet']} not tried, {count['not testable here']} not testable here"
-    decided_text = f"{decided} are decided at one place or more, {count['undecided']} undecided"
-    return f"Of {len(verdicts)} claims, {decided_text}, {tried}."
+    """How many claims are decided, in two sentences."""
+    rows = list_rows()
+    whole = [row.judgement.verdict for row in rows if row.judgement is not None]
+    count = {verdict: whole.count(verdict) for verdict in DECIDED}
+    small = count["no gain"] + count["no difference"]
+    verdicts = [row.verdict for row in rows]
+    places = sum(
+        row.verdict.startswith(("reproduced", "contradicted"))
+        for row in rows
+        if row.judgement is None or row.judgement.verdict not in DECIDED
+    )
+    still_open, untried = verdicts.count("undecided"), verdicts.count("not tried") + verdicts.count("not tried yet")
+    return (
+        f"Of {len(rows)} claims, {sum(count.values()) + places} are decided: {count['holds']} reproduced and "
+        f"{count['does not hold']} contradicted on the mean over places, {small} with no gain or no difference above "
+        f"{100 * BOUND:g} points, and {places} at single places only. {still_open} are undecided, {untried} not tried, "
+        f"{verdicts.count('not testable here')} not testable here."
+    )
+
+
+def why_open() -> str:
+    """A sentence for each claim that no number of seeds decides by its sign."""
+    lines = []
+    for row in list_rows():
+        said, sample = row.judgement, row.sample
+        if said is None or sample is None or said.verdict != "undecided" or said.seeds is not None or said.seen is None:
+            continue
+        means = [one.mean for _, one in row.lines]
+        spread = f"{points(min(means))} to {points(max(means))} over places, " if len(means) > 1 else ""
+        kind, claim = "difference" if sample.margin < 0 else "gain", row.claim
+        small = "nor would any show" if said.bound_seeds is None else f"{said.bound_seeds} seeds would show"
+        lines.append(
+            f"- {claim['paper']}, {claim['where']} ({claim['meaning'].split(';')[0]}): the mean of "
+            f"{points(sample.mean)} ({spread}{100 * (sample.deviation or 0):.1f} over seeds) lies "
+            f"{100 * abs(sample.mean - sample.margin):.2f} from {points(sample.margin)}, and {MOST:,} seeds would see "
+            f"no less than {100 * (said.limit or 0):.2f}; {small} a {kind} below {100 * BOUND:g} points."
+        )
+    return "\n".join(lines)
 
 
 def written(text: str) -> str:
@@ -195,7 +276,7 @@ def written(text: str) -> str:
     Raises:
         ValueError: it has no place for a paper's claims.
     """
-    for paper, table in {**blocks(), "count": summary()}.items():
+    for paper, table in {**blocks(), "count": summary(), "open": why_open()}.items():
         begin, end = f"<!-- claims: {paper} -->", "<!-- end -->"
         before, found, rest = text.partition(begin)
         if not found:

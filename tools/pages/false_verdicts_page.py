@@ -1,4 +1,4 @@
-"""The table and the picture of docs/verdicts.md, from benchmarks/results/false_verdicts.json.
+"""The tables and the picture of docs/verdicts.md, from benchmarks/results/false_verdicts.json and false_bounds.json.
 
 python tools/pages/false_verdicts_page.py    writes them; a test holds that the page has them.
 """
@@ -13,23 +13,25 @@ from typing import Any
 
 from securevfl.report.chart import LIGHT
 
-__all__ = ["PAGE", "PICTURE", "block", "digest", "draw", "read", "written"]
+__all__ = ["BOUNDS", "PAGE", "PICTURE", "block", "bounds_block", "digest", "draw", "read", "written"]
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "verdicts.md"
 PICTURE = ROOT / "docs" / "images" / "false-verdicts.png"
 RESULTS = ROOT / "benchmarks" / "results" / "false_verdicts.json"
+BOUNDS = ROOT / "benchmarks" / "results" / "false_bounds.json"
 
 INK, MUTED, GRID = LIGHT["ink"], LIGHT["muted"], LIGHT["line"]
 _SEEDS = (5, 10, 20)
 _TESTS = {"Student": ("#d55e00", "Student's t"), "corrected": ("#0072b2", "corrected t")}  # Okabe and Ito's
 _SIZES = {5: 3.5, 10: 5.0, 20: 6.5}
+_BOUNDS_BLOCK = re.compile(r"(<!-- false bounds -->).*?(<!-- end -->)", flags=re.DOTALL)
 _BLOCK = re.compile(r"(<!-- false verdicts -->).*?(<!-- end -->)", flags=re.DOTALL)
 
 
-def read() -> dict[str, dict[str, Any]]:
+def read(path: Path = RESULTS) -> dict[str, dict[str, Any]]:
     """Case → its figures."""
-    figures: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    figures: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return {name: found for name, found in figures.items() if name not in ("machine", "versions")}
 
 
@@ -52,8 +54,26 @@ def block() -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def bounds_block() -> str:
+    """One row a case: how often tests at the bound are false, singly and by page, and how often equal methods are shown
+    to be so, in %, for each number of seeds."""
+    columns = {
+        "single": "single tests",
+        "equal": "pages, all equal",
+        "at the bound": "pages, all at the bound",
+        "mixed": "pages, mixed",
+        "shown small": "equal methods shown to be so",
+    }
+    lines = [["", "repetitions", *columns.values()], ["---"] * (2 + len(columns))]
+    for name, found in read(BOUNDS).items():
+        shares = [" / ".join(_percent(found[f"{n} seeds"][key]) for n in _SEEDS) for key in columns]
+        lines.append([name, str(found["repeats"]), *shares])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def written(page: str) -> str:
-    """The page with its table as it has to be."""
+    """The page with its tables as they have to be."""
+    page = _BOUNDS_BLOCK.sub(lambda found: f"{found[1]}\n\n{bounds_block()}\n\n{found[2]}", page)
     return _BLOCK.sub(lambda found: f"{found[1]}\n\n{block()}\n\n{found[2]}", page)
 
 
