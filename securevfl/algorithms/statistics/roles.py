@@ -245,7 +245,11 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
 
 
 class StatisticsPassive(_StatisticsRole, PassiveRole):
-    """A passive party: it tells names and numbers of bins, and takes part in the sums."""
+    """A passive party: it tells names and numbers of bins, and takes part in the sums.
+
+    Attributes:
+        numbers: how many numbers of each row the release counts as, without a budget.
+    """
 
     def begin(self) -> None:
         """See `_StatisticsRole.begin`; rows are counted, too.
@@ -255,8 +259,9 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         """
         super().begin()
         budget = self.budget
+        self.numbers = 1 if self.protection.on_shares else max(self.opened.columns, 1)
         if budget is None:
-            self.opened.check_plan(1)
+            self.opened.check_plan(self.numbers)
             return
         mechanism = self.protection.dp.model if self.protection.dp is not None else None
         if mechanism is None:
@@ -312,7 +317,22 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
                 f"in the place of {len(self.rows)}; nothing was sent"
             )
         self.cross = self.config.plan_products(self.protection, rows=len(self.rows), classes=classes, layouts=layouts)
+        if budget is None and self.protection.on_shares:
+            self.numbers = self.cross.count_numbers(place, own=self.config.vif)
+            self._check_numbers()
         return self.cross
+
+    def _check_numbers(self) -> None:
+        try:
+            self.opened.check_plan(self.numbers)
+        except PolicyError as error:
+            if self.numbers == 1:
+                raise
+            raise PolicyError(
+                f"{str(error).partition(', ever: ')[0]}, ever. Its sums, divided by {len(self.rows)} rows, count as "
+                f"{self.numbers} numbers of each: leave columns out (drop), take fewer bins or vif = false, find more "
+                "rows, add noise (dp.model), or ask for a grant"
+            ) from error
 
     def _find_blind_columns(self) -> list[int]:
         """Columns whose codes do not depend on rows: numbers, and categories whose levels the job declares."""
@@ -342,9 +362,9 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
             self.uses.count_epoch(self.rows)
 
     def begin_release(self) -> None:
-        """Count one number of each row, before anything of them is dealt."""
+        """Count the numbers of each row, before anything of them is dealt."""
         if self.budget is None:
-            self.opened.count_opening(self.features.find_places(self.rows), 1)
+            self.opened.count_opening(self.features.find_places(self.rows), self.numbers)
             self.site.ledger.record_note("results", self.opened.ledger_facts())
 
     def matrix(self) -> np.ndarray:
@@ -366,6 +386,11 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         await self.upstream.send(Kind.STATISTIC, OWN, correlations=np.ascontiguousarray(found))
 
     async def finish(self) -> Trained:
+        if far := [f"{one.name} ({one.pulled_in} rows)" for one in self.columns.columns if one.pulled_in]:
+            self.trained.notes.append(
+                f"{self.site.name!r} pulled in the farthest values of {', '.join(far)}: exact sums would tell the row "
+                f"of a value that has more than 2/{self.config.least} of a column's squares"
+            )
         self.trained.statistics = describe_own(self.columns, exact=self.budget is None)
         if self.budget is not None:
             self.trained.notes.append(self.budget.summary_sentence())

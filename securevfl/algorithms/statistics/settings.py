@@ -113,11 +113,17 @@ class StatisticsSettings(Algorithm):
             rows: common ones.
             classes: columns of classes of the active party.
             layouts: of the data parties, the active one's first.
+
+        Raises:
+            InputError: the active party offers so many columns that exact sums with them tell rows.
         """
         from securevfl.algorithms.statistics.columns import ONE
 
         budget = self.budget(protection, len(layouts) - 1)
         if budget is None:
+            if protection.on_shares:
+                # Of two classes the label is a column; of more, all but one are one each.
+                self._check_offer(rows, layouts[0].scores + (classes - 1 if classes > 2 else 0))
             step = _CORRELATION_DIGITS * rows * ONE * ONE
             return CrossPlan(
                 rows=rows,
@@ -131,6 +137,16 @@ class StatisticsSettings(Algorithm):
             budget.counts_sigma(sum(len(one.bins) for one in layouts[1:])),
         )
         return CrossPlan(rows=rows, classes=classes, layouts=tuple(layouts), least=0, noise=noise)
+
+    def _check_offer(self, rows: int, columns: int) -> None:
+        """Each column that the active party offers is an equation about each column of the others: with as many as
+        there are rows it would read them all, and with n / least of them it reads a part of 1 / least."""
+        if columns * self.least > rows:
+            raise InputError(
+                f"the active party offers {columns} columns, its label among them, and exact sums with so many tell "
+                f"values of {rows} rows: each needs {self.least} rows (statistics.least), all {columns * self.least}. "
+                "Leave columns of the active party out (drop), find more rows, or add noise (dp.model)"
+            )
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:
@@ -165,6 +181,7 @@ class StatisticsSettings(Algorithm):
         )
 
     def values_opened(self, plan: Plan) -> int:
+        """At least one number of each row; without a protection, whole rows. See `Algorithm.values_opened`."""
         return 1
 
     def declared_levels(self, party: str) -> Mapping[str, tuple[str, ...]]:
