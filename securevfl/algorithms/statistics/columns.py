@@ -243,16 +243,10 @@ def cut_columns(
 
 
 def _standardise(one: OwnColumn, column: np.ndarray, there: np.ndarray, least: int) -> None:
-    if not there.any():
-        one.left_out = "it has no value"
-        return
-    values, counts = np.unique(column[there], return_counts=True)
-    if len(values) == 1:
-        one.left_out = "it has one value alone"
-        return
-    beside = int(there.sum() - counts.max())
+    counts = np.unique(column[there], return_counts=True)[1]
+    beside = int(there.sum() - counts.max(initial=0))
     if beside < 2 * least:
-        one.left_out = f"all but fewer than {2 * least} rows have one value, so that it singles {beside} out"
+        one.left_out = f"fewer than {2 * least} rows differ from its most frequent value, namely {beside}"
         return
     with np.errstate(over="ignore", invalid="ignore"):
         scale = float(np.abs(column[there]).max())

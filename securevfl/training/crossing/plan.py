@@ -80,6 +80,9 @@ class PartyLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             for level in levels:
                 if len(level) != len(levels[0]) or set(level) != set(range(max(level) + 1)):
                     return "a level of bins that is not one of merged bins"
+        return self._find_twofold_problem()
+
+    def _find_twofold_problem(self) -> str:
         if len(self.twofold) not in {0, len(self.means)}:
             return f"{len(self.means)} columns of squares with {len(self.twofold)} of two values"
         for place in self.twofold:
