@@ -523,6 +523,10 @@ def find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
             "or the agreement with --as PARTY"
         )
     place = job / "model" if (job / "model").is_dir() else job
+    if not (place / JOB_FILE).exists() and (job / "statistics.json").exists():
+        raise sv.InputError(
+            f"{job} has statistics of columns, and no model came of them: name the run of an algorithm that trains one"
+        )
     if not (place / JOB_FILE).exists():
         raise sv.InputError(
             f"{job} holds no {JOB_FILE}, which `securevfl run` leaves beside the model: name the job file and the "

@@ -152,6 +152,16 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
             layouts.append(layout)
             self.names.append(_read_names(message.meta.get("names"), name))
             self.names[-1].check(layout, name)
+        if not any(one.scores or one.bins for one in layouts[1:]):
+            why = [
+                f"{party}.{name}: {words}"
+                for party, one in zip(self.site.passive, self.names, strict=True)
+                for name, words in one.left_out.items()
+            ]
+            raise InputError(
+                f"no column of another party can be described ({'; '.join(why) or 'none has declared levels'}): give "
+                "columns whose values differ in more rows, or declare levels (statistics.levels)"
+            )
         rows, classes = len(self.rows), len(self.class_counts)
         self.cross = self.config.plan_products(self.protection, rows=rows, classes=classes, layouts=layouts)
         meta: dict[str, str | int] = {
@@ -288,6 +298,11 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         else:
             self._count_use()
             ranges = own_entries(self.site.name, self.config.ranges)
+            if unknown := sorted(ranges.keys() - set(self.table.encoded)):
+                self.trained.notes.append(
+                    f"statistics.ranges names {', '.join(unknown)} of {self.site.name!r}, and it has no such column of "
+                    "numbers: noisy counts found the ranges of its columns"
+                )
             kept = self._find_blind_columns()
             cut = cut_privately(
                 [self.table.encoded[j] for j in kept],

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from securevfl.algorithms.additive.named import own_entries
+from securevfl.algorithms.additive.named import declared_mistakes, named_mistakes, own_entries, split_name
 from securevfl.cut import Plain, Protection
 from securevfl.errors import InputError
 from securevfl.privacy.statistics_budget import StatisticsBudget
@@ -44,9 +44,16 @@ class StatisticsSettings(Algorithm):
 
     def problems(self) -> list[str]:
         found = super().problems()
-        for name, (low, high) in self.ranges.items():
-            if not low < high:
-                found.append(f"statistics.ranges has {name!r} from {low:g} to {high:g}; give the lower end first")
+        for key in ("ranges", "levels"):
+            for name in getattr(self, key):
+                if not split_name(name)[0]:
+                    found.append(f"statistics.{key} names {name!r}: write it as 'party.column'")
+        return found + declared_mistakes("statistics", self.ranges, self.levels)
+
+    def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
+        found = []
+        for key in ("ranges", "levels"):
+            found += named_mistakes(f"statistics.{key}", getattr(self, key), columns)
         return found
 
     def fit_budget(self, rows: int) -> Budget:
