@@ -54,8 +54,6 @@ class AutoAlgorithm(Algorithm):
         for name in self.methods:
             if name not in registered_algorithms():
                 found.append(f"auto.methods has {name!r}; choose from {', '.join(registered_algorithms())}")
-            elif find_algorithm(name).describes:
-                found.append(f"auto.methods has {name!r}, which trains no model: leave it out")
             elif find_algorithm(name).many_owners:
                 found.append(f"auto.methods has {name!r}, which is for several label owners: leave it out")
         return found

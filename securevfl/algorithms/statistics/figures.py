@@ -140,7 +140,8 @@ def compose_statistics(
         one["vif"] = factors.get(name)
         told = matrix[of_label, names.index(name)] if of_label >= 0 and name in names else math.nan
         one["with_label"] = None if math.isnan(told) else float(told)
-        if budget is not None and one["with_label"] is not None and one["party"] != own.party:
+        told_apart = len(own.class_counts) == 2 and one["with_label"] is not None
+        if budget is not None and told_apart and one["party"] != own.party:
             one["means"] = _means_from_label(one["with_label"], own.class_counts)
     shown = [[None if np.isnan(value) else round(float(value), 6) for value in row] for row in matrix]
     return {
