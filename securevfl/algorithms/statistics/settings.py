@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -23,6 +24,10 @@ OWN, ROWS = "statistics/own", "statistics/rows"
 """A passive party's correlations among its own columns; and, without a protection, its rows."""
 
 _LEAST_DELTA = 1e-12
+_LEAST_SIGMA = 3 * math.sqrt(2.0)
+"""Least σ of the noise on a count. Two parties add a half each, and the sum of two discrete Gaussians is one, but for a
+gap of 10 exp(−π² σ²) where each has σ ≥ 1 (Kairouz, Liu and Steinke 2021, arXiv 2102.06387): 10⁻³⁷ here."""
+
 _CORRELATION_DIGITS = 0.001
 """Exact sums of products are opened in steps of at most this correlation."""
 
@@ -141,7 +146,7 @@ class StatisticsSettings(Algorithm):
             )
         noise = (
             budget.scores_sigma(tuple(one.scores for one in layouts)) * ONE * ONE,
-            budget.counts_sigma(sum(len(one.bins) for one in layouts[1:])),
+            max(budget.counts_sigma(sum(len(one.bins) for one in layouts[1:])), _LEAST_SIGMA),
         )
         return CrossPlan(rows=rows, classes=classes, layouts=tuple(layouts), least=0, noise=noise)
 
