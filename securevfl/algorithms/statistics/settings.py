@@ -165,7 +165,9 @@ class StatisticsSettings(Algorithm):
             return ()
         budget = self.budget(protection, passive)
         noisy = "" if budget is None else f", within ε = {budget.epsilon:g} of a row's columns"
-        names = "names of its columns, and how many bins each has"
+        names = "names of its columns, how many bins each has, and which have missing values or two values alone"
+        if budget is not None:
+            names = "names of its columns, and how many bins each has"
         public = [
             Exchange(COLUMNS, Kind.CONTROL, PASSIVE, ACTIVE, names, reveals=names, severity="ok"),
             Exchange(LAYOUT, Kind.CONTROL, ACTIVE, PASSIVE, "numbers of columns and of bins of all parties"),
