@@ -40,7 +40,8 @@ def test_many_columns_cannot_be_solved_for_the_values_of_rows() -> None:
     shop = {"spent": GENERATOR.normal(size=ROWS)}
     with pytest.raises(sv.InputError, match=r"offers 13 columns.*each needs 20 rows.*all 260.*Leave columns"):
         describe(numbers(12), shop, sv.Shares(computing=2))
-    found = describe(bank := numbers(11), shop, sv.Shares(computing=2), vif=False)
+    bank = numbers(11)
+    found = describe(bank, shop, sv.Shares(computing=2), vif=False)
     scores = np.stack([(one - one.mean()) / one.std() for one in (*bank.values(), LABEL.astype(float))], axis=1)
     sums = np.array(found.correlations[-1][:-1], dtype=float) * ROWS
     guess = np.linalg.lstsq(scores.T, sums, rcond=None)[0]

@@ -73,6 +73,7 @@ def test_what_needs_a_model_refuses_statistics(asks: Callable[[sv.Parties], obje
 
 def test_a_run_of_statistics_has_no_model(finished: tuple[sv.Result, Path]) -> None:
     result, place = finished
+    assert not any("pulled in" in note for note in result.record.runs[-1].notes)
     with pytest.raises(sv.InputError, match="leave no model"):
         result.model()
     with pytest.raises(sv.InputError, match="documents a model"):

@@ -108,6 +108,8 @@ class _StatisticsRole(Role):
     async def finish(self) -> Trained:
         """Close the books."""
         trained, role = self.trained, self
+        if self.budget is None:
+            self._note_pulled()
         role.site.ledger.catch_up()
         trained.finish = role.site.clock.lap()
         trained.rows = len(self.rows)
@@ -116,6 +118,13 @@ class _StatisticsRole(Role):
         trained.spent += role.releases.final_costs()
         trained.notes += role.releases.interruption_notes(role.site.name)
         return trained
+
+    def _note_pulled(self) -> None:
+        if far := [f"{one.pulled_in} of {one.name}" for one in self.columns.columns if one.pulled_in]:
+            self.trained.notes.append(
+                f"{self.site.name!r} pulled in far values, {', '.join(far)}: exact sums would tell the row "
+                f"of a value that has more than 2/{self.config.least} of a column's squares"
+            )
 
     async def train_batch(self, rows: np.ndarray) -> NoReturn:
         """Not possible: nothing is trained."""
@@ -401,11 +410,6 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         await self.upstream.send(Kind.STATISTIC, OWN, correlations=np.ascontiguousarray(found))
 
     async def finish(self) -> Trained:
-        if far := [f"{one.name} ({one.pulled_in} rows)" for one in self.columns.columns if one.pulled_in]:
-            self.trained.notes.append(
-                f"{self.site.name!r} pulled in the farthest values of {', '.join(far)}: exact sums would tell the row "
-                f"of a value that has more than 2/{self.config.least} of a column's squares"
-            )
         self.trained.statistics = describe_own(self.columns, exact=self.budget is None)
         if self.budget is not None:
             self.trained.notes.append(self.budget.summary_sentence())
