@@ -138,8 +138,8 @@ def compose_statistics(
     for one in columns:
         name = f"{one['party']}.{one['column']}"
         one["vif"] = factors.get(name)
-        told = matrix[of_label, names.index(name)] if of_label >= 0 and name in names else math.nan
-        one["with_label"] = None if math.isnan(told) else float(told)
+        value = matrix[of_label, names.index(name)] if of_label >= 0 and name in names else math.nan
+        one["with_label"] = None if math.isnan(value) else float(value)
         told_apart = len(own.class_counts) == 2 and one["with_label"] is not None
         if budget is not None and told_apart and one["party"] != own.party:
             one["means"] = _means_from_label(one["with_label"], own.class_counts)
