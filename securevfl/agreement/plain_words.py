@@ -178,7 +178,9 @@ def _describe_cost(proposal: Proposal, card: PartyCard) -> str:
         return f"{card.name}: releases nothing of its own with a cost"
     plans = "without noise, which no ε bounds" if math.isinf(planned.epsilon) else f"ε = {planned.epsilon:.4g}"
     covered = proposal.protection.on_shares or proposal.algorithm.covers_training(proposal.protection)
-    if covered and not math.isinf(planned.epsilon):
+    if proposal.algorithm.describes and not math.isinf(planned.epsilon):
+        plans += " for common rows"
+    elif covered and not math.isinf(planned.epsilon):
         plans += " for rows that train; predictions are counted as numbers (max_results), not by ε"
     if card.epsilon is None or card.delta is None:
         return f"{card.name}: the job releases {plans}; the agreement sets no bound"
@@ -187,6 +189,8 @@ def _describe_cost(proposal: Proposal, card: PartyCard) -> str:
 
 def _describe_serving(proposal: Proposal) -> tuple[str, ...]:
     serving = proposal.serving
+    if proposal.algorithm.describes:
+        return ("No model comes of it, and nobody is scored by it.",)
     if serving is None:
         return ("This is about training alone: nobody may ask the model for scores under it.",)
     bounds = [f"at least {serving.min_batch} rows at once" if serving.min_batch > 1 else "one row or more at once"]

@@ -205,6 +205,11 @@ class Proposal(Config, dict=True):
                 f"({', '.join(self.owner_names)}) cannot be served yet: leave serving (--asks) out; each owner scores "
                 "its own rows during training"
             )
+        if self.serving is not None and self.algorithm.describes:
+            found.append(
+                f"serving lets {', '.join(self.serving.asks)} request scores, and statistics leave no model to ask: "
+                "leave serving (--asks) out"
+            )
         if self.serving is not None and self.link is not None and self.link.needs_coordinator():
             found.append(
                 "serving lets parties request scores, but here a coordinator links the records, and it has no part of "

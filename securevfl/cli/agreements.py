@@ -134,7 +134,9 @@ def _read_run(start: str) -> str:
     try:
         return (place / RUN).read_text(encoding="ascii").strip()
     except (OSError, ValueError):
-        raise InputError(f"--from is {start}, which has no {RUN}: name the state folder of a finished job") from None
+        raise InputError(
+            f"--from is {start}, which has no {RUN}: name the state folder of a finished job that trained a model"
+        ) from None
 
 
 def _parse_bound(text: str) -> tuple[str, tuple[float, float]]:

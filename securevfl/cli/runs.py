@@ -523,6 +523,11 @@ def find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
             "or the agreement with --as PARTY"
         )
     place = job / "model" if (job / "model").is_dir() else job
+    described = any((job / one / "statistics.json").exists() for one in ("", "report"))
+    if not (place / JOB_FILE).exists() and described:
+        raise sv.InputError(
+            f"{job} has statistics of columns, and no model came of them: name the run of an algorithm that trains one"
+        )
     if not (place / JOB_FILE).exists():
         raise sv.InputError(
             f"{job} holds no {JOB_FILE}, which `securevfl run` leaves beside the model: name the job file and the "

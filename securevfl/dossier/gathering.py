@@ -50,6 +50,7 @@ def gather_evidence(
     place = Path(source)
     found = _find_agreement(place, me, party_file) if place.is_file() else _find_folder(place)
     record = None if found.report is None else Record.read(found.report / METRICS)
+    _require_model(record, found.agreement)
     me = _check_party(me, record, found.agreement)
     verified = None if found.ledgers is None else _verify_ledgers(found.ledgers, found.agreement, me)
     if found.report is not None and verified is not None:
@@ -70,6 +71,16 @@ def gather_evidence(
     if attacks is not None:
         return _add_attacks(evidence, AttackRecord.read(attacks / "attacks.json" if attacks.is_dir() else attacks))
     return _add_attacks(evidence, None if found.ledgers is None else attacks_beside(found.ledgers))
+
+
+def _require_model(record: Record | None, agreement: Agreement | None) -> None:
+    """Refuse statistics: each document speaks of a model, its training and its predictions."""
+    describes = agreement is not None and agreement.proposal.algorithm.describes
+    if describes or (record is not None and any(run.statistics is not None for run in record.runs)):
+        raise InputError(
+            "a dossier documents a model, and this job computed statistics of columns before one: write it of the job "
+            "that trains; `securevfl report` and `securevfl audit` show what these statistics told"
+        )
 
 
 def _find_agreement(file: Path, me: str, party_file: Path | None) -> _Found:

@@ -21,7 +21,7 @@ from securevfl.data import Parties
 from securevfl.errors import InputError
 from securevfl.experiments.comparison import simulate
 from securevfl.experiments.recorder import Recorder
-from securevfl.party import Job, with_default_protection
+from securevfl.party import Job, check_trains, with_default_protection
 from securevfl.party_context import Observer
 from securevfl.privacy import Finding
 from securevfl.privacy.attack_verdict import CLAIMED, SEVERITIES, describe_contradiction, worst_claims
@@ -96,13 +96,14 @@ def attack(
         observer: hears how the runs go on.
 
     Raises:
-        InputError: no known records, or negative ones; or a job that learns several labels.
+        InputError: no known records, or negative ones; a job that learns several labels, or trains no model.
         SecureVFLError: whatever ended a run.
     """
     if not known or min(known) < 1 or min(labels, default=0) < 0:
         raise InputError(
             f"known is {tuple(known)} and labels {tuple(labels)}: give numbers of records from 1, and of labels from 0"
         )
+    check_trains(job.algorithm, "to attack")
     if job.has_several_labels:
         raise InputError(
             "attacks are scored by one label, and the job learns several: attack the same job on each label by itself. "

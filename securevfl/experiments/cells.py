@@ -25,7 +25,7 @@ from securevfl.data import Parties
 from securevfl.errors import InputError
 from securevfl.experiments.sweep_sections import Axis
 from securevfl.jobfile.job_file import PartySection
-from securevfl.party import Job, JobOptions
+from securevfl.party import Job, JobOptions, check_trains
 from securevfl.report import CellFigures, Claim, Failed, PaperFigure, SweepRecord
 from securevfl.run.machine import describe_machine, package_versions
 from securevfl.training import Algorithm, Task
@@ -217,7 +217,11 @@ def find_metric(job: Job, classes: int) -> str:
     Args:
         job: what runs.
         classes: of the label.
+
+    Raises:
+        InputError: the job trains no model.
     """
+    check_trains(job.algorithm, "to compare by its test rows")
     return Task(classes).score_name if job.number_loss is None else "r2"
 
 

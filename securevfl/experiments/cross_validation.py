@@ -16,7 +16,7 @@ from securevfl.experiments.comparison import simulate
 from securevfl.experiments.grid import Point
 from securevfl.experiments.split_ratio import find_job_ratio
 from securevfl.experiments.study import Study
-from securevfl.party import Job, with_default_protection
+from securevfl.party import Job, check_trains, with_default_protection
 from securevfl.party_context import Observer, PartySecret
 from securevfl.report import CellFigures, Failed, SweepRecord
 from securevfl.report.record import Record, RunRecord
@@ -64,6 +64,7 @@ def cross_validate(
         InputError: a wrong number of folds, rows that the label owner marks, or a job that has a fold.
         SecureVFLError: whatever ended a fold.
     """
+    check_trains(job.algorithm, "to cross-validate")
     if job.fold is not None:
         raise InputError(f"the job is fold {job.fold[0]} of {job.fold[1]} already: leave fold out, or use simulate")
     if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= 100:

@@ -21,7 +21,7 @@ from securevfl.experiments.aligned_rows import AlignedRows, same_labels, set_row
 from securevfl.experiments.comparison import simulate
 from securevfl.experiments.model_handle import ModelHandle, save_under
 from securevfl.experiments.party_columns import Columns, column_names_of, is_matrix, rows_of_matrix
-from securevfl.party import Job
+from securevfl.party import Job, check_trains
 from securevfl.run.model import Model, predict
 from securevfl.run.result import Result
 from securevfl.run.simulation import join_parties
@@ -151,6 +151,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
                 )
         self._terms = self._job_terms()
         tables, job = rows.tables(), Job(**self._terms)
+        check_trains(job.algorithm, "to fit")
         self.result_: Result = simulate(job, tables, aligned=join_parties(tables, job))
         self.model_: Model = self.result_.model()
         self._handle: ModelHandle | None = None

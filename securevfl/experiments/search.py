@@ -43,7 +43,7 @@ from securevfl.experiments.search_trial import SearchRequest, final_seeds, with_
 from securevfl.experiments.study import SearchRecord, SearchTrial, Study
 from securevfl.experiments.sweep import choose_seeds, count_missing, empty_study, sweep
 from securevfl.experiments.table_store import digest_tables
-from securevfl.party import Job
+from securevfl.party import Job, check_trains
 from securevfl.party_context import Observer
 from securevfl.run.roster import Roster
 
@@ -102,6 +102,7 @@ def search(
             well.
         PolicyError: a policy that refuses the job.
     """
+    check_trains(job.algorithm, "to search for")
     need_optuna()
     check_space(job, space)
     if not job.protection.opens_metrics or job.protection.compares_epochs(simulated=True):

@@ -20,7 +20,7 @@ from securevfl.experiments.study import Study
 from securevfl.experiments.sweep_sections import Axis
 from securevfl.experiments.table_store import digest_tables
 from securevfl.jobfile.job_roster import policy_refusals
-from securevfl.party import Job, with_default_protection, wrong_parties
+from securevfl.party import Job, check_trains, with_default_protection, wrong_parties
 from securevfl.report import CellFigures, write_sweep
 from securevfl.run.roster import Roster
 
@@ -215,6 +215,7 @@ def check_grid(grid: Grid, parties: Parties) -> Grid:
     roster = Roster.from_tables(parties)
     points, wrong, refused = [], [], []
     for point in grid.points:
+        check_trains(point.job.algorithm, "to compare by its test rows")
         mistakes = wrong_parties(point.job.algorithm, roster.owners, roster.passive, point.job.protection)
         if mistakes:
             wrong += mistakes

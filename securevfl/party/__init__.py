@@ -25,7 +25,13 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.party.consent import Terms, rule_against, terms_of_job
     from securevfl.party.declarations import job_exchanges
     from securevfl.party.default_protection import choose_protection, possible_defaults, with_default_protection
-    from securevfl.party.eligibility import too_few_epochs, too_many_classes, undecided_choice, wrong_parties
+    from securevfl.party.eligibility import (
+        check_trains,
+        too_few_epochs,
+        too_many_classes,
+        undecided_choice,
+        wrong_parties,
+    )
     from securevfl.party.job import Job, JobOptions, JobTerms, Leaving
     from securevfl.party.planning import answer_price, planned_numbers
     from securevfl.party.program import (
@@ -46,7 +52,7 @@ _NAMES = {
     "securevfl.party.consent": "Terms rule_against terms_of_job",
     "securevfl.party.declarations": "job_exchanges",
     "securevfl.party.default_protection": "choose_protection possible_defaults with_default_protection",
-    "securevfl.party.eligibility": "too_few_epochs too_many_classes undecided_choice wrong_parties",
+    "securevfl.party.eligibility": "check_trains too_few_epochs too_many_classes undecided_choice wrong_parties",
     "securevfl.party.job": "Job JobOptions JobTerms Leaving",
     "securevfl.party.planning": "answer_price planned_numbers",
     "securevfl.party.program": (
@@ -69,6 +75,7 @@ __all__ = [
     "Terms",
     "align_party",
     "answer_price",
+    "check_trains",
     "choose_protection",
     "consent_party",
     "helping_program",

@@ -18,6 +18,7 @@ __all__ = [
     "check_continuing",
     "check_labels",
     "check_roster",
+    "check_trains",
     "too_few_epochs",
     "too_many_classes",
     "undecided_choice",
@@ -194,6 +195,23 @@ def too_many_classes(job: Job, name: str, classes: int) -> str:
     return ""
 
 
+def check_trains(algorithm: Algorithm, what: str) -> None:
+    """Refuse statistics where a model is needed.
+
+    Args:
+        algorithm: of a job.
+        what: cannot be done without one: ``"to attack"``.
+
+    Raises:
+        InputError: it trains no model.
+    """
+    if algorithm.describes:
+        raise InputError(
+            f"{algorithm.title} train no model, and there is nothing {what}: name an algorithm that trains one, for "
+            "example logistic_regression; `securevfl stats` and `securevfl run` show statistics"
+        )
+
+
 def check_continuing(job: Job) -> None:
     """Refuse a job that cannot go on from any earlier model.
 
@@ -204,6 +222,7 @@ def check_continuing(job: Job) -> None:
         InputError: its algorithm does not go on, or has differential privacy.
     """
     algorithm, protection = job.algorithm, job.protection
+    check_trains(algorithm, "to go on from")
     if not algorithm.fits.starts:
         able = ", ".join(algorithms_fit(lambda fits: fits.starts))
         raise InputError(f"{algorithm.title} does not go on from an earlier model, as {able} do: {AGAIN}")

@@ -35,6 +35,8 @@ def planned_numbers(job: Job, party: str, classes: int = 0, *, columns: int = 0,
         ]
         known = [one for one in each if one is not None]
         return sum(known) if len(known) == len(each) else None
+    if job.algorithm.describes:
+        return 1 if job.protection.on_shares else max(columns, 1)
     if job.protection.on_shares:
         outputs = classes if classes > 2 else 1  # as `Task.outputs`, which needs torch
         answer = job.protection.numbers_per_answer(outputs)

@@ -78,7 +78,10 @@ class Result:
 
         Raises:
             UnknownNameError: no job has this key; baselines leave no model.
+            InputError: the jobs computed statistics of columns, and trained none.
         """
+        if not self.models and any(run.statistics is not None for run in self.record.runs):
+            raise InputError("statistics of columns leave no model: they are in result.record.runs[-1].statistics")
         name = key or next(reversed(self.models), "")
         if name not in self.models:
             raise UnknownNameError("model", name, self.models)

@@ -17,7 +17,7 @@ from securevfl.agreement import Agreement, PartyFile, check_versions, read_agree
 from securevfl.data import PartyTable
 from securevfl.errors import Expired, InputError, MachineFault, Parked, PolicyError
 from securevfl.jobfile.job_file import read_job
-from securevfl.party import Job
+from securevfl.party import Job, check_trains
 from securevfl.party.reports import Report
 from securevfl.process.bounds_reader import BoundsReader
 from securevfl.process.certificate_renewal import renew_certificates
@@ -278,12 +278,13 @@ def read_own_part(
         data: table in the place of the one that the party file names.
 
     Raises:
-        InputError: files that cannot be used, or no model yet.
+        InputError: files that cannot be used, no model yet, or a job that trains none.
     """
     own, whole = read_party_file(own_file), read_agreement(agreement)
     if own.party != party:
         raise InputError(f"{own_file} is the file of {own.party!r}, but --as names {party!r}")
     check_versions(whole)
+    check_trains(whole.proposal.algorithm, "to explain")
     place = own.state / "model"
     if not (place / f"{party}{PART}").exists():
         raise InputError(f"{place} contains no part of a model: train one first, with `securevfl party`")
@@ -307,6 +308,7 @@ def local_part(file: ServingFile, party: str) -> ModelPart | None:
 def _agreed_policy(agreement: Agreement) -> ServingPolicy:
     """The terms that all parties agreed on; they limit each party's own policy."""
     proposal = agreement.proposal
+    check_trains(proposal.algorithm, "to ask for scores")
     if len(proposal.owner_names) != 1:
         raise InputError("a model of several label owners cannot be served yet; each scores its rows in training")
     terms = proposal.serving

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 import securevfl as sv
+from securevfl.agreement import ServingTerms
+from securevfl.agreement.plain_words import describe_proposal
+from securevfl.dossier import gather_evidence
+from securevfl.serving.process import read_own_part
 from securevfl.testing.company import create_company
 from securevfl.testing.parties import make_parties
 
@@ -29,6 +33,18 @@ def test_each_organisation_reports_what_it_saw(tmp_path: Path) -> None:
     assert columns["shop1", "f0"]["missing"] is None
     assert columns["shop1", "f0"]["iv"] > 0.1
     assert not (company.state_folder("shop1") / "report/statistics.json").exists()
+    told = [line for paragraph in describe_proposal(company.agreement.proposal) for line in paragraph.lines]
+    assert "No model comes of it, and nobody is scored by it." in told
+    with pytest.raises(sv.InputError, match="nothing to explain"):
+        read_own_part(tmp_path / "agreement.toml", "bank", tmp_path / "bank.toml")
+    with pytest.raises(sv.InputError, match="documents a model"):
+        gather_evidence(company.state_folder("shop1"))
+
+
+def test_an_agreement_lets_nobody_ask_for_scores(tmp_path: Path) -> None:
+    asked = job(protection=sv.Shares(computing=2))
+    with pytest.raises(sv.InputError, match=r"statistics leave no model to ask: leave serving"):
+        create_company(tmp_path, PEOPLE, asked, serving=ServingTerms(asks=("bank",)))
 
 
 def test_a_policy_bounds_how_often_and_how_exactly(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from securevfl.algorithms.additive.channel import PART, RESIDUAL
-from securevfl.algorithms.additive.edges import CELLS, signed_log
-from securevfl.algorithms.additive.named import named_mistakes, own_entries, split_name
+from securevfl.algorithms.additive.named import declared_mistakes, named_mistakes, own_entries, split_name
 from securevfl.algorithms.additive.sealed_exchanges import two_party_exchanges
 from securevfl.algorithms.additive.steps import StepRule
 from securevfl.algorithms.additive.units import CONTRAST_ONE, PART_ONE, SUM_ONE, cap_slack, slack_units, split_caps
@@ -36,9 +35,6 @@ _BINS = {True: 8, False: 32}
 _PARTS = Sight(of="features", severity="leak", through="the sum of its shapes for each row, in each epoch")
 _RESIDUALS = Sight(of="labels", severity="leak", through="the residual of each row, in each epoch")
 _TERMS = Sight(of="features", severity="leak", through="the sum of its shapes for each scored row")
-
-_NARROWEST = 1e-9
-"""The narrowest range, on the scale of `signed_log`, whose cells differ in floating point."""
 
 _LEAST_DELTA = 1e-10
 """Draws of noise end at 8.2 σ, which may add up to nearly this much to δ."""
@@ -72,15 +68,7 @@ class AdditiveSettings(Algorithm):
         for name, cuts in self.cuts.items():
             if not all(map(math.isfinite, cuts)) or any(low >= high for low, high in pairwise(cuts)):
                 found += [f"additive.cuts of {name!r} are {cuts}: give finite numbers in ascending order, each once"]
-        for name, (low, high) in self.ranges.items():
-            if not (math.isfinite(high - low) and signed_log(high) - signed_log(low) >= _NARROWEST):
-                found += [
-                    f"additive.ranges of {name!r} is {(low, high)}: give the lowest and the highest value, finite and "
-                    f"far enough apart for {CELLS} cells"
-                ]
-        for name, levels in self.levels.items():
-            if len(set(levels)) != len(levels) or not levels or not all(levels) or len(levels) > 254:
-                found += [f"additive.levels of {name!r}: give 1 to 254 different names, none of them empty"]
+        found += declared_mistakes("additive", self.ranges, self.levels)
         return found
 
     @property
@@ -302,7 +290,7 @@ class AdditiveSettings(Algorithm):
     def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
         found = []
         for key in ("rising", "falling", "cuts", "ranges", "levels"):
-            found += named_mistakes(key, getattr(self, key), columns)
+            found += named_mistakes(f"additive.{key}", getattr(self, key), columns)
         return found
 
     def undeclared_columns(self, protection: Protection, columns: Mapping[str, Sequence[str]]) -> list[str]:

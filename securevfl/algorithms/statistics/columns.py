@@ -22,6 +22,7 @@ from securevfl.training.crossing import PartyLayout, join_bins
 
 __all__ = [
     "ONE",
+    "ONE_LEVEL",
     "SQUARE_ONE",
     "OwnColumn",
     "OwnColumns",
@@ -40,7 +41,14 @@ SQUARE_ONE = 1 << 12
 """Units of a squared deviation of one."""
 
 FARTHEST = 128.0
-"""A value counts as at most so many standard deviations from the mean: 30,000 rows can have one at 173."""
+"""A score is at most so large, so that sums fit the ring; `_pull_in` keeps it far smaller where `least` is not 1."""
+
+ONE_LEVEL = "too few rows have another level than its most frequent one"
+"""Why a column of categories is left out."""
+
+_SHARE_OF_LEAST = 2.0
+"""One row has at most this part of a column's squares, divided by `least`. The share is the R² with which an exact
+correlation tells the row's value of another column; a row of a rare value that `least` rows have has 1 / least."""
 
 _EVERYWHERE = 1e9
 _CELLS = 64
@@ -61,7 +69,9 @@ class OwnColumn:
         levels: as `PartyLayout`.
         scores: standardised, float64 (n,), 0 where missing; None for categories and for columns that single out rows.
         present: which rows have a value, bool (n,); None where they are not exact.
-        left_out: why it has no scores, in words.
+        left_out: why it has no scores, in words; others read the part before a comma, which counts no rows.
+        twofold: whether it has two values alone.
+        pulled_in: rows whose value was pulled in, since one row had too large a part of the column's squares.
     """
 
     name: str
@@ -75,6 +85,8 @@ class OwnColumn:
     scores: np.ndarray | None = field(default=None, repr=False)
     present: np.ndarray | None = field(default=None, repr=False)
     left_out: str = ""
+    twofold: bool = False
+    pulled_in: int = 0
 
     def merge_labels(self, level: int) -> list[str]:
         """Labels of the bins of a level."""
@@ -109,8 +121,11 @@ class OwnColumns:
 
     def layout(self) -> PartyLayout:
         """What a passive party tells of them."""
-        means = tuple(bool(one.missing) for one in self.scored) if self.means else ()
-        return PartyLayout(scores=len(self.scored), means=means, bins=tuple(one.levels for one in self.binned))
+        binned, scored = self.binned, self.scored
+        means = tuple(bool(one.missing) for one in scored) if self.means else ()
+        places = {one.name: place for place, one in enumerate(binned)}
+        twofold = tuple(places[one.name] if one.twofold else -1 for one in scored) if self.means else ()
+        return PartyLayout(scores=len(scored), means=means, bins=tuple(one.levels for one in binned), twofold=twofold)
 
     def score_matrix(self) -> np.ndarray:
         """Standardised numbers, float64 (n, scores)."""
@@ -194,7 +209,7 @@ def cut_columns(
         x: rows, float64 (n, columns), NaN where missing.
         bins: most bins of values.
         least: rows that a bin needs of each class; a bin has at least twice as many rows, and a column with fewer rows
-            beside its most frequent value has no scores.
+            than that beside its most frequent value has no scores.
     """
     found = []
     for j, name in enumerate(names):
@@ -203,7 +218,8 @@ def cut_columns(
         fitted = fit_bins(column[:, None], bins, (codes[j],) if codes[j] else ())
         coded = fitted.encode_rows(column[:, None])[:, 0]
         edges = fitted.edges[0]
-        fewest = max(2 * least, len(column) // (4 * bins))
+        # Both of two values have a bin each: what is told of such a column is guarded by their counts.
+        fewest = 2 * least if len(edges) == 1 else max(2 * least, len(column) // (4 * bins))
         merge = _merge_small(np.bincount(coded[there], minlength=len(edges) + 1), fewest, ordered=not codes[j])
         values = int(merge.max()) + 1
         missing = int((~there).sum())
@@ -220,31 +236,54 @@ def cut_columns(
         )
         if not codes[j]:
             _standardise(one, column, there, least)
+        elif len(one.labels) < 2:
+            one.left_out = ONE_LEVEL
         found.append(one)
     return found
 
 
 def _standardise(one: OwnColumn, column: np.ndarray, there: np.ndarray, least: int) -> None:
-    if not there.any():
-        one.left_out = "it has no value"
+    counts = np.unique(column[there], return_counts=True)[1]
+    beside = int(there.sum() - counts.max(initial=0))
+    if beside < 2 * least:
+        one.left_out = f"fewer than {2 * least} rows differ from its most frequent value, namely {beside}"
         return
-    values, counts = np.unique(column[there], return_counts=True)
-    if len(values) == 1:
-        one.left_out = "it has one value alone"
-        return
-    beside = int(there.sum() - counts.max())
-    if beside < least:
-        one.left_out = f"all but {beside} rows have one value, so that it singles them out"
-        return
-    one.mean = float(column[there].mean())
-    # Missing values count as the mean, so that the scores of a column have a mean square of one.
-    one.deviation = math.sqrt(float(np.square(column[there] - one.mean).sum()) / len(column))
-    if not one.deviation > 0 or not math.isfinite(one.deviation):
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = float(np.abs(column[there]).max())
+        values = _pull_in(column[there] / scale, _SHARE_OF_LEAST / least)
+        mean = float(values.mean())
+        # Missing values count as the mean, so that the scores of a column have a mean square of one.
+        deviation = math.sqrt(float(np.square(values - mean).sum()) / len(column))
+    if not deviation > 1e-13 * abs(mean) or not math.isfinite(deviation):
         one.left_out = "its values have no spread"
         return
+    one.mean, one.deviation = mean * scale, deviation * scale
+    one.twofold = len(counts) == 2
+    one.pulled_in = int((values != column[there] / scale).sum())
     scores = np.zeros(len(column))
-    scores[there] = np.clip((column[there] - one.mean) / one.deviation, -FARTHEST, FARTHEST)
+    scores[there] = np.clip((values - mean) / deviation, -FARTHEST, FARTHEST)
     one.scores = scores
+
+
+def _pull_in(values: np.ndarray, most: float) -> np.ndarray:
+    """Values whose farthest are moved towards the others, until none has more than a part of the squared deviations.
+
+    Args:
+        values: (n,).
+        most: the part.
+    """
+    for _ in range(_MOST_PULLS):
+        mean = values.mean()
+        away = np.abs(values - mean)
+        bound = math.sqrt(most * float(np.square(away).sum()))
+        if not away.max() > bound * (1 + 1e-9):
+            return values
+        # A little below the bound, which falls with the values that are pulled in.
+        values = np.clip(values, mean - _PULL * bound, mean + _PULL * bound)
+    return np.zeros(len(values))
+
+
+_MOST_PULLS, _PULL = 200, 0.97
 
 
 def _merge_small(counts: np.ndarray, fewest: int, *, ordered: bool) -> np.ndarray:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from securevfl.algorithms.scorecard.binning import Evidence
-from securevfl.algorithms.statistics.columns import ONE, SQUARE_ONE, OwnColumn, OwnColumns
+from securevfl.algorithms.statistics.columns import ONE, ONE_LEVEL, SQUARE_ONE, OwnColumn, OwnColumns
 from securevfl.errors import ProtocolError
 from securevfl.privacy.statistics_budget import StatisticsBudget
 from securevfl.training.crossing import CrossPlan, PartyLayout
@@ -122,6 +122,8 @@ def compose_statistics(
         names += [f"{party}.{name}" for name in told.scored]
         owners += [number] * len(told.scored)
     matrix = _correlations(plan, blocks, own, [one[2] for one in passive], np.array(owners))
+    if own.has_label and plan.classes == 2:
+        _hide_withheld(matrix, plan, blocks, np.array(owners), names.index(_LABEL))
     errors = _errors(plan)
     columns = [_own_column(own, one) for one in own.columns.columns]
     for number, (party, told, _) in enumerate(passive, 1):
@@ -136,8 +138,10 @@ def compose_statistics(
     for one in columns:
         name = f"{one['party']}.{one['column']}"
         one["vif"] = factors.get(name)
-        one["with_label"] = float(matrix[of_label, names.index(name)]) if of_label >= 0 and name in names else None
-        if budget is not None and one["with_label"] is not None and one["party"] != own.party:
+        value = matrix[of_label, names.index(name)] if of_label >= 0 and name in names else math.nan
+        one["with_label"] = None if math.isnan(value) else float(value)
+        told_apart = len(own.class_counts) == 2 and one["with_label"] is not None
+        if budget is not None and told_apart and one["party"] != own.party:
             one["means"] = _means_from_label(one["with_label"], own.class_counts)
     shown = [[None if np.isnan(value) else round(float(value), 6) for value in row] for row in matrix]
     return {
@@ -186,6 +190,21 @@ def _correlations(
             found[np.ix_(where, where)] = own_block
     np.fill_diagonal(found, 1.0)
     return np.asarray(np.clip(found, -1.0, 1.0))
+
+
+def _hide_withheld(
+    matrix: np.ndarray,
+    plan: CrossPlan,
+    blocks: dict[tuple[object, ...], np.ndarray],
+    owners: np.ndarray,
+    label: int,
+) -> None:
+    """Not a number where a correlation of the label with a column of two values was withheld with its counts."""
+    for party, layout in enumerate(plan.layouts[1:], 1):
+        places = np.flatnonzero(owners == party)
+        for column, at in enumerate(layout.twofold):
+            if at >= 0 and not blocks["means", party, column].any():
+                matrix[label, places[column]] = matrix[places[column], label] = math.nan
 
 
 def inflation_factors(correlations: np.ndarray, *, repair: bool = False) -> list[float | None]:
@@ -288,16 +307,15 @@ def _passive_columns(
     """Statistics of a passive party's columns."""
     layout = plan.layouts[number]
     names = list(dict.fromkeys((*told.scored, *told.binned, *told.left_out)))
-    kinds = dict(zip(told.binned, told.numbers, strict=True))
-    found = {
-        name: _empty(party, name, "numbers" if kinds.get(name, name in told.scored) else "categories") for name in names
-    }
+    kinds = {name: why != ONE_LEVEL for name, why in told.left_out.items()}
+    kinds |= dict.fromkeys(told.scored, True) | dict(zip(told.binned, told.numbers, strict=True))
+    found = {name: _empty(party, name, "numbers" if kinds[name] else "categories") for name in names}
     for name, why in told.left_out.items():
         found[name]["withheld"] = why
     for column, name in enumerate(told.scored):
         block = blocks.get(("means", number, column))
         if block is not None:
-            _add_means(found[name], block, settings.least)
+            _add_means(found[name], block, settings.least, twofold=bool(layout.twofold) and layout.twofold[column] >= 0)
     if len(own.class_counts) != 2:
         return list(found.values())
     for column, name in enumerate(told.binned):
@@ -320,17 +338,18 @@ def _passive_columns(
     return list(found.values())
 
 
-def _add_means(found: dict[str, Any], block: np.ndarray, least: int) -> None:
+def _add_means(found: dict[str, Any], block: np.ndarray, least: int, *, twofold: bool) -> None:
     """Add means and deviations by class.
 
     Args:
         found: of the column.
         block: sums of z, of its squares, and rows, (3, classes).
         least: rows of a class that are there if anything was released.
+        twofold: whether the column has two values alone.
     """
     rows = block[2].astype(np.float64)
     if rows.min() < least:
-        found["withheld"] = f"fewer than {least} rows of a class with, or without, a value"
+        found["withheld"] = f"fewer than {least} rows of a class with, or without, {'one' if twofold else 'a'} value"
         return
     means = block[0] / (rows * ONE)
     spread = np.sqrt(np.maximum(block[1] / (rows * SQUARE_ONE) - np.square(means), 0.0))

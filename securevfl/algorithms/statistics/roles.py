@@ -108,6 +108,8 @@ class _StatisticsRole(Role):
     async def finish(self) -> Trained:
         """Close the books."""
         trained, role = self.trained, self
+        if self.budget is None:
+            self._note_pulled()
         role.site.ledger.catch_up()
         trained.finish = role.site.clock.lap()
         trained.rows = len(self.rows)
@@ -116,6 +118,13 @@ class _StatisticsRole(Role):
         trained.spent += role.releases.final_costs()
         trained.notes += role.releases.interruption_notes(role.site.name)
         return trained
+
+    def _note_pulled(self) -> None:
+        if far := [f"{one.pulled_in} of {one.name}" for one in self.columns.columns if one.pulled_in]:
+            self.trained.notes.append(
+                f"{self.site.name!r} pulled in far values, {', '.join(far)}: exact sums would tell the row "
+                f"of a value that has more than 2/{self.config.least} of a column's squares"
+            )
 
     async def train_batch(self, rows: np.ndarray) -> NoReturn:
         """Not possible: nothing is trained."""
@@ -152,6 +161,16 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
             layouts.append(layout)
             self.names.append(_read_names(message.meta.get("names"), name))
             self.names[-1].check(layout, name)
+        if not any(one.scores or one.bins for one in layouts[1:]):
+            why = [
+                f"{party}.{name}: {words}"
+                for party, one in zip(self.site.passive, self.names, strict=True)
+                for name, words in one.left_out.items()
+            ]
+            raise InputError(
+                f"no column of another party can be described ({'; '.join(why) or 'none has declared levels'}): give "
+                "columns whose values differ in more rows, or declare levels (statistics.levels)"
+            )
         rows, classes = len(self.rows), len(self.class_counts)
         self.cross = self.config.plan_products(self.protection, rows=rows, classes=classes, layouts=layouts)
         meta: dict[str, str | int] = {
@@ -245,7 +264,11 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
 
 
 class StatisticsPassive(_StatisticsRole, PassiveRole):
-    """A passive party: it tells names and numbers of bins, and takes part in the sums."""
+    """A passive party: it tells names and numbers of bins, and takes part in the sums.
+
+    Attributes:
+        numbers: how many numbers of each row the release counts as, without a budget.
+    """
 
     def begin(self) -> None:
         """See `_StatisticsRole.begin`; rows are counted, too.
@@ -255,8 +278,9 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         """
         super().begin()
         budget = self.budget
+        self.numbers = 1 if self.protection.on_shares else max(self.opened.columns, 1)
         if budget is None:
-            self.opened.check_plan(1)
+            self.opened.check_plan(self.numbers)
             return
         mechanism = self.protection.dp.model if self.protection.dp is not None else None
         if mechanism is None:
@@ -283,6 +307,11 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         else:
             self._count_use()
             ranges = own_entries(self.site.name, self.config.ranges)
+            if unknown := sorted(ranges.keys() - set(self.table.encoded)):
+                self.trained.notes.append(
+                    f"statistics.ranges names {', '.join(unknown)} of {self.site.name!r}, and it has no such column of "
+                    "numbers: noisy counts found the ranges of its columns"
+                )
             kept = self._find_blind_columns()
             cut = cut_privately(
                 [self.table.encoded[j] for j in kept],
@@ -312,7 +341,22 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
                 f"in the place of {len(self.rows)}; nothing was sent"
             )
         self.cross = self.config.plan_products(self.protection, rows=len(self.rows), classes=classes, layouts=layouts)
+        if budget is None and self.protection.on_shares:
+            self.numbers = self.cross.count_numbers(place, own=self.config.vif)
+            self._check_numbers()
         return self.cross
+
+    def _check_numbers(self) -> None:
+        try:
+            self.opened.check_plan(self.numbers)
+        except PolicyError as error:
+            if self.numbers == 1:
+                raise
+            raise PolicyError(
+                f"{str(error).partition(', ever: ')[0]}, ever. Its sums, divided by {len(self.rows)} rows, count as "
+                f"{self.numbers} numbers of each: leave columns out (drop), take fewer bins or vif = false, find more "
+                "rows, add noise (dp.model), or ask for a grant"
+            ) from error
 
     def _find_blind_columns(self) -> list[int]:
         """Columns whose codes do not depend on rows: numbers, and categories whose levels the job declares."""
@@ -342,9 +386,9 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
             self.uses.count_epoch(self.rows)
 
     def begin_release(self) -> None:
-        """Count one number of each row, before anything of them is dealt."""
+        """Count the numbers of each row, before anything of them is dealt."""
         if self.budget is None:
-            self.opened.count_opening(self.features.find_places(self.rows), 1)
+            self.opened.count_opening(self.features.find_places(self.rows), self.numbers)
             self.site.ledger.record_note("results", self.opened.ledger_facts())
 
     def matrix(self) -> np.ndarray:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta
 
-from securevfl.algorithms.additive.named import own_entries
+from securevfl.algorithms.additive.named import declared_mistakes, named_mistakes, own_entries, split_name
 from securevfl.cut import Plain, Protection
 from securevfl.errors import InputError
 from securevfl.privacy.statistics_budget import StatisticsBudget
@@ -23,6 +24,10 @@ OWN, ROWS = "statistics/own", "statistics/rows"
 """A passive party's correlations among its own columns; and, without a protection, its rows."""
 
 _LEAST_DELTA = 1e-12
+_LEAST_SIGMA = 3 * math.sqrt(2.0)
+"""Least σ of the noise on a count. Two parties add a half each, and the sum of two discrete Gaussians is one, but for a
+gap of 10 exp(−π² σ²) where each has σ ≥ 1 (Kairouz, Liu and Steinke 2021, arXiv 2102.06387): 10⁻³⁷ here."""
+
 _CORRELATION_DIGITS = 0.001
 """Exact sums of products are opened in steps of at most this correlation."""
 
@@ -44,9 +49,16 @@ class StatisticsSettings(Algorithm):
 
     def problems(self) -> list[str]:
         found = super().problems()
-        for name, (low, high) in self.ranges.items():
-            if not low < high:
-                found.append(f"statistics.ranges has {name!r} from {low:g} to {high:g}; give the lower end first")
+        for key in ("ranges", "levels"):
+            for name in getattr(self, key):
+                if not split_name(name)[0]:
+                    found.append(f"statistics.{key} names {name!r}: write it as 'party.column'")
+        return found + declared_mistakes("statistics", self.ranges, self.levels)
+
+    def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
+        found = []
+        for key in ("ranges", "levels"):
+            found += named_mistakes(f"statistics.{key}", getattr(self, key), columns)
         return found
 
     def fit_budget(self, rows: int) -> Budget:
@@ -113,11 +125,17 @@ class StatisticsSettings(Algorithm):
             rows: common ones.
             classes: columns of classes of the active party.
             layouts: of the data parties, the active one's first.
+
+        Raises:
+            InputError: the active party offers so many columns that exact sums with them tell rows.
         """
         from securevfl.algorithms.statistics.columns import ONE
 
         budget = self.budget(protection, len(layouts) - 1)
         if budget is None:
+            if protection.on_shares:
+                # Of two classes the label is a column; of more, all but one are one each.
+                self._check_offer(rows, layouts[0].scores + (classes - 1 if classes > 2 else 0))
             step = _CORRELATION_DIGITS * rows * ONE * ONE
             return CrossPlan(
                 rows=rows,
@@ -128,16 +146,28 @@ class StatisticsSettings(Algorithm):
             )
         noise = (
             budget.scores_sigma(tuple(one.scores for one in layouts)) * ONE * ONE,
-            budget.counts_sigma(sum(len(one.bins) for one in layouts[1:])),
+            max(budget.counts_sigma(sum(len(one.bins) for one in layouts[1:])), _LEAST_SIGMA),
         )
         return CrossPlan(rows=rows, classes=classes, layouts=tuple(layouts), least=0, noise=noise)
+
+    def _check_offer(self, rows: int, columns: int) -> None:
+        """Each column that the active party offers is an equation about each column of the others: with as many as
+        there are rows it would read them all, and with n / least of them it reads a part of 1 / least."""
+        if columns * self.least > rows:
+            raise InputError(
+                f"the active party offers {columns} columns, its label among them, and exact sums with so many tell "
+                f"values of {rows} rows: each needs {self.least} rows (statistics.least), all {columns * self.least}. "
+                "Leave columns of the active party out (drop), find more rows, or add noise (dp.model)"
+            )
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:
             return ()
         budget = self.budget(protection, passive)
         noisy = "" if budget is None else f", within ε = {budget.epsilon:g} of a row's columns"
-        names = "names of its columns, and how many bins each has"
+        names = "names of its columns, how many bins each has, and which have missing values or two values alone"
+        if budget is not None:
+            names = "names of its columns, and how many bins each has"
         public = [
             Exchange(COLUMNS, Kind.CONTROL, PASSIVE, ACTIVE, names, reveals=names, severity="ok"),
             Exchange(LAYOUT, Kind.CONTROL, ACTIVE, PASSIVE, "numbers of columns and of bins of all parties"),
@@ -165,6 +195,7 @@ class StatisticsSettings(Algorithm):
         )
 
     def values_opened(self, plan: Plan) -> int:
+        """At least one number of each row; without a protection, whole rows. See `Algorithm.values_opened`."""
         return 1
 
     def declared_levels(self, party: str) -> Mapping[str, tuple[str, ...]]:

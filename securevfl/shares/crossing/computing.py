@@ -92,6 +92,8 @@ def draw_noise(plan: CrossPlan, share: float) -> np.ndarray | None:
     found = np.zeros(len(plan.release.released), np.int64)
     for kind, sigma in enumerate(plan.noise):
         where = plan.release.cell_kind == kind
+        if not where.any():
+            continue  # of columns of categories alone there are no products of scores, and no noise on them
         own = int(np.ceil(sigma * np.sqrt(share)))
         found[where] = draw_discrete_gaussian((int(where.sum()),), own)
     return found.view(np.uint64)

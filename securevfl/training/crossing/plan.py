@@ -57,11 +57,14 @@ class PartyLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             active party.
         bins: for each binned column its levels; a level gives, for each of the finest bins, the merged bin that it is
             in, from 0. The first level of a column numbers its finest bins.
+        twofold: for each column of squares, which column of `bins` has its two values; −1 where it has not two values.
+            Sums over a class of such a column are counts in other words.
     """
 
     scores: int
     means: tuple[bool, ...] = ()
     bins: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    twofold: tuple[int, ...] = ()
 
     def find_problem(self) -> str:
         """What is impossible in it; empty if nothing is."""
@@ -77,6 +80,14 @@ class PartyLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             for level in levels:
                 if len(level) != len(levels[0]) or set(level) != set(range(max(level) + 1)):
                     return "a level of bins that is not one of merged bins"
+        return self._find_twofold_problem()
+
+    def _find_twofold_problem(self) -> str:
+        if len(self.twofold) not in {0, len(self.means)}:
+            return f"{len(self.means)} columns of squares with {len(self.twofold)} of two values"
+        for place in self.twofold:
+            if not -1 <= place < len(self.bins) or (place >= 0 and len(self.bins[place][0]) not in {2, 3}):
+                return "a column of two values that has other bins"
         return ""
 
     @property
@@ -155,6 +166,21 @@ class CrossPlan:
     def active_width(self) -> int:
         """Columns of the active party's matrix."""
         return self.layouts[0].scores + self.classes
+
+    def count_numbers(self, party: int, *, own: bool) -> int:
+        """How many numbers of one row the release counts as, in a passive party's result book: all sums that its rows
+        are in, divided by the rows, rounded up. So n rows are never worth fewer numbers than were opened.
+
+        Args:
+            party: from 1.
+            own: whether it tells the correlations among its own columns.
+        """
+        layout = self.layouts[party]
+        others = sum(one.scores for place, one in enumerate(self.layouts) if place != party)
+        of_classes = 3 * len(layout.means) + sum(len(levels[0]) for levels in layout.bins)
+        sums = layout.scores * others + self.classes * of_classes
+        sums += layout.scores * (layout.scores - 1) // 2 if own else 0
+        return max(-(-sums // max(self.rows, 1)), 1)
 
     def pairs(self) -> list[tuple[int, int]]:
         """Passive parties whose z are multiplied, numbered from 1."""
@@ -301,8 +327,12 @@ class _Builder:
             return start + row * width + column
 
         block = [[at(a, 1 + b)] for a in range(scores) for b in range(own.scores)]
-        self._release(("scores", 0, party), (scores, own.scores), block, level=-1, kind=0)
         classes = [scores + k for k in range(plan.classes)]
+        where = len(self.cell_level)
+        self._release(("scores", 0, party), (scores, own.scores), block, level=-1, kind=0)
+        of_label = where + (scores - 1) * own.scores  # the active party's last column, where there are two classes
+        bins_at = 1 + own.scores + len(own.means) + sum(own.means)
+        starts = np.cumsum([bins_at, *(len(levels[0]) for levels in own.bins)]).tolist()
         present = 1 + own.scores + len(own.means)
         for column, missing in enumerate(own.means if classes else ()):
             level = self._begin_level(new=True)
@@ -313,10 +343,15 @@ class _Builder:
                 self._guard(there, level)
                 self._guard([[at(row, 0), ~at(row, present)] for row in classes], level)
                 present += 1
+            if own.twofold and own.twofold[column] >= 0:
+                values = starts[own.twofold[column]]
+                self._guard([[at(row, values + one)] for row in classes for one in (0, 1)], level)
+                if len(classes) == 2 and scores:
+                    self.cell_level[of_label + column] = level
             parts = [[at(row, where)] for where in (1 + column, 1 + own.scores + column, count_at) for row in classes]
             self._release(("means", party, column), (3, plan.classes), parts, level=level, kind=1)
-        first = 1 + own.scores + len(own.means) + sum(own.means)
         for column, levels in enumerate(own.bins):
+            first = starts[column]
             for number, level_map in enumerate(levels[: None if plan.least else 1] if classes else ()):
                 level = self._begin_level(new=number == 0)
                 count = max(level_map) + 1
@@ -327,7 +362,6 @@ class _Builder:
                 ]
                 self._guard(cells, level)
                 self._release(("bins", party, column, number), (plan.classes, count), cells, level=level, kind=1)
-            first += len(levels[0])
 
     def _begin_level(self, *, new: bool) -> int:
         family = (self.level_family[-1] + 1 if new else self.level_family[-1]) if self.level_family else 0
