@@ -225,8 +225,12 @@ def _brief_card(card: Card, title: Text) -> RenderableType:
         table.add_column(Text(f"{column.of} of\n{column.owner.title}"), overflow="fold")
     for group, row in zip(card.rows, card.cells, strict=True):
         table.add_row(Text(group.title), *map(_describe_standing, row))
+    owners = {column.owner.title for column in card.columns if column.of == "labels"}  # they have two columns each
     reasons = [
-        Text(f"{_MARKS[cell.standing]} {cell.reader} of {cell.about}: {cell.says.split(';')[0]}")
+        Text(
+            f"{_MARKS[cell.standing]} {cell.reader} of {f'{cell.of} of ' if cell.about in owners else ''}{cell.about}: "
+            f"{cell.says.split(';')[0]}"
+        )
         for cell in card
         if cell.standing in {"reads it", "not known yet", "bounded"}
     ]
