@@ -83,10 +83,12 @@ def show_tables(result: sv.Result, folder: Path, page: Path) -> None:
 
 
 def show_statistics(result: sv.Result, folder: Path, page: Path) -> None:
-    """Print statistics of columns, and the paths of the report and of the figures."""
+    """Print who could read what, statistics of columns, and the paths of the report and of the figures."""
+    from securevfl.report import cards_text
     from securevfl.report.statistics_table import statistics_text
 
     found = result.record.runs[-1].statistics
+    terminal.out.print(cards_text(result.record, brief=True))
     if found is not None:
         terminal.out.print(statistics_text(found))
     terminal.out.print(

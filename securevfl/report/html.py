@@ -41,7 +41,7 @@ from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdin
 from securevfl.report.price_picture import make_price_picture
 from securevfl.report.quality import describe_target, make_pictures
 from securevfl.report.record import Record
-from securevfl.report.statistics_table import describe_statistics
+from securevfl.report.statistics_table import describe_statistics, explain_figures
 from securevfl.report.template import fill_template
 
 __all__ = ["render_report", "write_report"]
@@ -179,6 +179,7 @@ def render_report(
         ),
         found=(found := next((run.statistics for run in record.runs if run.statistics), None)),
         words="" if found is None else describe_statistics(found),
+        reading="" if found is None else explain_figures(found),
         shapes=(shapes := next((run.shapes for run in record.runs if run.shapes and not run.baseline), {})),
         drawn_shapes=plots.draw_shapes(shapes),
         moved="" if importance is None else summarise_importance(importance),

@@ -32,12 +32,17 @@ def test_two_tables_become_a_table_of_statistics(
     assert not ended.value.code
     shown = capsys.readouterr().out
     assert "2 columns over 300 common rows" in shown
+    assert "Rows with late = 0: " in shown
+    assert "IV, the information value of late = 1," in shown
+    assert "Exact statistics are not anonymous" in " ".join(shown.split())
+    assert "● bank of shop: from" in shown, "in the clear the active party reads the rows"
     assert shown.index("shop.spent") < shown.index("bank.age")  # the more informative one first
     found = json.loads((tmp_path / "out/statistics.json").read_text(encoding="utf-8"))
     assert [one["column"] for one in found["columns"] if one["iv"] > 0.3] == ["spent"]
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "Statistics of columns" in page
     assert "What was gained" not in page
+    assert '<th class="n">mean, late = 1</th>' in page
 
 
 def test_options_of_tables_do_not_go_with_a_job_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
