@@ -218,7 +218,7 @@ def card_table(card: Card, *, brief: bool = False) -> RenderableType:
 
 
 def _brief_card(card: Card, title: Text) -> RenderableType:
-    table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
+    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
     table.show_edge, table.pad_edge, table.padding = False, False, (0, 1, 0, 0)  # four columns in 80 characters
     table.add_column("who reads")
     for column in card.columns:
@@ -235,7 +235,7 @@ def _brief_card(card: Card, title: Text) -> RenderableType:
         if cell.standing in {"reads it", "not known yet", "bounded"}
     ]
     below = [Text(f"This holds if {card.assumes}.", "bold")] if card.assumes else []
-    return Lines(table, *reasons, *below)
+    return Lines(title, table, *reasons, *below)
 
 
 def _describe_standing(cell: CardCell) -> Text:
