@@ -103,8 +103,8 @@ def check_labels(task: Task, train: np.ndarray, words: Sequence[str] = ()) -> No
     elif task.is_multilabel:
         for number in np.flatnonzero(train.min(axis=0) == train.max(axis=0)) if len(train) else ():
             raise InputError(
-                f"label {_name_class(int(number), words)} is {train[0, number]} in all {len(train):,} training rows, so "
-                "there is nothing to learn about it: find more common rows, or leave the label out"
+                f"label {_name_class(int(number), words)} is {train[0, number]} in all {len(train):,} training rows, "
+                "so there is nothing to learn about it: find more common rows, or leave the label out"
             )
     else:
         check_classes(train, words=words)
