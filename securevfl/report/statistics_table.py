@@ -93,6 +93,10 @@ def describe_statistics(found: StatisticsRecord) -> str:
             f"±{found.correlation_error:.3f} on a correlation of two parties and of ±{found.count_error:.0f} rows on a "
             "count."
         )
+        if noise := [one.iv_noise for one in found.columns if one.iv_noise]:
+            said.append(
+                f"Noise alone adds {min(noise):.3f} to {max(noise):.3f} to an IV: compare with that, not with 0.02."
+            )
     elif found.least:
         said.append(f"Bins have at least {found.least} rows of each class; where fewer, bins were merged or withheld.")
     if withheld:
