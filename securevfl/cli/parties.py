@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from securevfl.party_context import Observer
     from securevfl.process.launch import Start
     from securevfl.process.party_process import JobProcess
+    from securevfl.report import Record
     from securevfl.run.events import RunEvents
 
 __all__: list[str] = []
@@ -133,9 +134,8 @@ def _say_results(start: Start, party: JobProcess | None) -> None:
         terminal.print_line(f"{name} already has its results, in {state}; another job needs another agreement.")
         return
     record = party.record
-    if record is not None and (test := record.runs[0].test):
-        shown = ", ".join(f"{metric} {value:.4f}" for metric, value in test.items())
-        terminal.out.print(f"Test: {shown}", markup=False, highlight=False, soft_wrap=True)
+    for line in [] if record is None else _describe_quality(record):
+        terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
     for line in (
         f"Report: {state / 'report' / 'report.html'}",
         f"Ledger: {state / 'ledgers' / f'{name}.jsonl'}",
@@ -145,6 +145,20 @@ def _say_results(start: Start, party: JobProcess | None) -> None:
     if party.unconfirmed:
         names = ", ".join(party.unconfirmed)
         terminal.print_line(f"Not confirmed by: {names}. If they still need {name}, start this command again.")
+
+
+def _describe_quality(record: Record) -> list[str]:
+    """Figures of the joint model on the test rows, and what joining was worth; empty at a party that has neither.
+
+    Baselines come first in a record, so its first run is not the job's.
+    """
+    from securevfl.report.joined import joined_sentence
+
+    joint = next((run for run in record.runs if not run.baseline and run.test), None)
+    if joint is None:
+        return []
+    shown = ", ".join(f"{metric} {value:.4f}" for metric, value in joint.test.items())
+    return [f"Test: {shown}", *filter(None, [joined_sentence(record)])]
 
 
 @app.command("status")

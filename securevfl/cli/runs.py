@@ -13,6 +13,7 @@ import securevfl as sv
 from securevfl.cli import terminal
 from securevfl.cli.application import app
 from securevfl.cli.own_parts import read_own_table
+from securevfl.cli.results import show_one_screen, show_run, show_statistics, show_tables
 from securevfl.cli.scores import describe_answers, describe_skipped, format_figures, scores_as_csv
 from securevfl.cli.serving import predict_as
 
@@ -32,76 +33,6 @@ def run_folder(folder: Path | None, name: str, *, overwrite: bool) -> AbstractCo
 
     numbered = folder is None and not overwrite
     return RunFolder.lock(folder or Path("runs") / name, overwrite=overwrite, numbered=numbered)
-
-
-def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
-    """Print a run's results and the path of its report."""
-    from securevfl.report import (
-        cards_text,
-        choice_text,
-        comparison_table,
-        decision_text,
-        learned_table,
-        ledgers_text,
-        receipt_table,
-        self_training_text,
-        warnings_text,
-        worst_text,
-    )
-
-    terminal.out.print(cards_text(result.record))
-    terminal.out.print(worst_text(result.record), soft_wrap=True)
-    terminal.out.print(comparison_table(result.record))
-    _show_gain(result)
-    if (decided := decision_text(result.record)) is not None:
-        terminal.out.print(decided, soft_wrap=True)
-    federated = [run for run in result.record.runs if not run.baseline]
-    if (chosen := choice_text(result.record)) is not None:
-        terminal.out.print(chosen, soft_wrap=True)
-        federated = federated[:1]  # receipts of the others are in the report
-    if federated:
-        terminal.out.print(learned_table(result.record))
-    for run in federated:
-        terminal.out.print(receipt_table(run))
-    if (labelled := self_training_text(result.record)) is not None:
-        terminal.out.print(labelled, soft_wrap=True)
-    if (warnings := warnings_text(result.record)) is not None:
-        terminal.out.print(warnings, soft_wrap=True)
-    terminal.out.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    if (signed := ledgers_text(result.record, folder)) is not None:
-        terminal.out.print(signed, soft_wrap=True)
-    return page
-
-
-def show_statistics(result: sv.Result, folder: Path, page: Path) -> None:
-    """Print statistics of columns, and the paths of the report and of the figures."""
-    from securevfl.report.statistics_table import statistics_text
-
-    found = result.record.runs[-1].statistics
-    if found is not None:
-        terminal.out.print(statistics_text(found))
-    terminal.out.print(
-        f"Report: {page}\nFigures: {folder / 'statistics.json'}", soft_wrap=True, highlight=False, markup=False
-    )
-
-
-def _show_gain(result: sv.Result) -> None:
-    from securevfl.report import joined_text
-
-    if (gain := joined_text(result.record)) is not None:
-        terminal.out.print(gain, soft_wrap=True)
-
-
-def _show_one_screen(result: sv.Result, page: Path) -> None:
-    """Print the card, the comparison and where the report is."""
-    from securevfl.report import cards_text, comparison_table, warnings_text
-
-    terminal.out.print(cards_text(result.record, brief=True))
-    terminal.out.print(comparison_table(result.record, brief=True))
-    _show_gain(result)
-    if (warnings := warnings_text(result.record, brief=True)) is not None:
-        terminal.out.print(warnings)
-    terminal.out.print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
 @app.command("demo")
@@ -133,9 +64,9 @@ def demo_command(
         )
         page = result.report(place.path)
     if every:
-        show_result(result, place.path, page)
+        show_tables(result, place.path, page)
     else:
-        _show_one_screen(result, page)
+        show_one_screen(result, page)
     terminal.open_page(page)
 
 
@@ -343,7 +274,7 @@ def run_command(
     if file.job.algorithm.describes:
         show_statistics(result, place.path, page)
         return
-    show_result(result, place.path, page)
+    show_run(result, place.path, page)
     terminal.out.print(f"Predict with: {_predict_line(file, place)}", soft_wrap=True, highlight=False, markup=False)
 
 

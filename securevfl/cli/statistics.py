@@ -12,7 +12,8 @@ from securevfl_net.durable import write_atomic
 import securevfl as sv
 from securevfl.cli import terminal
 from securevfl.cli.application import app
-from securevfl.cli.runs import run_folder, show_statistics
+from securevfl.cli.results import show_statistics
+from securevfl.cli.runs import run_folder
 
 if TYPE_CHECKING:
     from securevfl.jobfile.job_file import JobFile

@@ -40,6 +40,17 @@ trees or above."""
 _ROWS_OF_TWO = 4_000
 """Rows of the smallest table from which on `_OF_TWO` is drafted. A tenth of them validates, and on shares of fewer than
 400 such rows an honest model may not prove useful, see `securevfl.shares.least_rows`."""
+_WHY = {
+    _OF_TWO: (
+        "# On secret shares of the two no message shows a column, if both follow the protocol; only final predictions",
+        "# say something of them. Under a network the party with the labels could compute the other's columns.",
+    ),
+    _USUAL: (
+        "# Fewer than 4,000 rows: too few validate to show that a scorecard on secret shares of the two is useful.",
+        "# On shares no message shows a column: `securevfl init --algorithm scorecard` drafts it all the same.",
+    ),
+}
+"""Why `_choose_algorithm` took one and not the other, of two tables and a label of two values."""
 _OTHERS = {
     "scorecard": "   # `securevfl init --algorithm boosting` drafts trees, `--algorithm splitnn` a network",
     "splitnn": "   # `securevfl init --algorithm boosting` drafts trees, `--algorithm auto` tries several",
@@ -171,12 +182,20 @@ def _choose_algorithm(tables: list[DraftTable], owner: DraftTable | None, task: 
     if len(tables) != 2 or owner is None or task != "classification":
         return _USUAL
     enough = min(one.table.num_rows for one in tables) >= _ROWS_OF_TWO
-    return _OF_TWO if enough and count_distinct(owner.table, owner.label) == 2 else _USUAL
+    return _OF_TWO if enough and _has_two_values(owner) else _USUAL
+
+
+def _has_two_values(owner: DraftTable) -> bool:
+    return count_distinct(owner.table, owner.label) == 2
 
 
 def _format_job(tables: list[DraftTable], folder: Path, algorithm: str) -> str:
     task, owner = _guess_task(tables), next((one for one in tables if one.label), None)
-    algorithm = algorithm or _choose_algorithm(tables, owner, task)
+    why: tuple[str, ...] = ()
+    if not algorithm:
+        algorithm = _choose_algorithm(tables, owner, task)
+        scored = len(tables) == 2 and task == "classification" and owner is not None and _has_two_values(owner)
+        why = _WHY[algorithm] if scored else ()
     chosen = find_algorithm(algorithm)()
     protected = (
         ["[protection]", *_protect_two(chosen, task), ""] if len(tables) == 2 else _protect_several(chosen, task)
@@ -196,6 +215,7 @@ def _format_job(tables: list[DraftTable], folder: Path, algorithm: str) -> str:
         "",
         "[algorithm]",
         f"name = {quote_text(algorithm)}" + _OTHERS.get(algorithm, ""),
+        *why,
         "",
     ]
     lines += protected

@@ -217,11 +217,12 @@ def _split_marks(table: PartyTable, alignment: Alignment, job: Job, secret: Part
     classes = own_labels(table)[rows]
     seed = secret.derive_seed("stratified split")
     if job.fold is not None:
-        numbers = class_folds(classes, job.fold[1], seed=seed)
+        numbers = class_folds(classes, job.fold[1], seed=seed, words=table.classes)
         return _BY_MARK, fold_marks(
             numbers, job.fold[0], valid=job.valid, seed=secret.derive_seed("validation in folds")
         )
-    return _BY_MARK, stratified_marks(classes, valid=job.valid, test=job.test, seed=seed)
+    marks = stratified_marks(classes, valid=job.valid, test=job.test, seed=seed, words=table.classes)
+    return _BY_MARK, marks
 
 
 def _of_groups(groups: np.ndarray, job: Job, secret: PartySecret) -> np.ndarray:
@@ -436,5 +437,6 @@ def _with_labels(
         for name, rows in ((site.name, others), *((name, labels[name]) for name in mine.labelled)):
             for number, row in zip(mine.rows_only_at(name).tolist(), rows.tolist(), strict=False):
                 place[number] = first.setdefault(row, number)
-    labelled = replace(mine, y=torch.from_numpy(y), person=place)
+    words = tuple(map(str, table.classes)) if job.number_loss is None else ()
+    labelled = replace(mine, y=torch.from_numpy(y), person=place, words=words)
     return add_weights(labelled, table, np.where(numbers < table.rows, numbers, -1), job.class_weight)

@@ -28,6 +28,7 @@ from securevfl.report.sweep_record import (
 from securevfl.report.sweep_verdicts import Verdict, list_verdicts
 from securevfl.report.tables import Shown, table_html
 from securevfl.report.terminal import (
+    asks_text,
     cards_text,
     choice_text,
     comparison_table,
@@ -36,6 +37,7 @@ from securevfl.report.terminal import (
     learned_table,
     ledgers_text,
     receipt_table,
+    receipts_text,
     render_text,
     run_line,
     self_training_text,
@@ -58,6 +60,7 @@ __all__ = [
     "Summary",
     "SweepRecord",
     "Verdict",
+    "asks_text",
     "attacks_beside",
     "card_table",
     "cards_text",
@@ -81,6 +84,7 @@ __all__ = [
     "progress_line",
     "rate_own_share",
     "receipt_table",
+    "receipts_text",
     "render_report",
     "render_sweep",
     "render_text",

@@ -86,7 +86,7 @@ def _draw_bars(found: Sequence[AttackLine], metric: str) -> Markup:
         color = _GOT if line.gain > (0.05 if metric == "AUC" else 0.10) else COMPUTE
         bar = Bar(start=min(low, high), end=max(low, high), color=color, note=_format_number(line.value), tick=low)
         rows.append(BarRow(label=_label_line(line), bars=[bar]))
-    return bar_chart(rows, start=start, end=1.0, label=f"What attacks got, {metric}", width=760, most=64)
+    return bar_chart(rows, start=start, end=1.0, label=f"What attacks got, {metric}", width=760, most=64, beside=True)
 
 
 def _label_line(line: AttackLine) -> str:

@@ -13,8 +13,8 @@ from securevfl.report.svg_shapes import draw_box, draw_line, draw_picture, draw_
 
 __all__ = ["Bar", "BarRow", "bar_chart"]
 
-_LABEL = 36  # characters of a row's label; longer ones leave no room for the bars
-_HEIGHT, _GAP, _AXIS = 20, 12, 26
+_LABEL = 54  # characters of a row's label
+_HEIGHT, _GAP, _AXIS, _LINE = 20, 12, 26, 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +56,9 @@ def bar_chart(
     start: float = 0.0,
     end: float | None = None,
     log: bool = False,
-    width: float = 480,
+    width: float = 400,
     most: int = _LABEL,
+    beside: bool = False,
     mark_text: Callable[[float], str] | None = None,
 ) -> Markup:
     """The rows, from the top, over one axis.
@@ -68,15 +69,17 @@ def bar_chart(
         start: where the axis starts; above 0 if it is logarithmic.
         end: where it ends; at the longest bar unless given.
         log: whether it is logarithmic.
-        width: of the picture.
+        width: of the picture; a telephone shows 400 with text of 10 pixels.
         most: characters of a label.
+        beside: whether labels stand left of the bars, as a wide picture has room for, rather than above them.
         mark_text: text of a number on the axis.
     """
     names = [shorten_text(row.label, most) for row in rows]
     bars = [bar for row in rows for bar in row.bars]
     end = end if end is not None else max([bar.end for bar in bars])
     end = end if end > start else start + 1.0
-    left = 10 + max(map(estimate_width, names))
+    left = 10 + max(map(estimate_width, names)) if beside else 2.0
+    line = 0 if beside else _LINE
     right = width - 10 - max(estimate_width(bar.note) for bar in bars)
 
     def place_value(value: float) -> float:
@@ -84,17 +87,20 @@ def bar_chart(
         share = log10(value / start) / log10(end / start) if log else (value - start) / (end - start)
         return left + share * (right - left)
 
-    heights = [max(1, len(row.bars)) * _HEIGHT + _GAP for row in rows]
+    heights = [max(1, len(row.bars)) * _HEIGHT + _GAP + line for row in rows]
     bottom = 4.0 + sum(heights)
     parts = []
     for value, text in _axis_marks(start, end, log=log, mark_text=mark_text, most=max(2, int((right - left) / 55))):
         parts.append(Markup('<path class="grid" d="M{:.1f} 4V{:.1f}"/>').format(place_value(value), bottom))
-        parts.append(draw_text(place_value(value), bottom + 15, text, anchor="middle", kind="muted"))
+        half = estimate_width(text) / 2
+        middle = min(max(place_value(value), half), width - half)
+        parts.append(draw_text(middle, bottom + 15, text, anchor="middle", kind="muted"))
     top = 4.0
     for row, name, height in zip(rows, names, heights, strict=True):
-        parts.append(draw_text(left - 8, top + height / 2 + 4, name, anchor="end"))
+        at = (left - 8, top + height / 2 + 4) if beside else (left, top + _GAP / 2 + line - 4)
+        parts.append(draw_text(*at, name, anchor="end" if beside else "start"))
         for i, bar in enumerate(row.bars):
-            parts += _draw_bar(bar, place_value, top + _GAP / 2 + i * _HEIGHT, start, name)
+            parts += _draw_bar(bar, place_value, top + _GAP / 2 + line + i * _HEIGHT, start, name)
         top += height
     return draw_picture(width, bottom + _AXIS, parts, label)
 

@@ -218,20 +218,24 @@ def card_table(card: Card, *, brief: bool = False) -> RenderableType:
 
 
 def _brief_card(card: Card, title: Text) -> RenderableType:
-    table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
+    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
     table.show_edge, table.pad_edge, table.padding = False, False, (0, 1, 0, 0)  # four columns in 80 characters
     table.add_column("who reads")
     for column in card.columns:
         table.add_column(Text(f"{column.of} of\n{column.owner.title}"), overflow="fold")
     for group, row in zip(card.rows, card.cells, strict=True):
         table.add_row(Text(group.title), *map(_describe_standing, row))
+    owners = {column.owner.title for column in card.columns if column.of == "labels"}  # they have two columns each
     reasons = [
-        Text(f"{_MARKS[cell.standing]} {cell.reader} of {cell.about}: {cell.says.split(';')[0]}")
+        Text(
+            f"{_MARKS[cell.standing]} {cell.reader} of {f'{cell.of} of ' if cell.about in owners else ''}{cell.about}: "
+            f"{cell.says.split(';')[0]}"
+        )
         for cell in card
         if cell.standing in {"reads it", "not known yet", "bounded"}
     ]
     below = [Text(f"This holds if {card.assumes}.", "bold")] if card.assumes else []
-    return Lines(table, *reasons, *below)
+    return Lines(title, table, *reasons, *below)
 
 
 def _describe_standing(cell: CardCell) -> Text:

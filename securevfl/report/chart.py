@@ -33,6 +33,7 @@ LIGHT = {"accent": "#2b6cb0", "ink": "#1f2933", "muted": "#66727f", "line": "#e3
 WIDTH, HEIGHT = 310, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 10, 38
 _NAME = 36  # characters of a curve's name beside the plot
+_LISTED, _ENTRY = 48, 16  # characters of a curve's name below it, and the height of its line
 _MARK_GAP = 6  # between a mark's text and the plot
 _TITLED = 17  # where marks may begin: the vertical axis's title stands before, its descenders included
 
@@ -89,6 +90,7 @@ class Chart:
         diagonal: whether x = y is drawn, dashed.
         level: a height at which a dashed line is drawn.
         named: whether each curve's title is written to the right of its last point.
+        listed: whether titles are listed below the chart, each beside a piece of its line.
         percent: whether marks of the left axis are in per cent.
         title: above the chart.
     """
@@ -103,6 +105,7 @@ class Chart:
     diagonal: bool = False
     level: float | None = None
     named: bool = False
+    listed: bool = False
     percent: bool = False
     title: str = ""
 
@@ -148,7 +151,7 @@ def _draw_shapes(chart: Chart, width: float, height: float) -> list[Markup]:
     (x0, x1), (y0, y1) = chart.spans
     names = [shorten_text(curve.title, _NAME) for curve in chart.curves] if chart.named else []
     right = width - _RIGHT - (22 + max(map(estimate_width, names), default=0.0) if names else 0.0)
-    top, low = _TOP + (16 if chart.title else 0), height - _BOTTOM
+    top, low = _TOP + (16 if chart.title else 0), height - _BOTTOM - (_ENTRY * len(chart.curves) if chart.listed else 0)
     marks = round_marks(y0, y1, percent=chart.percent)
     left = max(_LEFT, _TITLED + ceil(max((estimate_width(text) for _, text in marks), default=0.0)) + _MARK_GAP)
 
@@ -172,7 +175,9 @@ def _draw_shapes(chart: Chart, width: float, height: float) -> list[Markup]:
     if names:
         ends = [place_point(*curve.points[-1]) for curve in chart.curves]
         parts += _write_names(chart.curves, names, ends, (right, top, low))
-    parts.append(draw_text((left + right) / 2, height - 4, chart.x, anchor="middle", kind="muted"))
+    if chart.listed:
+        parts += _list_names(chart.curves, left, low + _BOTTOM)
+    parts.append(draw_text((left + right) / 2, low + _BOTTOM - 4, chart.x, anchor="middle", kind="muted"))
     parts.append(
         Markup(
             '<text transform="translate(11 {:.1f}) rotate(-90)" text-anchor="middle" class="muted">{}</text>'
@@ -215,6 +220,17 @@ def _write_names(
         parts.append(draw_path([ends[i], (right + 10, y)], color=color, width=0.6, opacity=0.6))
         parts.append(marker_shape(right + 14, y, curves[i].marker or "o", color=color, hollow=curves[i].hollow))
         parts.append(draw_text(right + 22, y + 4, names[i], color=color))
+    return parts
+
+
+def _list_names(curves: Sequence[ChartCurve], left: float, top: float) -> list[Markup]:
+    """A line for each curve: a piece of it, and its title."""
+    parts = []
+    for i, curve in enumerate(curves):
+        color, y = curve.color or "var(--accent)", top + _ENTRY * (i + 0.5)
+        piece = [(left, y), (left + 22, y)]
+        parts.append(draw_path(piece, color=color, width=curve.width, dash=curve.dash, opacity=curve.opacity))
+        parts.append(draw_text(left + 30, y + 4, shorten_text(curve.title, _LISTED)))
     return parts
 
 

@@ -69,10 +69,17 @@ class StatisticsRecord(msgspec.Struct, frozen=True, kw_only=True):
     correlations: list[list[float | None]]
     """None where an owner did not tell those among its own columns"""
     active: str = ""
+    label: str = ""
+    """name of the column with the classes"""
 
     def to_json(self) -> bytes:
         """As ``statistics.json``."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    def name_class(self, name: str, most: int = 12) -> str:
+        """A class with its label, ``late = yes``, or by itself where both together are longer than `most`."""
+        both = f"{self.label} = {name}" if self.label else f"class {name}"
+        return both if len(both) <= most else name if len(name) <= most else name[: most - 1] + "…"
 
     def strongest_pairs(self, most: int = 10) -> list[tuple[str, str, float]]:
         """The largest correlations of columns of different parties, without the label."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from securevfl.report.derived import count_decimals, format_amount
 from securevfl.report.evaluation import CutoffRow, Decision, Evaluation, GroupFigures, RangedFigure
 from securevfl.report.record import Record, RunRecord
 from securevfl.report.svg_shapes import shorten_text
@@ -132,8 +133,10 @@ def evaluation_lines(found: Evaluation) -> list[str]:
 def _ranking_line(found: Evaluation) -> str:
     known, parts = found.metrics, []
     if found.errors:
+        decimals = count_decimals(one.error for one in found.errors)
         parts = [
-            f"{100 * one.share:.0f} % of the predictions are within {one.error:,.4g}" for one in found.errors[:4:2]
+            f"{100 * one.share:.0f} % of the predictions are within {format_amount(one.error, decimals)}"
+            for one in found.errors[:4:2]
         ]
     if found.task == "classification" and "average_precision" not in known and "accuracy" in known:
         parts.append(f"accuracy {known['accuracy']:.3f}, balanced {known['balanced_accuracy']:.3f}")
@@ -172,9 +175,11 @@ def _group_line(one: GroupFigures) -> str:
     )
     parts += [f"{name} {format_estimate(value, 2)}" for name, value in named if value is not None]
     if one.bias is not None:
-        parts.append(f"bias {one.bias.value:,.4g} ({one.bias.low:,.4g} to {one.bias.high:,.4g}), RMSE {one.rmse:,.4g}")
-    if one.within is not None:
-        parts.append(f"90 % within {one.within:,.4g}")
+        decimals = count_decimals([one.rmse or 0.0])
+        bias, low, high = (format_amount(value, decimals) for value in (one.bias.value, one.bias.low, one.bias.high))
+        parts.append(f"bias {bias} ({low} to {high}), RMSE {format_amount(one.rmse or 0.0, decimals)}")
+        if one.within is not None:
+            parts.append(f"90 % within {format_amount(one.within, decimals)}")
     return ", ".join(parts)
 
 

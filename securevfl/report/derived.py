@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import Card
@@ -15,9 +16,12 @@ __all__ = [
     "bytes_per_epoch",
     "constant_of",
     "cost_per_epoch",
+    "count_decimals",
     "describe_verification",
     "epsilon_of",
     "find_run",
+    "format_amount",
+    "group_warnings",
     "human_bytes",
     "human_seconds",
     "list_worst_findings",
@@ -38,19 +42,51 @@ def find_run(record: Record, key: str) -> RunRecord | None:
 _CLASSES = (("auc", "AUC", 4), ("accuracy", "accuracy", 4), ("log_loss", "log-loss", 4), ("ks", "KS", 3))
 _LABELS = (("macro_f1", "macro F1", 4),)
 _NUMBERS = (("r2", "R²", 4), ("rmse", "RMSE", 5), ("mae", "MAE", 5), ("deviance", "deviance", 5), ("huber", "Huber", 5))
+_AMOUNTS = frozenset({"rmse", "mae", "deviance", "huber"})
+_SPAN = 100
+"""Amounts of a column that are smaller than the largest by more than this get fewer digits than the others."""
+_MOST_DECIMALS = 9
 
 
-def metrics_of(record: Record) -> list[tuple[str, str, int]]:
-    """The metrics of a record's runs, the one that runs are compared by first: name, title, digits."""
-    known = _NUMBERS if any("rmse" in run.test for run in record.runs) else (*_CLASSES, *_LABELS)
-    return [entry for entry in known if any(entry[0] in run.test for run in record.runs)]
+def metrics_of(*records: Record) -> list[tuple[str, str, int]]:
+    """The metrics of the records' runs, the one that runs are compared by first: name, title, digits behind the point.
+
+    Amounts in the target's units have so many that the smallest has five in all, so that points stand below each other.
+    """
+    runs = [run for record in records for run in record.runs]
+    numeric = ["rmse" in run.test for run in runs]
+    known = (*(_NUMBERS if any(numeric) else ()), *(() if numeric and all(numeric) else (*_CLASSES, *_LABELS)))
+    found = []
+    for name, title, digits in known:
+        values = [run.test[name] for run in runs if name in run.test]
+        if values:
+            found.append((name, title, count_decimals(values, digits) if name in _AMOUNTS else digits))
+    return found
 
 
-def metric_text(name: str, value: float, digits: int) -> str:
-    """A metric as text: amounts in the target's units with so many digits in all, others with so many behind the
-    point."""
-    amount = name in {"rmse", "mae", "deviance", "huber"}
-    return f"{value:,.{digits}g}" if amount and abs(value) < 1e5 else f"{value:,.{0 if amount else digits}f}"
+def count_decimals(values: Iterable[float], digits: int = 4) -> int:
+    """How many digits behind the point show `digits` of the smallest of some amounts, as one column has them."""
+    sizes = [abs(value) for value in values if value and math.isfinite(value)]
+    if not sizes:
+        return digits - 1
+    least = max(min(sizes), max(sizes) / _SPAN)
+    return min(max(digits - 1 - math.floor(math.log10(least)), 0), _MOST_DECIMALS)
+
+
+def format_amount(value: float, decimals: int | None = None, sign: str = "") -> str:
+    """An amount without exponent; with four digits in all unless `decimals` says how many stand behind the point.
+
+    Args:
+        value: in any unit.
+        decimals: from `count_decimals` of all amounts of a column.
+        sign: ``"+"`` shows the sign of positive amounts, too.
+    """
+    return f"{value:{sign},.{count_decimals([value]) if decimals is None else decimals}f}"
+
+
+def metric_text(value: float, digits: int) -> str:
+    """A metric as text, with so many digits behind the point."""
+    return f"{value:,.{digits}f}"
 
 
 def metric_gain(record: Record, run: RunRecord, metric: str = "auc") -> float | None:
@@ -134,6 +170,15 @@ def _stated_epsilon(line: EpsilonRecord | EpsilonTotal) -> float:
     return line.epsilon_rdp if line.epsilon_exact is None else line.epsilon_exact
 
 
+def group_warnings(record: Record) -> dict[str, list[RunRecord]]:
+    """Each warning once, with the runs that it is of."""
+    found: dict[str, list[RunRecord]] = {}
+    for run in record.runs:
+        for warning in run.warnings:
+            found.setdefault(warning, []).append(run)
+    return found
+
+
 def human_bytes(size: float) -> str:
     """1234567 → ``1.23 MB``; decimal units."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -168,7 +213,7 @@ def constant_of(record: Record) -> str:
     if constant is None:
         return ""
     if "rmse" in constant:
-        return f"Always giving the training rows' mean has RMSE {metric_text('rmse', constant['rmse'], 5)}."
+        return f"Always giving the training rows' mean has RMSE {format_amount(constant['rmse'])}."
     return (
         f"Always giving the training rows' class shares scores accuracy {constant['accuracy']:.4f} "
         f"and log-loss {constant['log_loss']:.4f}."

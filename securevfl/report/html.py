@@ -18,9 +18,12 @@ from securevfl.report.derived import (
     bytes_each_way,
     constant_of,
     cost_per_epoch,
+    count_decimals,
     describe_verification,
     epsilon_of,
     find_run,
+    format_amount,
+    group_warnings,
     human_bytes,
     human_seconds,
     list_worst_findings,
@@ -38,7 +41,7 @@ from securevfl.report.party_diagrams import draw_flow, draw_overlap, list_holdin
 from securevfl.report.price_picture import make_price_picture
 from securevfl.report.quality import describe_target, make_pictures
 from securevfl.report.record import Record
-from securevfl.report.statistics_table import describe_statistics
+from securevfl.report.statistics_table import describe_statistics, explain_figures
 from securevfl.report.template import fill_template
 
 __all__ = ["render_report", "write_report"]
@@ -100,15 +103,6 @@ def _make_headlines(record: Record) -> list[Headline]:
     return found[:5]
 
 
-def _group_warnings(record: Record) -> dict[str, list[str]]:
-    """Each warning once, with the runs that it is of."""
-    found: dict[str, list[str]] = {}
-    for run in record.runs:
-        for warning in run.warnings:
-            found.setdefault(warning, []).append(short_title(run, record.runs))
-    return found
-
-
 def render_report(
     record: Record, attacked: AttackRecord | None = None, importance: ImportanceRecord | None = None
 ) -> str:
@@ -139,6 +133,7 @@ def render_report(
             "signed": format_signed,
             "cutoff": format_cutoff,
             "estimate": format_estimate,
+            "amount": format_amount,
         },
         record=record,
         chosen=choice_sentence(record).replace("chosen", "Chosen", 1) + ".",
@@ -151,6 +146,7 @@ def render_report(
         ranks=ranks,
         epoch_metric=plots.epoch_metric(record),
         metric_text=metric_text,
+        count_decimals=count_decimals,
         quality={run.key: make_pictures(record, run) for run in record.runs},
         price=make_price_picture(record),
         decided={run.key: describe_decision(run.evaluation) for run in record.runs},
@@ -169,7 +165,9 @@ def render_report(
             for run in record.runs
         },
         constant=constant_of(record),
-        warnings=_group_warnings(record),
+        warnings={
+            text: [short_title(run, record.runs) for run in runs] for text, runs in group_warnings(record).items()
+        },
         colors=plots.run_colors(record.runs),
         gain={run.key: metric_gain(record, run, main[0]) for run in record.runs},
         cost={run.key: sum(cost_per_epoch(run)) for run in record.runs},
@@ -181,6 +179,7 @@ def render_report(
         ),
         found=(found := next((run.statistics for run in record.runs if run.statistics), None)),
         words="" if found is None else describe_statistics(found),
+        reading="" if found is None else explain_figures(found),
         shapes=(shapes := next((run.shapes for run in record.runs if run.shapes and not run.baseline), {})),
         drawn_shapes=plots.draw_shapes(shapes),
         moved="" if importance is None else summarise_importance(importance),

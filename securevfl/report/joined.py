@@ -40,14 +40,14 @@ def describe_gain(record: Record, run: RunRecord) -> tuple[str, str]:
     else:
         parts.append("no interval: the test rows are too few or too alike to show chance, or their scores are not here")
     if alone is not None:
-        before, after = (metric_text(gained.metric, one.test[gained.metric], digits) for one in (alone, run))
+        before, after = (metric_text(one.test[gained.metric], digits) for one in (alone, run))
         parts.append(f"{alone.title} {before}, together {after}")
     if not gained.over:
         parts.append("in each fold over the better one of two methods alone")
     for key, title in (("pooled", "pooled in the clear"), ("pooled_boosted", "boosted trees, pooled")):
         ceiling = find_run(record, key)
         if ceiling is not None and gained.metric in ceiling.test:
-            parts.append(f"{title}: {metric_text(gained.metric, ceiling.test[gained.metric], digits)}")
+            parts.append(f"{title}: {metric_text(ceiling.test[gained.metric], digits)}")
     return f"{format_signed(gained.gain)} {_TITLES.get(gained.metric, gained.metric)}", "; ".join(parts)
 
 

@@ -82,9 +82,9 @@ def draw_metric_by_epoch(record: Record) -> Markup | None:
         y=f"{title}, validation rows",
         label=f"{title} on the validation rows after each epoch, one line a run",
         x_marks=mark_epochs(last),
-        named=True,
+        listed=True,
     )
-    return chart_svg(chart, 480, max(260, 60 + 15 * len(curves)))
+    return chart_svg(chart, 400, 220 + 16 * len(curves))
 
 
 def mark_epochs(last: int) -> list[tuple[float, str]]:

@@ -112,7 +112,7 @@ def render_runs(records: Mapping[str, Record], beside: Path | None = None) -> st
         records: folder → record.
         beside: folder of the page, for links; without it there are none.
     """
-    metrics = {entry[0]: entry for record in records.values() for entry in metrics_of(record)}
+    metrics = {entry[0]: entry for entry in metrics_of(*records.values())}
     groups = group_alike_runs(records)
     tests = {number for one in groups for number in one.test}
     return fill_template(
@@ -155,8 +155,8 @@ def _make_row(one: Alike, metrics: Mapping[str, tuple[str, str, int]], groups: S
         mean = statistics.fmean(values)
         means = [statistics.fmean(other.metrics[name]) for other in groups if other.metrics.get(name)]
         best = name != "bias" and len(means) > 1 and mean == (min(means) if name in _LOWER else max(means))
-        spread = f"± {statistics.stdev(values):.{min(digits, 4)}f}" if len(values) > 1 else ""
-        figures.append((metric_text(name, mean, digits), spread, best))
+        spread = f"± {metric_text(statistics.stdev(values), digits)}" if len(values) > 1 else ""
+        figures.append((metric_text(mean, digits), spread, best))
     return {
         "title": one.title,
         "names": ", ".join(one.names),
@@ -193,7 +193,7 @@ def _draw_dots(groups: Sequence[Alike], metrics: Mapping[str, tuple[str, str, in
         for folder, value in zip(one.runs, one.metrics[name], strict=True):
             parts.append(draw_dot(place_x(value), y, color="var(--accent)", title=f"{folder}: {value:.{digits}f}"))
         parts.append(draw_line(place_x(mean), y - 8, (place_x(mean), y + 8), color="var(--ink)", width=2))
-        parts.append(draw_text(left + width + 12, y + 4, metric_text(name, mean, digits)))
+        parts.append(draw_text(left + width + 12, y + 4, metric_text(mean, digits)))
     bottom = 20 + step * len(shown)
     parts.append(draw_text(left, bottom + 8, f"{low:.{digits}f}", kind="muted"))
     parts.append(draw_text(left + width, bottom + 8, f"{high:.{digits}f}", anchor="end", kind="muted"))

@@ -40,7 +40,7 @@ def runs_rows(records: Mapping[str, Record]) -> list[dict[str, object]]:
 def runs_table(records: Mapping[str, Record]) -> Table:
     """Folder → record, as a table. Each metric that any run has is a column; the number of test rows is another,
     because figures on different rows are not comparable."""
-    metrics = {entry[0]: entry for record in records.values() for entry in metrics_of(record)}
+    metrics = {entry[0]: entry for entry in metrics_of(*records.values())}
     titles = [*(title for _, title, _ in metrics.values()), "ε", "test\nrows", "time"]
     table = make_table(text_column("folder"), text_column("run"), *map(number_column, titles))
     for folder, record in records.items():
@@ -50,7 +50,7 @@ def runs_table(records: Mapping[str, Record]) -> Table:
                 Text(folder if not place else ""),
                 Text(run.title),
                 *(
-                    metric_text(name, run.test[name], digits) if name in run.test else "–"
+                    metric_text(run.test[name], digits) if name in run.test else "–"
                     for name, _, digits in metrics.values()
                 ),
                 "–" if epsilon is None else f"{epsilon:.2f}",

@@ -19,6 +19,7 @@ from securevfl.report.derived import (
     cost_per_epoch,
     describe_verification,
     epsilon_of,
+    group_warnings,
     human_bytes,
     human_seconds,
     list_worst_findings,
@@ -33,6 +34,7 @@ from securevfl.report.record import ReceiptLine, Record, RunRecord
 from securevfl.report.tables import make_table, number_column, text_column
 
 __all__ = [
+    "asks_text",
     "cards_text",
     "choice_text",
     "comparison_table",
@@ -41,6 +43,7 @@ __all__ = [
     "learned_table",
     "ledgers_text",
     "receipt_table",
+    "receipts_text",
     "render_text",
     "run_line",
     "self_training_text",
@@ -51,6 +54,9 @@ __all__ = [
 
 _COLOURS = {"ok": "green", "note": "yellow", "leak": "red"}
 
+_NOTHING_TO_PROTECT = "not needed"
+"""The protection of messages that carry no data, in a receipt."""
+
 _NARROW = {"accuracy": "accu-\nracy", "log-loss": "log-\nloss"}
 
 
@@ -58,11 +64,11 @@ def _format_metric(run: RunRecord, metric: str, digits: int) -> str:
     if metric not in run.test:
         return "–"
     spread = run.deviation.get(metric)
-    text = metric_text(metric, run.test[metric], digits)
-    return text + ("" if spread is None else f"\n± {metric_text(metric, spread, digits)}")
+    text = metric_text(run.test[metric], digits)
+    return text + ("" if spread is None else f"\n± {metric_text(spread, digits)}")
 
 
-def comparison_table(record: Record, *, brief: bool = False) -> Table:
+def comparison_table(record: Record, *, brief: bool = False, compact: bool = False) -> Table:
     """One row a run: quality on the test rows, gain over the active party alone, time, bytes, ε.
 
     Fits 80 columns where no run is repeated; deviations of several metrics need 92. In a narrower terminal rich leaves
@@ -72,12 +78,15 @@ def comparison_table(record: Record, *, brief: bool = False) -> Table:
         record: of the runs.
         brief: show the first metric of joint runs alone, so that rows take one line of 80 columns, and the shortest
             caption; `joined_text` has the figures of the others.
+        compact: all runs and metrics, bytes of both directions in one column, ε only where a run has one, and the
+            shortest caption, so that most rows take one line of 80 columns.
     """
     first, *more = metrics_of(record) or [("auc", "AUC", 4)]
     if brief:
         more = []
-    titles = [first[1], "gain", *(_NARROW.get(title, title) for _, title, _ in more)]
-    titles += ["time/\nepoch", "active\nsent", "passive\nsent", "ε"]
+    spends = not compact or any(epsilon_of(run) is not None for run in record.runs)
+    titles = [first[1], "gain", *(_NARROW.get(title, title) for _, title, _ in more), "time/\nepoch"]
+    titles += [*(["sent"] if compact else ["active\nsent", "passive\nsent"]), *["ε"] * spends]
     table = make_table(text_column("run", min_width=8), *map(number_column, titles), title=record.title)
     federated = False
     joint = [run for run in record.runs if not run.baseline]
@@ -94,16 +103,15 @@ def comparison_table(record: Record, *, brief: bool = False) -> Table:
             "–" if better is None else f"{better:+.3f}",
             *(_format_metric(run, name, digits) for name, _, digits in more),
             human_seconds(sum(cost_per_epoch(run))) if run.epochs else "–",
-            human_bytes(out) if out else "–",
-            human_bytes(back) if back else "–",
-            "–" if epsilon is None else f"{epsilon:.2f}",
+            *(human_bytes(size) if size else "–" for size in ([out + back] if compact else [out, back])),
+            *["–" if epsilon is None else f"{epsilon:.2f}"] * spends,
         )
     a, whose = record.alignment, f"{record.known_to} alone" if record.known_to else "all parties together"
     agreed = f", {describe_verification(record)}" if describe_verification(record) else ""
     table.caption = Text(
         f"{a.common:,} common rows{agreed}: {a.train:,} train, {a.valid:,} validate, {a.test:,} test. "
         f"Figures are of the test rows; time is that of {whose}."
-        + (f" {words}" if not brief and (words := constant_of(record)) else "")
+        + (f" {words}" if not brief and not compact and (words := constant_of(record)) else "")
     )
     return table
 
@@ -135,21 +143,31 @@ def self_training_text(record: Record) -> RenderableType | None:
     return Group(*lines) if lines else None
 
 
-def warnings_text(record: Record, *, brief: bool = False) -> RenderableType | None:
-    """The warnings of all runs in red, a line each; None without warnings.
+def warnings_text(record: Record, *, brief: bool = False, most: int | None = None) -> RenderableType | None:
+    """The warnings in red, a line each with the runs that it is of; None without warnings.
 
     Args:
         record: of the runs.
         brief: only how many there are, and of which runs.
+        most: how many are shown; a last line counts the others. All unless given.
     """
-    found = [(run.title, warning) for run in record.runs for warning in run.warnings]
+    found = group_warnings(record)
     if not found:
         return None
+    if most is not None:  # those of joint runs come first
+        found = dict(sorted(found.items(), key=lambda item: all(run.baseline for run in item[1])))
     if brief:
-        runs = "; ".join(dict.fromkeys(title for title, _ in found))
-        count = f"{len(found)} warnings" if len(found) > 1 else "a warning"
+        total = sum(map(len, found.values()))
+        runs = "; ".join(dict.fromkeys(run.title for run in record.runs if run.warnings))
+        count = f"{total} warnings" if total > 1 else "a warning"
         return Text.assemble((f"{count}, in full in the report: ", "bold red"), (runs, "red"))
-    return Group(*(Text.assemble(("warning: ", "bold red"), (f"{one}: {text}", "red")) for one, text in found))
+    lines = [
+        Text.assemble(("warning: ", "bold red"), (f"{'; '.join(run.title for run in runs)}: {text}", "red"))
+        for text, runs in found.items()
+    ]
+    if most is not None and len(lines) > most:
+        lines[most:] = [Text(f"{len(lines)} warnings in all: the rest is in the report", "bold red")]
+    return Group(*lines)
 
 
 def worst_text(record: Record) -> RenderableType:
@@ -184,6 +202,12 @@ def cards_text(record: Record, attacked: AttackRecord | None = None, *, brief: b
     first = next(iter(make_cards(record, attacked).values()), None)
     card = Group() if first is None else card_table(first, brief=brief)
     return Group(card, own_shares_text(record.own_shares)) if record.own_shares else card
+
+
+def asks_text(record: Record) -> RenderableType | None:
+    """What the first job asks for between organisations; None where its card has no cell *reads it*."""
+    first = next(iter(make_cards(record).values()), None)
+    return Text(first.asks, "dim") if first is not None and first.asks else None
 
 
 def learned_table(record: Record) -> Table:
@@ -224,6 +248,33 @@ def receipt_table(run: RunRecord) -> Table:
     return table
 
 
+def receipts_text(record: Record) -> RenderableType | None:
+    """What crossed and how it was protected, a line for each joint run; of several candidates, that of the chosen one.
+
+    Counted from the ledgers, as `receipt_table` is; None where no run has a receipt.
+    """
+    runs = [run for run in record.runs if not run.baseline and run.receipt]
+    lines = [Text(f"Protection receipt: {run.title}: {_sum_receipt(run)}") for run in runs]
+    return Group(*lines[: 1 if record.choice is not None else None]) if lines else None
+
+
+def _sum_receipt(run: RunRecord) -> str:
+    counts: dict[str, int] = {}
+    for line in run.receipt:
+        kind = line.protection.partition(", key ")[0] if line.protected else ""
+        counts[kind] = counts.get(kind, 0) + line.messages
+    bare = counts.pop("", 0)
+    what = ", ".join(dict.fromkeys(line.what for line in run.receipt if not line.protected))
+    said = f"{bare:,} of {sum(line.messages for line in run.receipt):,} messages carry data without protection"
+    said += f" ({what})" if what else ""
+    others = [
+        f"{count:,} {'under ' if kind[0].isupper() else ''}{kind}"
+        for kind, count in counts.items()
+        if kind != _NOTHING_TO_PROTECT
+    ]
+    return "; ".join([said, *others])
+
+
 def render_text(renderable: RenderableType, *, width: int = 110, color: bool = False) -> str:
     """What a terminal of this width would show, as text."""
     console = Console(
@@ -233,18 +284,20 @@ def render_text(renderable: RenderableType, *, width: int = 110, color: bool = F
     return console.export_text(styles=color)
 
 
-def ledgers_text(record: Record, folder: Path) -> Text | None:
+def ledgers_text(record: Record, folder: Path, *, brief: bool = False) -> Text | None:
     """Which key signed which ledger, as `securevfl audit --pin` takes it; None where the record names no keys.
 
     Args:
         record: of the run.
         folder: of the run.
+        brief: the fingerprints alone, without the number of messages and who cross-signed.
     """
     if not record.ledgers:
         return None
     lines = ["The ledgers are signed. Keep these fingerprints somewhere else:"]
     for line in record.ledgers:
         others = f", cross-signed by {', '.join(line.cross_signed_by)}" if line.cross_signed_by else ""
-        lines.append(f"  {line.party}={line.fingerprint} ({line.messages:,} messages{others})")
+        detail = "" if brief else f" ({line.messages:,} messages{others})"
+        lines.append(f"  {line.party}={line.fingerprint}{detail}")
     lines.append(f"Check the ledgers with: securevfl audit {folder} --pin PARTY=FINGERPRINT …")
     return Text("\n".join(lines))

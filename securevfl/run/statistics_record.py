@@ -41,6 +41,7 @@ def statistics_record(trained: Mapping[str, Trained], chief: Trained) -> Statist
         names=found["names"],
         correlations=found["correlations"],
         active=found["active"],
+        label=chief.target,
     )
 
 

@@ -59,10 +59,10 @@ def check_rows(site: PartyContext, train: int, valid: int | None, *, few_rows: b
     Raises:
         PolicyError: they are fewer than the party accepts.
     """
-    has, needs = f"{train} training rows", f"{LEAST_TRAINING}"
+    has, needs = f"{train:,} training rows", f"{LEAST_TRAINING}"
     if valid is not None:
         check_judged(site.name, valid)
-        has, needs = f"{has} and {valid} validation rows", f"{needs} and {LEAST_VALIDATION}"
+        has, needs = f"{has} and {valid:,} validation rows", f"{needs} and {LEAST_VALIDATION}"
     if train >= LEAST_TRAINING and (valid is None or valid >= LEAST_VALIDATION):
         return []
     if site.simulated:

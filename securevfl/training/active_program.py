@@ -100,7 +100,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
 
     async def train(self) -> None:
         observer, role = self.role.site.observer, self.role
-        check_labels(role.task, self.labels_of(role.books.rows_to_learn_from()))
+        check_labels(role.task, self.labels_of(role.books.rows_to_learn_from()), role.table.words)
         observer.phase("setup")
         saved = await self.prepare_training()
         observer.phase("training")
@@ -207,7 +207,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         trained.constant = constant_metrics(task, train, test, weights[0], weights[2])
         parts = {"training": train, "validation": valid, "test": test}
         if not task.is_numeric:
-            trained.warnings += (few_labels if task.is_multilabel else few_rows)(task.classes, parts)
+            warn = few_labels if task.is_multilabel else few_rows
+            trained.warnings += warn(task.classes, parts, role.table.words)
         on_valid = constant_metrics(task, train, valid, weights[0], weights[1])
         chooses = role.plan.chooses_best_epoch(len(valid))
         kept = trained.epochs[: trained.best_epoch] if chooses else trained.epochs

@@ -37,6 +37,9 @@ _MARGIN = 1.02
 _FEW = 10
 """Fewer rows of a class make a metric of that class unreliable."""
 
+_WORD = 40
+"""Characters of a class's name in a message."""
+
 _LOSSES = {"log_loss": "log-loss", "rmse": "RMSE", "huber": "Huber loss"}
 
 _STRATIFY = "stratify = true in [job] (Job(stratify=True)) gives each part its share of every class"
@@ -83,12 +86,13 @@ def constant_metrics(
     }
 
 
-def check_labels(task: Task, train: np.ndarray) -> None:
+def check_labels(task: Task, train: np.ndarray, words: Sequence[str] = ()) -> None:
     """Refuse to train if there is nothing to learn.
 
     Args:
         task: what is learned.
         train: labels of the training rows, (n,).
+        words: the classes, or the labels, as the table writes them; numbers unless given.
 
     Raises:
         InputError: all rows are of one class or have the same number, a label is the same in all rows, or the loss is
@@ -99,32 +103,46 @@ def check_labels(task: Task, train: np.ndarray) -> None:
     elif task.is_multilabel:
         for number in np.flatnonzero(train.min(axis=0) == train.max(axis=0)) if len(train) else ():
             raise InputError(
-                f"label number {number} is {train[0, number]} in all {len(train):,} training rows, so there is nothing "
-                "to learn about it: find more common rows, or leave the label out"
+                f"label {_name_class(int(number), words)} is {train[0, number]} in all {len(train):,} training rows, "
+                "so there is nothing to learn about it: find more common rows, or leave the label out"
             )
     else:
-        check_classes(train)
+        check_classes(train, words=words)
 
 
-def check_classes(train: np.ndarray, names: str = "training") -> None:
+def _name_class(number: int, words: Sequence[str]) -> str:
+    """A class or a label as the label's table writes it, or its number where that is not known."""
+    if number >= len(words):
+        return str(number)
+    word = words[number]
+    return repr(word if len(word) <= _WORD else word[: _WORD - 1] + "…")
+
+
+def check_classes(train: np.ndarray, names: str = "training", words: Sequence[str] = ()) -> None:
     """Refuse to train on a single class.
+
+    Args:
+        train: labels of the rows, (n,).
+        names: what these rows are for.
+        words: the classes as the table writes them; numbers unless given.
 
     Raises:
         InputError: all rows are of one class; the message has their number and a remedy.
     """
     if len(train) and len(np.unique(train)) == 1:
         raise InputError(
-            f"all {len(train):,} {names} rows are of one class (number {int(train[0])}), so there is nothing to learn: "
-            f"find more common rows; {_STRATIFY}"
+            f"all {len(train):,} {names} rows are of one class, {_name_class(int(train[0]), words)}, so there is "
+            f"nothing to learn: find more common rows; {_STRATIFY}"
         )
 
 
-def few_rows(classes: int, parts: dict[str, np.ndarray]) -> list[str]:
+def few_rows(classes: int, parts: dict[str, np.ndarray], words: Sequence[str] = ()) -> list[str]:
     """Warn about parts of the split with hardly any row of a class.
 
     Args:
         classes: number of classes.
         parts: purpose of the rows → their classes.
+        words: the classes as the table writes them; numbers unless given.
     """
     found = []
     for what, labels in parts.items():
@@ -133,7 +151,8 @@ def few_rows(classes: int, parts: dict[str, np.ndarray]) -> list[str]:
         counts = np.bincount(labels, minlength=classes)
         scarce = np.flatnonzero(counts < min(_FEW, len(labels) // classes + 1))
         if len(scarce):
-            listed = ", ".join(f"{counts[k]:,} of class {k}" for k in scarce[:4]) + (" …" if len(scarce) > 4 else "")
+            listed = ", ".join(f"{counts[k]:,} of class {_name_class(k, words)}" for k in scarce[:4])
+            listed += f" and few of {len(scarce) - 4} more" if len(scarce) > 4 else ""
             found.append(
                 f"of {len(labels):,} {what} rows only {listed}: metrics on so few rows are unreliable; "
                 f"find more common rows; {_STRATIFY}"
@@ -141,20 +160,21 @@ def few_rows(classes: int, parts: dict[str, np.ndarray]) -> list[str]:
     return found
 
 
-def few_labels(labels: int, parts: dict[str, np.ndarray]) -> list[str]:
+def few_labels(labels: int, parts: dict[str, np.ndarray], words: Sequence[str] = ()) -> list[str]:
     """Warn about parts of the split in which hardly any row has, or lacks, one of several labels.
 
     Args:
         labels: number of labels.
         parts: purpose of the rows → their zeros and ones, (n, labels).
+        words: names of the labels; numbers unless given.
     """
     found = []
     for what, known in parts.items():
         rarer = np.minimum(known.sum(axis=0), len(known) - known.sum(axis=0)) if len(known) else np.empty(0)
         scarce = np.flatnonzero(rarer < min(_FEW, len(known) // labels + 1))
         if len(scarce):
-            listed = ", ".join(f"{int(rarer[k]):,} for label {k}" for k in scarce[:4])
-            listed += " …" if len(scarce) > 4 else ""
+            listed = ", ".join(f"{int(rarer[k]):,} for label {_name_class(k, words)}" for k in scarce[:4])
+            listed += f" and {len(scarce) - 4} more" if len(scarce) > 4 else ""
             found.append(
                 f"of {len(known):,} {what} rows few have the rarer value: {listed}: metrics on so few rows are "
                 "unreliable; find more common rows, or leave the label out"

@@ -40,6 +40,8 @@ class NumberedRows:
         y: at the active party, the target of each numbered row: a class, int64, -1 if unknown; or a number, float64,
             NaN if unknown; or zeros and ones of several labels, (rows, labels) int64, -1 if unknown.
         classes: number of classes, or of labels; 1 for a numeric target.
+        words: at the active party, the classes or labels as its table writes them; empty for a number, and where
+            nobody warns of them.
         labelled: passive party → how many of its other rows (the first ones) the active party has labels for.
         shared: the most numbers that one person can have. A person whose rows are not aligned has a number for each
             party that has a row.
@@ -62,6 +64,7 @@ class NumberedRows:
     rest: Mapping[str, int] = field(default_factory=dict)
     y: torch.Tensor | None = field(default=None, repr=False)
     classes: int = 0
+    words: tuple[str, ...] = ()
     labelled: Mapping[str, int] = field(default_factory=dict)
     shared: int = 1
     spare: torch.Tensor | None = field(default=None, repr=False)

@@ -3,7 +3,7 @@ seed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,7 +85,9 @@ class Split:
         return parts
 
 
-def stratified_marks(classes: np.ndarray, *, valid: float, test: float, seed: int) -> np.ndarray:
+def stratified_marks(
+    classes: np.ndarray, *, valid: float, test: float, seed: int, words: Sequence[object] = ()
+) -> np.ndarray:
     """Mark each row independently at random, and repeat until each part has enough rows of every class.
 
     Enough is half of the part's share, rounded down, and at least one. Exact shares would reveal more: whoever knew the
@@ -97,6 +99,7 @@ def stratified_marks(classes: np.ndarray, *, valid: float, test: float, seed: in
         valid: fraction for validation.
         test: fraction for the test.
         seed: the label owner's own, which nobody else knows.
+        words: the classes as the table writes them, for the message; numbers unless given.
 
     Returns:
         uint8 (n,): 0 trains, 1 validates, 2 tests.
@@ -115,8 +118,9 @@ def stratified_marks(classes: np.ndarray, *, valid: float, test: float, seed: in
         if (counts >= least).all():
             return marks
     rarest = int(np.argmin(sizes))
+    name = repr(str(words[int(kinds[rarest])])) if len(words) else int(kinds[rarest])
     raise InputError(
-        f"class {int(kinds[rarest])} has {sizes[rarest]} common row{'s' if sizes[rarest] > 1 else ''}, and {_DRAWS:,} "
+        f"class {name} has {sizes[rarest]} common row{'s' if sizes[rarest] > 1 else ''}, and {_DRAWS:,} "
         "splits left a part without enough of it: find more common rows, merge classes, or leave stratify out"
     )
 

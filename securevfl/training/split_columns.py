@@ -7,6 +7,8 @@ groups.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from securevfl.errors import InputError
@@ -156,7 +158,7 @@ def group_folds(groups: np.ndarray, folds: int, *, seed: int) -> np.ndarray:
     return found[numbers]
 
 
-def class_folds(classes: np.ndarray, folds: int, *, seed: int) -> np.ndarray:
+def class_folds(classes: np.ndarray, folds: int, *, seed: int, words: Sequence[object] = ()) -> np.ndarray:
     """The fold of each row, from 0, drawn independently until each fold has at least half of its share of every class
     and at least one row of it. `stratified_marks` explains why.
 
@@ -164,6 +166,7 @@ def class_folds(classes: np.ndarray, folds: int, *, seed: int) -> np.ndarray:
         classes: of the rows, (n,).
         folds: how many.
         seed: the label owner's, secret.
+        words: the classes as the table writes them, for the message; numbers unless given.
 
     Raises:
         InputError: a class has so few rows that no draw was good.
@@ -178,8 +181,9 @@ def class_folds(classes: np.ndarray, folds: int, *, seed: int) -> np.ndarray:
         if (counts >= least).all():
             return found
     rarest = int(np.argmin(sizes))
+    name = repr(str(words[int(kinds[rarest])])) if len(words) else int(kinds[rarest])
     raise InputError(
-        f"class {int(kinds[rarest])} has {sizes[rarest]} common rows, and {_DRAWS:,} draws of {folds} folds left one "
+        f"class {name} has {sizes[rarest]} common rows, and {_DRAWS:,} draws of {folds} folds left one "
         "without enough of it: take fewer folds, find more common rows, or leave stratify out"
     )
 

@@ -73,11 +73,13 @@ def test_the_engine_is_shown(here: Command, tmp_path: Path, monkeypatch: pytest.
     assert "SECUREVFL_ENGINE='abacus'" in wrong.stderr
 
 
-def test_a_run_prints_its_table_receipt_and_report(run: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_a_run_prints_one_screen_and_writes_its_report(run: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     folder, done = run
     assert done.returncode == 0, done.stderr
-    for words in ("clinic alone", "SplitNN, plain", "Protection receipt", "in the clear", "Who learned what"):
+    for words in ("clinic alone", "SplitNN, plain", "Protection receipt: SplitNN, plain: ", "carry data without"):
         assert words in done.stdout
+    assert len(done.stdout.splitlines()) < 40
+    assert "Who learned what" not in done.stdout, "that table is in the report"
     assert "Report: runs/tiny/report.html" in done.stdout
     assert sorted(p.name for p in (folder / "runs" / "tiny").iterdir()) == [
         "ledgers",

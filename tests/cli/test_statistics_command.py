@@ -7,8 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from securevfl.cli import main
+from securevfl.report import render_text
+from securevfl.report.column_statistics import ColumnStatistics, StatisticsRecord
+from securevfl.report.statistics_table import statistics_text
 
 
 @pytest.fixture
@@ -32,12 +36,17 @@ def test_two_tables_become_a_table_of_statistics(
     assert not ended.value.code
     shown = capsys.readouterr().out
     assert "2 columns over 300 common rows" in shown
+    assert "Rows with late = 0: " in shown
+    assert "IV, the information value of late = 1," in shown
+    assert "Exact statistics are not anonymous" in " ".join(shown.split())
+    assert "● bank of shop: from" in shown, "in the clear the active party reads the rows"
     assert shown.index("shop.spent") < shown.index("bank.age")  # the more informative one first
     found = json.loads((tmp_path / "out/statistics.json").read_text(encoding="utf-8"))
     assert [one["column"] for one in found["columns"] if one["iv"] > 0.3] == ["spent"]
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "Statistics of columns" in page
     assert "What was gained" not in page
+    assert '<th class="n">mean, late = 1</th>' in page
 
 
 def test_options_of_tables_do_not_go_with_a_job_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,3 +54,24 @@ def test_options_of_tables_do_not_go_with_a_job_file(tmp_path: Path, capsys: pyt
     with pytest.raises(SystemExit):
         main(["stats", str(tmp_path / "job.toml"), "--label", "late"])
     assert "a job file names both" in capsys.readouterr().err
+
+
+def test_with_noise_it_says_what_noise_adds() -> None:
+    one = ColumnStatistics(party="shop", column="spent", kind="numbers", iv=0.3, iv_noise=0.05, missing=0)
+    found = StatisticsRecord(
+        rows=900,
+        classes=["no", "yes"],
+        class_rows=[700, 200],
+        least=0,
+        epsilon=1.0,
+        delta=1e-5,
+        columns=[one, replace(one, column="visits", iv=0.1, iv_noise=0.1)],
+        names=[],
+        correlations=[],
+        label="a.column.with.a.long.name",
+    )
+    text = " ".join(render_text(statistics_text(found), width=80).split())
+    assert "Noise alone adds 0.050 to 0.100 to an IV" in text
+    assert "not anonymous" not in text
+    assert "strongest correlations" not in text, "there are none"
+    assert [found.name_class(name) for name in ("yes", "a class of many words")] == ["yes", "a class of …"]

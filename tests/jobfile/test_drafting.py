@@ -209,3 +209,6 @@ def test_two_tables_of_many_rows_and_two_classes_get_a_scorecard_on_shares(
     protection = content["protection"]
     assert (content["algorithm"]["name"], protection["name"], protection.get("computing")) == drafted
     assert ("hides labels" in text) is (protection["name"] == "bfv")
+    guessed = tables == 2 and values == 2 and not named
+    assert ("On secret shares of the two no message" in text) is (guessed and rows == 4_000)
+    assert ("# Fewer than 4,000 rows" in text) is (guessed and rows == 3_999)

@@ -13,6 +13,7 @@ import pytest
 from support.terminals import Terminals
 
 import securevfl as sv
+from securevfl.report import Record
 
 TUTORIALS = Path(__file__).parents[2] / "docs/tutorials"
 
@@ -33,7 +34,11 @@ def _column(file: Path, name: str) -> list[str]:
 def test_two_companies_do_what_the_pages_say(terminals: Terminals) -> None:
     terminals.type_page(TUTORIALS / "two-companies.md")
     root, said = terminals.root, terminals.said
-    assert "Test: " in said["bank party"]
+    runs = Record.read(root / "bank/state/report/metrics.json").runs
+    (joint,) = (run for run in runs if not run.baseline)
+    assert len(runs) > 1, "baselines come before it"
+    assert f"auc {joint.test['auc']:.4f}" in said["bank party"].partition("Test: ")[2]
+    assert "\njoined: " in said["bank party"]
     assert "Test: " not in said["shop party"]
     assert "done" in said["bank$ securevfl status state"]
     ledgers = [(root / name / f"state/ledgers/{name}.jsonl").read_text("utf-8") for name in ("bank", "shop")]

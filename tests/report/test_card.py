@@ -402,7 +402,8 @@ def test_a_brief_card_has_a_line_for_each_reader_and_each_cell_that_is_read(resu
     read = [cell for cell in card if cell.standing in ("reads it", "bounded")]
     assert read
     for cell in read:
-        assert f" {cell.reader} of {cell.about}: {cell.says.split(';')[0]}" in text
+        kind = f"{cell.of} of " if cell.about == "bank" else ""  # the label owner has two columns
+        assert f" {cell.reader} of {kind}{cell.about}: {cell.says.split(';')[0]}" in text
 
 
 def test_what_has_to_hold_besides_stands_below() -> None:

@@ -17,11 +17,20 @@ from securevfl.report import (
     learned_table,
     plots,
     receipt_table,
+    receipts_text,
     render_report,
     render_text,
     warnings_text,
 )
-from securevfl.report.derived import describe_verification, phases_by_party
+from securevfl.report.derived import (
+    count_decimals,
+    describe_verification,
+    epsilon_of,
+    format_amount,
+    metric_text,
+    metrics_of,
+    phases_by_party,
+)
 from securevfl.report.progress import RunLines, run_bars
 from securevfl.report.record import (
     AlignmentRecord,
@@ -182,6 +191,58 @@ def test_a_brief_table_of_repeated_runs_fits_a_common_terminal(record: Record) -
     shown = {run.baseline for run in record.runs if f"{run.test['auc']:.4f}" in text}
     assert shown == {False}, "baselines are in the sentence below"
     assert not {"KS", "log-"} & set(text.split())
+
+
+def test_a_compact_table_has_every_run_in_few_lines_of_80_columns(record: Record) -> None:
+    named = replace(record, runs=[replace(run, deviation={}) for run in record.runs])
+    full, compact = (render_text(comparison_table(named, compact=one), width=80) for one in (False, True))
+    assert all(len(line) <= 80 for line in compact.splitlines())
+    assert len(compact.splitlines()) < len(full.splitlines())
+    for run in named.runs:
+        assert f"{run.test['auc']:.4f}" in compact
+    assert "passive" not in compact
+    plain = replace(named, runs=[run for run in named.runs if epsilon_of(run) is None])
+    assert "ε" not in render_text(comparison_table(plain, compact=True), width=80)
+    assert "8.00" in compact
+
+
+def test_a_line_sums_up_each_receipt(record: Record) -> None:
+    lines = render_text(receipts_text(record), width=400).splitlines()
+    joint = [run for run in record.runs if run.receipt]
+    assert len(lines) == len(joint) > 1
+    for line, run in zip(lines, joint, strict=True):
+        bare = sum(one.messages for one in run.receipt if not one.protected)
+        every = sum(one.messages for one in run.receipt)
+        assert f"{run.title}: {bare:,} of {every:,} messages carry data without protection" in line
+        for one in run.receipt:
+            assert one.protected or one.what in line
+    assert receipts_text(replace(record, runs=[])) is None
+
+
+def test_a_run_shows_three_warnings_those_of_joint_runs_first(record: Record) -> None:
+    alone, *joint = sorted(record.runs, key=lambda run: not run.baseline)
+    joint = [run for run in joint if not run.baseline]
+    few = replace(record, runs=[replace(alone, warnings=["of it alone"]), replace(joint[0], warnings=["of all"])])
+    lines = render_text(warnings_text(few, most=3), width=200).splitlines()
+    assert [line.rpartition(": ")[2].strip() for line in lines] == ["of all", "of it alone"]
+    many = replace(few, runs=[few.runs[0], replace(joint[0], warnings=list("abcd"))])
+    *shown, last = render_text(warnings_text(many, most=3), width=200).splitlines()
+    assert [line.rpartition(": ")[2].strip() for line in shown] == ["a", "b", "c"]
+    assert last.startswith("5 warnings in all")
+    both = replace(record, runs=[replace(run, warnings=["alike"]) for run in record.runs[:2]])
+    (line,) = render_text(warnings_text(both), width=200).splitlines()
+    assert line.strip() == f"warning: {both.runs[0].title}; {both.runs[1].title}: alike"
+
+
+def test_amounts_of_a_column_have_as_many_digits_behind_the_point(record: Record) -> None:
+    errors = (0.022615, 0.04231, 0.205)
+    runs = [replace(record.runs[0], test={"r2": 0.9, "rmse": 2 * one, "mae": one}) for one in errors]
+    digits = {name: many for name, _, many in metrics_of(replace(record, runs=runs))}
+    assert [metric_text(one, digits["mae"]) for one in errors] == ["0.022615", "0.042310", "0.205000"]
+    assert format_amount(180_921.4) == "180,921"
+    assert format_amount(12_345.6, sign="+") == "+12,346"
+    assert format_amount(0.0) == "0.000"
+    assert count_decimals([1e-9, 5.0]) == count_decimals([0.05])
 
 
 def test_brief_warnings_take_a_line_and_name_their_runs(record: Record) -> None:

@@ -80,6 +80,16 @@ def test_few_rows_of_a_class_are_named_by_part() -> None:
     assert few_rows(2, {"training": enough, "test": enough}) == []
     [warning] = few_rows(2, {"training": enough, "validation": np.repeat([0, 1], [60, 3])})
     assert "of 63 validation rows only 3 of class 1" in warning
+    rare = np.repeat(np.arange(7), [60, 1, 2, 3, 4, 5, 60])
+    [warning] = few_rows(7, {"test": rare}, words=[f"segment {k + 9}" for k in range(7)])
+    assert "only 1 of class 'segment 10', 2 of class 'segment 11'" in warning
+    assert "4 of class 'segment 13' and few of 1 more: metrics" in warning
+
+
+def test_a_class_that_no_split_can_divide_is_named_as_the_table_writes_it() -> None:
+    classes = np.repeat([0, 1], [500, 2])
+    with pytest.raises(sv.InputError, match="class 'gold' has 2 common rows"):
+        stratified_marks(classes, valid=0.1, test=0.1, seed=3, words=["no", "gold"])
 
 
 @pytest.mark.parametrize(
