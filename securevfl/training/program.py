@@ -19,7 +19,7 @@ from securevfl.training.rows import Trained
 from securevfl.training.state import State
 from securevfl.transport import wait_for_device
 
-__all__ = ["HelperProgram", "Program", "RoleProgram", "StagedProgram"]
+__all__ = ["HelperProgram", "Program", "RoleProgram", "StagedHelper", "StagedProgram"]
 
 R = TypeVar("R", bound=Role)
 
@@ -65,7 +65,7 @@ class StagedProgram(Program):
         """Go back to the best epoch, test, and close the books. Call it after `train`, once."""
 
 
-class HelperProgram(StagedProgram):
+class HelperProgram(Program):
     """The program of a party without data, under a protection that gives it a part of the model."""
 
     @abstractmethod
@@ -75,6 +75,10 @@ class HelperProgram(StagedProgram):
     @abstractmethod
     async def answer(self) -> None:
         """Take part in scoring the rows that the active party announces."""
+
+
+class StagedHelper(StagedProgram, HelperProgram):
+    """A helper's program that trains first and tests then."""
 
 
 class RoleProgram(StagedProgram, Generic[R]):
