@@ -43,6 +43,11 @@ class Program(ABC):
         """What was released so far, and its ε."""
         return []
 
+    @property
+    def planned_epsilon(self) -> float:
+        """See `Releases.planned_epsilon`; 0 for a program that releases nothing."""
+        return 0.0
+
     def record_opened_values(self, notes: list[str] | None = None) -> None:  # noqa: B027 - nothing, unless it feeds rows
         """Record how many numbers of the party's rows were opened so far; nothing for a program that feeds none."""
 
@@ -168,6 +173,10 @@ class RoleProgram(StagedProgram, Generic[R]):
 
     def privacy_spent(self) -> list[Spent]:
         return self.role.releases.costs_so_far()
+
+    @property
+    def planned_epsilon(self) -> float:
+        return self.role.releases.planned_epsilon
 
     def report_spent(self) -> None:
         """Report ε so far to the party's observer, if it asks for that."""
