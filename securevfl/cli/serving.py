@@ -289,7 +289,9 @@ def _show_own_figures(agreement: Path, party: str, file: Path, data: Path | None
         return
     try:
         table = read_own_labels(section, data, own.folder, party, beside="" if grouping is None else grouping[1])
-    except InputError as error:  # the scores are written, and were counted: labels that are not known yet are no failure
+    except (
+        InputError
+    ) as error:  # the scores are written, and were counted: labels that are not known yet are no failure
         _say(f"No figures by the labels of these rows: {error}")
         return
     if table is None:
