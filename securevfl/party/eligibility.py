@@ -18,6 +18,7 @@ __all__ = [
     "check_continuing",
     "check_labels",
     "check_roster",
+    "describe_target",
     "too_few_epochs",
     "too_many_classes",
     "undecided_choice",
@@ -192,6 +193,15 @@ def too_many_classes(job: Job, name: str, classes: int) -> str:
             'task = "regression"'
         )
     return ""
+
+
+def describe_target(job: Job) -> str:
+    """What a job's model predicts, in words: training that goes on has to predict the same."""
+    if job.has_several_labels:
+        return "several labels"
+    if job.number_loss is None:
+        return "classes"
+    return "the logarithm of a number's mean" if job.number_loss.name in {"poisson", "tweedie"} else "a number"
 
 
 def check_continuing(job: Job) -> None:
