@@ -30,7 +30,7 @@ from securevfl.party.candidates import agreed_candidates, candidate_ends
 from securevfl.party.choosing import Candidate, agree_choice, leave_epsilon
 from securevfl.party.consent import exchange_consent
 from securevfl.party.default_protection import refuse_unnamed
-from securevfl.party.eligibility import check_labels, check_roster
+from securevfl.party.eligibility import check_labels, check_roster, too_many_classes
 from securevfl.party.job import Job
 from securevfl.party.ledger_heads import exchange_ledger_heads
 from securevfl.party.liveness import run_with_liveness
@@ -118,8 +118,7 @@ async def consent_party(
         InputError: parties that the algorithm cannot serve.
         PolicyError, ProtocolError: see `consent`.
     """
-    check_labels(table, job)
-    check_roster(site.label_owners, among or site.passive, job, site.coordinator)
+    _check_fit(site, table, job, among or site.passive)
     if job.link is not None and table is not None and site.passive:
         check_fields(job.link, table.link, site.name)
     book, columns = pairwise or (table is not None and table.book is not None), 0 if table is None else table.values
@@ -129,6 +128,25 @@ async def consent_party(
     if len(among) > len(site.passive):
         missing = ", ".join(name for name in among if name not in site.passive)
         site.ledger.record_note(FEWER, {"parties": ", ".join((*site.label_owners, *site.passive)), "without": missing})
+
+
+def _check_fit(site: PartyContext, table: PartyTable | None, job: Job, passive: Sequence[str]) -> None:
+    """Refuse labels and parties that the job is not for; of a choice, that any candidate is not for.
+
+    Raises:
+        InputError: see `check_labels`, `check_roster` and `too_many_classes`.
+    """
+    check_labels(table, job)
+    check_roster(site.label_owners, passive, job, site.coordinator)
+    for name, one in agreed_candidates(job).items() if job.algorithm.chooses else ():
+        why = too_many_classes(one, site.name, 0 if table is None else len(table.classes))
+        try:
+            check_labels(table, one)
+            check_roster(site.label_owners, passive, one, site.coordinator)
+        except InputError as error:
+            why = str(error)
+        if why:
+            raise InputError(f"algorithm is 'auto', and {name!r} cannot be tried: {why}")
 
 
 def _note_grants(site: PartyContext) -> None:
@@ -156,8 +174,7 @@ async def train_party(
         AlignmentError: rows that were not verified with every peer.
         SecureVFLError: the training failed.
     """
-    check_labels(table, job)
-    check_roster(site.label_owners, site.passive, job, site.coordinator)
+    _check_fit(site, table, job, site.passive)
     refuse_unnamed(job, site.passive)
     if table is None and only_links(job, site):
         return Trained()

@@ -3,6 +3,7 @@ active party chose."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,17 @@ def test_the_budget_is_that_of_all_candidates_together() -> None:
     assert planned_numbers(plain, PASSIVE, 2) == sum(each) == 34
     with pytest.raises(PolicyError, match="max_results"):
         run_all(plain.replace(policies={PASSIVE: sv.Policy(max_results=33)}))
+
+
+def test_a_table_that_a_candidate_is_not_for_is_refused_before_anything_is_sent() -> None:
+    weighed = replace(PEOPLE["bank"], weight=np.linspace(0.5, 2, PEOPLE["bank"].rows))
+    people = sv.Parties.of(weighed, PEOPLE[PASSIVE])
+    job = JOB.replace(algorithm=AUTO.replace(methods=("splitnn", "additive")))
+    with pytest.raises(sv.InputError, match=r"'additive' cannot be tried: .* counts all rows alike"):
+        run_all(job, people)
+    job = JOB.replace(algorithm=AUTO.replace(methods=("splitnn", "scorecard")))
+    with pytest.raises(sv.InputError, match="'scorecard' cannot be tried: scorecard is for 2 classes; the label of"):
+        run_all(job, make_parties(passive=1, rows=60, classes=3))
 
 
 class Stops(sv.Observer):
