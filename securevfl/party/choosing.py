@@ -150,11 +150,11 @@ async def agree_choice(
         await fan_out(links, lambda link: link.send(Kind.CONTROL, KEPT, meta={"kept": choice.kept}))
         return choice
     told = (await site.links[site.active].receive(Kind.CONTROL, KEPT)).meta.get("kept")
-    if told not in candidates:
+    if not isinstance(told, str) or told not in candidates:
         raise ProtocolError(
             f"{site.active!r} keeps {told!r:.40}, and the agreement names {', '.join(candidates)}", party=site.active
         )
-    return Choice(str(told), candidates)
+    return Choice(told, candidates)
 
 
 def _choose(candidates: Mapping[str, Candidate], classes: int) -> Choice:

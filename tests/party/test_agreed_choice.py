@@ -3,6 +3,7 @@ active party chose."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -212,15 +213,16 @@ def test_releases_of_candidates_do_not_count_as_repetitions_of_each_other() -> N
     assert other.earlier_counts("0 activations", 2, 0).lost.tolist() == [0, 0]
 
 
-def test_a_passive_party_keeps_nothing_that_was_not_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("told", ["attention", ["splitnn"], None])
+def test_a_passive_party_keeps_nothing_that_was_not_agreed(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     send = Link.send
 
     async def lie(self: Link, kind: Kind, what: str, **content: Any) -> None:
-        await send(self, kind, what, **content | ({"meta": {"kept": "attention"}} if what == "train/kept" else {}))
+        await send(self, kind, what, **content | ({"meta": {"kept": told}} if what == "train/kept" else {}))
 
     monkeypatch.setattr(Link, "send", lie)
-    with pytest.raises(ProtocolError, match="keeps 'attention', and the agreement names boosting, splitnn"):
-        run_all(JOB)
+    with pytest.raises(ProtocolError, match=rf"keeps {re.escape(repr(told))}, and the agreement names splitnn, log"):
+        run_all(JOB.replace(algorithm=AUTO.replace(methods=("splitnn", "logistic_regression")), epochs=1))
 
 
 @pytest.mark.parametrize(
