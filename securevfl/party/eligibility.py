@@ -18,7 +18,7 @@ __all__ = [
     "check_continuing",
     "check_labels",
     "check_roster",
-    "describe_target",
+    "describe_predicted",
     "too_few_epochs",
     "too_many_classes",
     "undecided_choice",
@@ -195,7 +195,7 @@ def too_many_classes(job: Job, name: str, classes: int) -> str:
     return ""
 
 
-def describe_target(job: Job) -> str:
+def describe_predicted(job: Job) -> str:
     """What a job's model predicts, in words: training that goes on has to predict the same."""
     if job.has_several_labels:
         return "several labels"

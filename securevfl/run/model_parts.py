@@ -13,7 +13,7 @@ from securevfl_net.durable import write_atomic
 
 from securevfl.errors import InputError
 from securevfl.party import Job, possible_defaults
-from securevfl.party.eligibility import describe_target
+from securevfl.party.eligibility import describe_predicted
 from securevfl.run.store import read_tree, tree_digest
 
 __all__ = ["MODEL_PART", "PART", "RUN", "ModelPart", "model_part", "read_first_part", "run_of", "write_run"]
@@ -38,7 +38,7 @@ def model_part(job: Job, party: str, part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _describe_origin(job: Job) -> dict[str, object]:
     """What trained a part, as far as training that goes on from it has to know."""
-    protection, target = job.protection, describe_target(job)
+    protection, target = job.protection, describe_predicted(job)
     found = {
         "algorithm": job.algorithm.name,
         "protection": protection.name,
