@@ -35,8 +35,8 @@ def find_start(
         return None
     if place is None:
         raise InputError(
-            f"the agreement goes on from the model of run {proposal.start[:16]}…: name {party!r}'s state folder of "
-            'then in its party file, start = "old-state"'
+            f"the agreement goes on from the model of run {proposal.start[:16]}…: name the state folder that {party!r} "
+            'had then in its party file, start = "old-state"'
         )
     part = read_first_part(place, party, proposal.start, job, proposal.passive_names)
     if table is None:

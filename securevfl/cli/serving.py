@@ -264,7 +264,8 @@ def predict_as(
         return
     alone = sum(len(names) == 1 for names in found.used)
     more = f" that all parties have, and {alone:,} scored by {party} alone" if everyone else " that all parties have"
-    _say(f"{len(found.ids) - alone:,} rows{more}: {out}")
+    together = len(found.ids) - alone
+    _say(f"{together:,} {'row' if together == 1 else 'rows'}{more}: {out}")
     _say(describe_answers(found.kept, found.older, found.asked, found.numbers))
     if found.skipped:
         _say(describe_skipped(found.refused, len(found.skipped), out))
@@ -286,7 +287,13 @@ def _show_own_figures(agreement: Path, party: str, file: Path, data: Path | None
     section, grouping = None if own.data is None else own.data.with_task(job.task), own.report.grouping(party)
     if section is None or not found.ids:
         return
-    table = read_own_labels(section, data, own.folder, party, beside="" if grouping is None else grouping[1])
+    try:
+        table = read_own_labels(section, data, own.folder, party, beside="" if grouping is None else grouping[1])
+    except (
+        InputError
+    ) as error:  # the scores are written, and were counted: labels that are not known yet are no failure
+        _say(f"No figures by the labels of these rows: {error}")
+        return
     if table is None:
         return
     at = {name: row for row, name in enumerate(table.ids)}

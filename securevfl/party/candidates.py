@@ -193,7 +193,24 @@ def describe_unfit_choice(job: Job, owners: Sequence[str], passive: Sequence[str
         if one.algorithm.uses_others or one.algorithm.uses_book:
             why.append("it trains on rows that are not common, and all candidates have to train on the same rows")
         found += [f"algorithm is 'auto', and {name!r} cannot be tried: {text}" for text in why]
-    return found + _contradictions(jobs, len(passive))
+    return found + _too_many_metrics(job, jobs) + _contradictions(jobs, len(passive))
+
+
+def _too_many_metrics(job: Job, jobs: Mapping[str, Job]) -> list[str]:
+    """Candidates that together open more metrics of the same validation rows than one job may."""
+    most = job.protection.most_metric_sets
+    sets = {
+        name: sum(one.plan.validates_after(epoch) for epoch in range(1, one.plan.epochs + 1))
+        for name, one in jobs.items()
+    }
+    if most is None or sum(sets.values()) <= most:
+        return []
+    each = ", ".join(f"{name} {count}" for name, count in sets.items())
+    return [
+        f"algorithm is 'auto', and its candidates would open {sum(sets.values())} sets of validation metrics ({each}); "
+        f"a job under {job.protection.title} opens {most} at most: set valid_every to a larger number, or train for "
+        "fewer epochs (epochs, and trees in [algorithm])"
+    ]
 
 
 def _contradictions(jobs: Mapping[str, Job], passive: int) -> list[str]:

@@ -12,22 +12,32 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from securevfl.errors import InputError, ProtocolError
+from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party.candidates import KEPT
 from securevfl.party.job import Job
 from securevfl.party_context import PartyContext
-from securevfl.privacy import fan_out
+from securevfl.privacy import Link, Policy, fan_out
 from securevfl.training import Trained
 from securevfl.training.program import StagedProgram
 from securevfl.training.rows import ChosenModel, TriedModel
 from securevfl.transport import ACTIVE, Kind
 
-__all__ = ["Candidate", "Choice", "agree_choice", "find_common_metric", "kept_metrics", "rank_candidates"]
+__all__ = [
+    "Candidate",
+    "Choice",
+    "agree_choice",
+    "find_common_metric",
+    "kept_metrics",
+    "leave_epsilon",
+    "rank_candidates",
+]
 
 _PREFERRED = ("auc", "log_loss", "accuracy")
 _PREFERRED_MANY = ("log_loss", "accuracy", "auc")
 _PREFERRED_NUMBER = ("r2", "rmse", "huber")
 _SMALLER_IS_BETTER = frozenset({"log_loss", "rmse", "huber", "deviance"})
+_ROUNDING = 1e-5
+"""How far a candidate's ε may lie beside its share by the accountants' rounding alone."""
 
 
 @dataclass
@@ -94,13 +104,42 @@ class Choice:
         return ChosenModel(kept=self.kept, metric=self.metric, tried=tried)
 
 
-async def agree_choice(site: PartyContext, candidates: Mapping[str, Candidate], *, classes: int) -> Choice:
+def leave_epsilon(policy: Policy, shares: Sequence[float], spent: Sequence[float]) -> Policy:
+    """The policy that binds the next candidate: it has what the others leave of the party's ε. An interrupted attempt
+    may have cost one of them more than its share.
+
+    Args:
+        policy: the party's own.
+        shares: ε that each candidate plans, in their order; infinite where consent has judged it.
+        spent: ε of those before it, with what interrupted attempts may have released.
+
+    Raises:
+        PolicyError: they leave less than its share.
+    """
+    if policy.max_epsilon is None or np.inf in shares:
+        return policy
+    number = len(spent)
+    before = sum(one if one > share * (1 + _ROUNDING) else share for one, share in zip(spent, shares, strict=False))
+    left = policy.max_epsilon - before - sum(shares[number + 1 :])
+    if left < shares[number] * (1 - _ROUNDING):
+        raise PolicyError(
+            f"the candidates before may have spent ε = {before:.3g}, with what interrupted attempts released, and "
+            f"those to come plan {sum(shares[number:]):.3g}; the policy allows {policy.max_epsilon:.3g}: to resume, it "
+            "must allow that as well (a new run spends more)"
+        )
+    return policy.replace(max_epsilon=max(left, shares[number]))
+
+
+async def agree_choice(
+    site: PartyContext, candidates: Mapping[str, Candidate], *, classes: int, links: Sequence[Link]
+) -> Choice:
     """Choose at the active party, and tell the others.
 
     Args:
         site: the party's context.
         candidates: name → each, trained.
         classes: of the label; 1 for a number.
+        links: to the others that train.
 
     Raises:
         InputError: the candidates have no metric of the validation rows in common.
@@ -108,14 +147,14 @@ async def agree_choice(site: PartyContext, candidates: Mapping[str, Candidate], 
     """
     if site.role == ACTIVE:
         choice = _choose(candidates, classes)
-        await fan_out(site.other_links, lambda link: link.send(Kind.CONTROL, KEPT, meta={"kept": choice.kept}))
+        await fan_out(links, lambda link: link.send(Kind.CONTROL, KEPT, meta={"kept": choice.kept}))
         return choice
     told = (await site.links[site.active].receive(Kind.CONTROL, KEPT)).meta.get("kept")
-    if told not in candidates:
+    if not isinstance(told, str) or told not in candidates:
         raise ProtocolError(
             f"{site.active!r} keeps {told!r:.40}, and the agreement names {', '.join(candidates)}", party=site.active
         )
-    return Choice(str(told), candidates)
+    return Choice(told, candidates)
 
 
 def _choose(candidates: Mapping[str, Candidate], classes: int) -> Choice:

@@ -19,6 +19,7 @@ __all__ = [
     "check_labels",
     "check_roster",
     "check_trains",
+    "describe_predicted",
     "too_few_epochs",
     "too_many_classes",
     "undecided_choice",
@@ -210,6 +211,15 @@ def check_trains(algorithm: Algorithm, what: str) -> None:
             f"{algorithm.title} train no model, and there is nothing {what}: name an algorithm that trains one, for "
             "example logistic_regression; `securevfl stats` and `securevfl run` show statistics"
         )
+
+
+def describe_predicted(job: Job) -> str:
+    """What a job's model predicts, in words: training that goes on has to predict the same."""
+    if job.has_several_labels:
+        return "several labels"
+    if job.number_loss is None:
+        return "classes"
+    return "the logarithm of a number's mean" if job.number_loss.name in {"poisson", "tweedie"} else "a number"
 
 
 def check_continuing(job: Job) -> None:

@@ -27,14 +27,15 @@ from securevfl.export.raw_columns import raw_columns
 from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
 from securevfl.party.candidate_keeper import CandidateKeeper
 from securevfl.party.candidates import agreed_candidates, candidate_ends
-from securevfl.party.choosing import Candidate, agree_choice
+from securevfl.party.choosing import Candidate, agree_choice, leave_epsilon
 from securevfl.party.consent import exchange_consent
 from securevfl.party.default_protection import refuse_unnamed
-from securevfl.party.eligibility import check_labels, check_roster
+from securevfl.party.eligibility import check_labels, check_roster, too_many_classes
 from securevfl.party.job import Job
 from securevfl.party.ledger_heads import exchange_ledger_heads
 from securevfl.party.liveness import run_with_liveness
 from securevfl.party.numbering import agree_rows, coded_columns, encode_features, fit_rows, number_rows
+from securevfl.party.planning import plan_epsilon
 from securevfl.party_context import PartyContext, PartySecret
 from securevfl.privacy import Accountant, Ledger, Spent
 from securevfl.privacy.repeated import RepeatedNoise
@@ -117,8 +118,7 @@ async def consent_party(
         InputError: parties that the algorithm cannot serve.
         PolicyError, ProtocolError: see `consent`.
     """
-    check_labels(table, job)
-    check_roster(site.label_owners, among or site.passive, job, site.coordinator)
+    _check_fit(site, table, job, among or site.passive)
     if job.link is not None and table is not None and site.passive:
         check_fields(job.link, table.link, site.name)
     book, columns = pairwise or (table is not None and table.book is not None), 0 if table is None else table.values
@@ -128,6 +128,25 @@ async def consent_party(
     if len(among) > len(site.passive):
         missing = ", ".join(name for name in among if name not in site.passive)
         site.ledger.record_note(FEWER, {"parties": ", ".join((*site.label_owners, *site.passive)), "without": missing})
+
+
+def _check_fit(site: PartyContext, table: PartyTable | None, job: Job, passive: Sequence[str]) -> None:
+    """Refuse labels and parties that the job is not for; of a choice, that any candidate is not for.
+
+    Raises:
+        InputError: see `check_labels`, `check_roster` and `too_many_classes`.
+    """
+    check_labels(table, job)
+    check_roster(site.label_owners, passive, job, site.coordinator)
+    for name, one in agreed_candidates(job).items() if job.algorithm.chooses else ():
+        why = too_many_classes(one, site.name, 0 if table is None else len(table.classes))
+        try:
+            check_labels(table, one)
+            check_roster(site.label_owners, passive, one, site.coordinator)
+        except InputError as error:
+            why = str(error)
+        if why:
+            raise InputError(f"algorithm is 'auto', and {name!r} cannot be tried: {why}")
 
 
 def _note_grants(site: PartyContext) -> None:
@@ -155,8 +174,7 @@ async def train_party(
         AlignmentError: rows that were not verified with every peer.
         SecureVFLError: the training failed.
     """
-    check_labels(table, job)
-    check_roster(site.label_owners, site.passive, job, site.coordinator)
+    _check_fit(site, table, job, site.passive)
     refuse_unnamed(job, site.passive)
     if table is None and only_links(job, site):
         return Trained()
@@ -300,11 +318,14 @@ async def _train_candidates(
     ready: dict[str, _Ready] = {}
     tried: dict[str, Candidate] = {}
     programs: list[Program] = []
+    mine = site.role != PASSIVE
+    shares = [plan_epsilon(one, mine=mine, passive=len(site.passive)).epsilon for one in jobs.values()]
     with _noted_on_error(site, programs):
         for (name, one), end in zip(jobs.items(), candidate_ends(job), strict=True):
             keeper = CandidateKeeper(site.keeper, name, end - one.plan.epochs, one.plan.epochs)
             secret = PartySecret(int.from_bytes(site.secret.keystream(32, "candidate", name), "big"))
-            own = replace(site, keeper=keeper, secret=secret, notes=[])
+            policy = leave_epsilon(site.policy, shares, [one.planned_epsilon for one in programs])
+            own = replace(site, keeper=keeper, secret=secret, policy=policy, notes=[])
             ready[name] = await _prepare(site, table, alignments, one, split=split, own=own)
             program = ready[name].program
             if not isinstance(program, StagedProgram):
@@ -314,7 +335,12 @@ async def _train_candidates(
             site.observer.phase(f"candidate {name}")
             await tried[name].train()
             site.ledger.catch_up()
-        choice = await agree_choice(site, tried, classes=max((one.classes for one in ready.values()), default=0))
+        choice = await agree_choice(
+            site,
+            tried,
+            classes=max((one.classes for one in ready.values()), default=0),
+            links=[link for link in site.other_links if link.peer != site.coordinator or not only_links(job, site)],
+        )
         site.ledger.record_note("candidate kept", {"name": choice.kept, "of": ", ".join(tried)})
         kept = tried[choice.kept]
         others = [one.program for name, one in tried.items() if name != choice.kept]

@@ -254,12 +254,22 @@ class Releases:
         where all noise is sized by the exact formula."""
         subjects = depends_on(what)
         self._planned.append((release, subjects))
+        for epsilon in self._epsilon_about(subjects):
+            self._policy.check_epsilon(epsilon, what, self._delta)
+
+    def _epsilon_about(self, subjects: Iterable[str]) -> list[float]:
+        """ε of all that is planned, and of what was lost, about each of these."""
         accountant = Accountant(self.party, self._delta)
         for planned, of_release in self._planned:
             accountant.add(planned, of_release)
-        for about in subjects:
-            epsilon = accountant.epsilon_exact(about) if self._exact else accountant.epsilon_rdp(about)
-            self._policy.check_epsilon(epsilon, what, self._delta)
+        return [accountant.epsilon_exact(about) if self._exact else accountant.epsilon_rdp(about) for about in subjects]
+
+    @property
+    def planned_epsilon(self) -> float:
+        """ε of the plan, and of what interrupted attempts may have released beside it: of features or of labels, which
+        is more. 0 without a plan."""
+        subjects = {about for _, each in self._planned for about in each}
+        return max(self._epsilon_about(subjects)) if subjects else 0.0
 
     def compose_over_jobs(self, budget: EpsilonBudget, rows: np.ndarray, places: np.ndarray) -> None:
         """Hold Gaussian releases against what earlier jobs released of the same rows, too.

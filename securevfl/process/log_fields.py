@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from securevfl.transport import Kind
 
-__all__ = ["EVENTS", "FIELDS", "LogFields", "Shape", "match_pattern"]
+__all__ = ["CANDIDATE", "EVENTS", "FIELDS", "LogFields", "Shape", "match_pattern"]
 
 EVENTS: Mapping[str, str] = {
     "activated": "a model is active",
@@ -65,6 +65,8 @@ def match_pattern(pattern: str) -> Shape:
     return lambda value: value if isinstance(value, str) and whole.fullmatch(value) else None
 
 
+CANDIDATE = r"candidate [a-z][a-z0-9_]{0,39}"
+"""The phase in which the algorithm of this name is tried; the agreement names it."""
 _CODE = match_pattern(r"[a-z]+(-[a-z]+){0,7}")
 _KIND = match_pattern(r"[A-Z][A-Za-z]{0,59}")
 _HEXADECIMAL = match_pattern(r"[0-9a-f]{8,64}")
@@ -84,7 +86,7 @@ FIELDS: Mapping[str, Shape] = {
     "kind": match_pattern("|".join(kind.value.replace(" ", "-") for kind in Kind)),  # of a message
     "incarnation": _read_number,  # how often the process was started
     "model": _HEXADECIMAL,  # its digest
-    "phase": match_pattern(r"connecting|consent|alignment|setup|training|test|heads|prediction|serving"),
+    "phase": match_pattern(r"connecting|consent|alignment|setup|training|test|heads|prediction|serving|" + CANDIDATE),
     "port": _read_number,
     "resumed": _read_flag,
     "seconds": _read_number,

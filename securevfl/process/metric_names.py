@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from securevfl_net.fields.names import explain_bad_name
 
-from securevfl.process.log_fields import FIELDS, Shape, match_pattern
+from securevfl.process.log_fields import CANDIDATE, FIELDS, Shape, match_pattern
 
 __all__ = ["LABELS", "METRICS", "Metric", "metric_family", "sample_names"]
 
@@ -48,7 +48,7 @@ LABELS: Mapping[str, Shape] = {
     "path": match_pattern(r"other|/[a-z0-9/]{1,60}"),  # a route of this program, never what was asked
     "peer": _check_name,
     "phase": match_pattern(
-        r"connecting|consent|alignment|setup|training|test|heads|serving|parked|finished|done|ended"
+        r"connecting|consent|alignment|setup|training|test|heads|serving|parked|finished|done|ended|" + CANDIDATE
     ),
     "release": _WORD,
     "rule": _WORD,

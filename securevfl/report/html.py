@@ -193,6 +193,17 @@ def render_report(
     )
 
 
+def _write_figures(record: Record, file: Path) -> None:
+    """Write the record, unless the file has it: the ledgers are bound to its bytes, which another version may spell
+    otherwise."""
+    try:
+        there = Record.read(file).to_json()
+    except (InputError, OSError):
+        there = b""
+    if there != record.to_json():
+        write_atomic(file, record.to_json(), private=True)
+
+
 def write_report(
     record: Record, folder: Path, attacked: AttackRecord | None = None, importance: ImportanceRecord | None = None
 ) -> Path:
@@ -211,7 +222,7 @@ def write_report(
     """
     make_folder(folder, private=not folder.exists())
     page = folder / "report.html"
-    write_atomic(folder / "metrics.json", record.to_json(), private=True)
+    _write_figures(record, folder / "metrics.json")
     for run in record.runs:
         if run.statistics is not None:
             write_atomic(folder / "statistics.json", run.statistics.to_json(), private=True)

@@ -404,7 +404,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """accuracy and log-loss on the test rows of always giving the training rows' class shares"""
     alone: dict[str, float] = {}
     """metrics on the test rows, scored from the active party's own columns without a message"""
-    calibration: dict[str, dict[str, float | list[float]]] = {}
+    calibration: dict[str, dict[str, int | float | list[float]]] = {}
     """"whole", "alone" → temperature, intercept (one number for each class, or none), validation rows, gain in log-loss
     by cross-validation, expected calibration error on the test rows before and after; missing where it gains nothing"""
     evaluation: Evaluation | None = None

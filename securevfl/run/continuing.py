@@ -6,7 +6,7 @@ from securevfl.cut import Protection
 from securevfl.data import Parties
 from securevfl.errors import InputError
 from securevfl.party import Job
-from securevfl.party.eligibility import AGAIN, TWO_BUDGETS, check_continuing
+from securevfl.party.eligibility import AGAIN, TWO_BUDGETS, check_continuing, describe_predicted
 from securevfl.party_context import Keeper
 from securevfl.run.model import Model
 
@@ -29,6 +29,12 @@ def check_start(start: Model, job: Job, parties: Parties) -> None:
         raise InputError(
             f"the earlier model is of {start.job.algorithm.title}, and the job trains {job.algorithm.title}: give the "
             f"same algorithm, or {AGAIN}"
+        )
+    then_target, now_target = describe_predicted(start.job), describe_predicted(job)
+    if then_target != now_target:
+        raise InputError(
+            f"the earlier model predicts {then_target}, and the job trains {now_target}: give the same task and a loss "
+            f"of the same kind, or {AGAIN}"
         )
     owners, passive = [table.name for table in parties.label_owners], [table.name for table in parties.passive]
     coordinator = start.coordinator

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.data import FeatureEncoder, PartyTable
-from securevfl.export.drift import ColumnCounts, Drift, measure_drift, one_score
+from securevfl.export.drift import MODERATE, ColumnCounts, Drift, measure_drift, one_score
 from securevfl.export.raw_columns import raw_columns
 
 __all__ = ["NO_COUNTS", "column_drift", "describe_drift", "score_drift"]
@@ -70,5 +70,7 @@ def describe_drift(party: str, found: Sequence[Drift] | None, score: Drift | Non
     more = f" and {len(moved) - _NAMED} more" if len(moved) > _NAMED else ""
     line = f"{party}: {len(moved)} of {len(found)} columns drifted" + (f": {names}{more}" if moved else "")
     if score is not None:
-        line += f"; scores PSI {score.psi:.2f}, {score.level}"
+        few = score.level == "stable" and score.psi >= MODERATE
+        words = f"no more than chance with so few rows ({score.rows:,})" if few else score.level
+        line += f"; scores PSI {score.psi:.2f}, {words}"
     return line

@@ -13,6 +13,7 @@ from securevfl_net.durable import write_atomic
 
 from securevfl.errors import InputError
 from securevfl.party import Job, possible_defaults
+from securevfl.party.eligibility import describe_predicted
 from securevfl.run.store import read_tree, tree_digest
 
 __all__ = ["MODEL_PART", "PART", "RUN", "ModelPart", "model_part", "read_first_part", "run_of", "write_run"]
@@ -37,8 +38,8 @@ def model_part(job: Job, party: str, part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _describe_origin(job: Job) -> dict[str, object]:
     """What trained a part, as far as training that goes on from it has to know."""
-    protection = job.protection
-    return {
+    protection, target = job.protection, describe_predicted(job)
+    found = {
         "algorithm": job.algorithm.name,
         "protection": protection.name,
         "model": str(getattr(protection, "model", "")),
@@ -46,6 +47,7 @@ def _describe_origin(job: Job) -> dict[str, object]:
         "computing": str(getattr(protection, "computing", "")),
         "private": protection.dp is not None,
     }
+    return found if target == "classes" else found | {"target": target}
 
 
 def run_of(digests: Mapping[str, str]) -> str:
@@ -134,7 +136,9 @@ def read_first_part(place: Path, party: str, run: str, job: Job, passive: Sequen
     origin, wanted = tree.get("origin"), _describe_origin(job)
     if origin != wanted:
         differs = (
-            [name for name, value in wanted.items() if origin.get(name) != value] if isinstance(origin, dict) else []
+            [name for name in {**wanted, **origin} if origin.get(name) != wanted.get(name)]
+            if isinstance(origin, dict)
+            else []
         )
         why = (
             f"it differs in {', '.join(differs)}" if differs else "an older version trained it and did not say by what"

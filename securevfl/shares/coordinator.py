@@ -19,7 +19,7 @@ from securevfl.shares.sharing import (
     receive_epoch,
     receive_plan,
 )
-from securevfl.training.program import HelperProgram
+from securevfl.training.program import StagedHelper
 from securevfl.training.rows import Trained
 from securevfl.training.state import State, as_dict, as_flag, as_int
 from securevfl.transport import Kind
@@ -27,7 +27,7 @@ from securevfl.transport import Kind
 __all__ = ["SharesCoordinator"]
 
 
-class SharesCoordinator(HelperProgram):
+class SharesCoordinator(StagedHelper):
     """The coordinator's program: it computes on shares and deals none of its own."""
 
     def __init__(self, sharing: Sharing) -> None:

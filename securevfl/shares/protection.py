@@ -13,7 +13,7 @@ from securevfl.cut.spec import CutSpec, CutUse
 from securevfl.party_context import PartyContext
 from securevfl.shares.answers import AnswerKind, RowAnswer
 from securevfl.shares.exchanges import OpenedMetrics, share_exchanges
-from securevfl.shares.least_rows import LEAST_VALIDATION, foresee_refusals
+from securevfl.shares.least_rows import LEAST_VALIDATION, MOST_METRICS, foresee_refusals
 from securevfl.shares.network_ranges import ERROR_BOUND
 from securevfl.shares.two.exchanges import crossing_exchanges, two_exchanges
 from securevfl.shares.who_computes import Computers
@@ -155,6 +155,10 @@ class Shares(Protection):
 
     def numbers_of_metrics(self, sets: int) -> int:
         return {"none": 0, "rounded": sets}.get(self.metrics or "", min(sets, 1))
+
+    @property
+    def most_metric_sets(self) -> int | None:
+        return MOST_METRICS if self.opens_metrics else None
 
     def plan_problems(self, *, patience: int | None, keep: str, batch_size: int) -> list[str]:
         found = []

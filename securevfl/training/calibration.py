@@ -86,7 +86,7 @@ class Calibration:
     before: float
     after: float
 
-    def describe(self) -> dict[str, float | list[float]]:
+    def describe(self) -> dict[str, int | float | list[float]]:
         """Its figures by name, as a report stores them."""
         found = asdict(self)
         correction = found.pop("correction")

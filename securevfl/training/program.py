@@ -19,7 +19,7 @@ from securevfl.training.rows import Trained
 from securevfl.training.state import State
 from securevfl.transport import wait_for_device
 
-__all__ = ["HelperProgram", "Program", "RoleProgram", "StagedProgram"]
+__all__ = ["HelperProgram", "Program", "RoleProgram", "StagedHelper", "StagedProgram"]
 
 R = TypeVar("R", bound=Role)
 
@@ -43,6 +43,11 @@ class Program(ABC):
         """What was released so far, and its ε."""
         return []
 
+    @property
+    def planned_epsilon(self) -> float:
+        """See `Releases.planned_epsilon`; 0 for a program that releases nothing."""
+        return 0.0
+
     def record_opened_values(self, notes: list[str] | None = None) -> None:  # noqa: B027 - nothing, unless it feeds rows
         """Record how many numbers of the party's rows were opened so far; nothing for a program that feeds none."""
 
@@ -65,7 +70,7 @@ class StagedProgram(Program):
         """Go back to the best epoch, test, and close the books. Call it after `train`, once."""
 
 
-class HelperProgram(StagedProgram):
+class HelperProgram(Program):
     """The program of a party without data, under a protection that gives it a part of the model."""
 
     @abstractmethod
@@ -75,6 +80,10 @@ class HelperProgram(StagedProgram):
     @abstractmethod
     async def answer(self) -> None:
         """Take part in scoring the rows that the active party announces."""
+
+
+class StagedHelper(StagedProgram, HelperProgram):
+    """A helper's program that trains first and tests then."""
 
 
 class RoleProgram(StagedProgram, Generic[R]):
@@ -164,6 +173,10 @@ class RoleProgram(StagedProgram, Generic[R]):
 
     def privacy_spent(self) -> list[Spent]:
         return self.role.releases.costs_so_far()
+
+    @property
+    def planned_epsilon(self) -> float:
+        return self.role.releases.planned_epsilon
 
     def report_spent(self) -> None:
         """Report ε so far to the party's observer, if it asks for that."""

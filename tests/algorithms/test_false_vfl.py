@@ -119,3 +119,10 @@ def test_gradients_over_links_are_those_of_one_model(first_step: tuple[Any, Any]
         for key, one in role.generative.model.named_parameters():
             if one.grad is not None:
                 np.testing.assert_allclose(found[name][key], one.grad, rtol=2e-3, atol=2e-5, err_msg=f"{name} {key}")
+
+
+def test_a_passive_party_reads_the_posteriors_of_the_others() -> None:
+    job = sv.Job(algorithm=make("false_vfl"), protection=sv.Plain())
+    told = [one for one in job.findings(["shop1", "shop2"], "bank") if one.about == "shop2" and one.party == "shop1"]
+    assert [one.severity for one in told] == ["leak"]
+    assert not [one for one in job.findings(["shop1"], "bank") if one.about == one.party]

@@ -12,21 +12,55 @@ from support.helpers import low_overlap_parties
 from support.small_algorithms import make
 
 import securevfl as sv
+from securevfl.privacy import Link
 from securevfl.run.simulation import RunOutcome, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 from securevfl.training.objectives import find_objective
+from securevfl.transport import Kind
 
 PEOPLE = low_overlap_parties(2, rows=150, overlap=0.4)
 EPOCHS = 3
+
+
+SEEN: dict[str, list[np.ndarray]] = {}
+"""Receiver, or sender, and array → it, message by message."""
 
 
 @pytest.fixture(scope="module")
 def ran() -> tuple[RunOutcome, dict[str, Any]]:
     """A short run and its roles by party."""
     job = sv.Job(algorithm=make("hybrid_tree"), protection=sv.Plain(), epochs=EPOCHS, seed=3, keep="last")
-    with roles_begun() as roles:
+    send = Link.send
+
+    async def spy(self: Link, kind: Kind, what: str, **content: Any) -> None:
+        if what in {"hybrid/gradients", "hybrid/values"}:
+            guest = self.peer if what == "hybrid/gradients" else self.me
+            for name in content.keys() & {"g", "leaf", "values"}:
+                SEEN.setdefault(f"{guest} {name}", []).append(np.array(content[name]))
+        await send(self, kind, what, **content)
+
+    with roles_begun() as roles, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Link, "send", spy)
         found = run_parties(job, PEOPLE, join_parties(PEOPLE, job), run="run")
     return found, {role.site.name: role for role in roles}
+
+
+def test_what_a_guest_reads_of_the_others_is_declared(ran: tuple[RunOutcome, dict[str, Any]]) -> None:
+    """From gradients of two trees and its own values it computes another guest's, and so who shares its leaf."""
+    (first, second, *_), own = (one[:, 0] for one in SEEN["shop1 g"]), SEEN["shop1 values"][0]
+    label = first < 0
+    was, now = (np.log((g + label) / (1 - g - label)) for g in (first, second))
+    np.testing.assert_allclose(2 * (now - was) - own, SEEN["shop2 values"][0], atol=1e-6)
+    told = sv.Job(algorithm=make("hybrid_tree"), protection=sv.Plain()).findings(["shop1", "shop2"], "bank")
+    of_shop2 = [one for one in told if (one.party, one.about) == ("shop1", "shop2")]
+    assert [one.severity for one in of_shop2] == ["leak"]
+    assert {sight.of for sight in of_shop2[0].sights} == {"features"}
+    # and leaves of the upper layers are of the host's columns
+    of_bank = [one for one in told if (one.party, one.about) == ("shop1", "bank")]
+    assert [{sight.of for sight in one.sights} for one in of_bank] == [{"labels", "features"}] * 2
+    assert len(np.unique(SEEN["shop1 leaf"][0])) > 1
+    alone = sv.Job(algorithm=make("hybrid_tree"), protection=sv.Plain()).findings(["shop1"], "bank")
+    assert {(one.party, one.about) for one in alone} == {("shop1", "bank"), ("bank", "shop1")}
 
 
 def test_a_tree_takes_one_message_each_way(ran: tuple[RunOutcome, dict[str, Any]]) -> None:

@@ -83,7 +83,8 @@ OPENED: dict[str, tuple[CrossPlan, np.ndarray]] = {}
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, StatisticsRecord]:
-    """Of the same rows: in the clear, on shares of three, of two, and of two with a helper; and within ε."""
+    """Of the same rows: in the clear, on shares of three, of two, of two with a helper or a third that computes; and
+    within ε."""
     taken, last = StatisticsActive.take_sums, []
 
     def take(role: StatisticsActive, opened: np.ndarray) -> None:
@@ -98,6 +99,7 @@ def found() -> dict[str, StatisticsRecord]:
         "clear two": (two, sv.Plain()),
         "two": (two, sv.Shares(computing=2)),
         "helper": (two, sv.Shares(computing=2, helper="notary")),
+        "outsider": (two, sv.Shares(computing=("bank", "shop", "notary"))),
         "noisy": (three, sv.Shares(dp=noisy)),
     }
     made = {}
@@ -176,7 +178,10 @@ def test_means_by_class_are_those_of_numpy(found: Mapping[str, StatisticsRecord]
             assert one.deviation * float(one.deviations[k] or 0) == pytest.approx(part.std(), rel=1e-2)
 
 
-@pytest.mark.parametrize(("shares", "clear"), [("three", "clear"), ("two", "clear two"), ("helper", "clear two")])
+@pytest.mark.parametrize(
+    ("shares", "clear"),
+    [("three", "clear"), ("two", "clear two"), ("helper", "clear two"), ("outsider", "clear two")],
+)
 def test_shares_open_what_a_run_in_the_clear_shows(
     shares: str, clear: str, found: Mapping[str, StatisticsRecord]
 ) -> None:
@@ -190,7 +195,10 @@ def test_shares_open_what_a_run_in_the_clear_shows(
         assert left.means == right.means
 
 
-@pytest.mark.parametrize(("shares", "clear"), [("three", "clear"), ("two", "clear two"), ("helper", "clear two")])
+@pytest.mark.parametrize(
+    ("shares", "clear"),
+    [("three", "clear"), ("two", "clear two"), ("helper", "clear two"), ("outsider", "clear two")],
+)
 def test_of_each_column_one_set_of_bins_is_opened(
     shares: str, clear: str, found: Mapping[str, StatisticsRecord]
 ) -> None:

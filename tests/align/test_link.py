@@ -18,17 +18,21 @@ import securevfl as sv
 from securevfl.agreement import Proposal
 from securevfl.agreement.plain_words import describe_proposal
 from securevfl.agreement.proposal import ServingTerms
+from securevfl.algorithms import AutoAlgorithm
 from securevfl.align import Alignment, DateField, Linkage, link_exchanges
 from securevfl.checks.job_check import check_file
 from securevfl.data import PartyTable
 from securevfl.errors import AlignmentError, InputError, PolicyError, ProtocolError
 from securevfl.ledger import NoteLine
-from securevfl.party import rule_against
+from securevfl.party import rule_against, run_party
 from securevfl.party.aligning import with_link_weights
+from securevfl.party_context import PartyContext
 from securevfl.privacy import Link, Policy
 from securevfl.process.state_folder import StateFolder
+from securevfl.run.simulated_parties import Simulated
 from securevfl.run.simulation import align_parties, run_parties
 from securevfl.testing.company import Company, create_company
+from securevfl.training import Trained
 from securevfl.transport import Kind
 
 FIELDS = dict.fromkeys(("given_name", "surname", "street"), "text") | {"phone": "code", "date_of_birth": "date"}
@@ -98,6 +102,18 @@ def test_linked_rows_are_the_same_people_whoever_compares(linker: Any) -> None:
         (note,) = [line for line in ledger.lines if isinstance(line, NoteLine) and line.note == "linkage"]
         assert "recall between" in str(note.values["what"])
     assert ("coordinator" in aligned.ledgers) is (linker == "coordinator")
+
+
+def test_candidates_train_on_linked_rows_and_the_coordinator_hears_of_no_choice() -> None:
+    job = _job().replace(algorithm=AutoAlgorithm(methods=("splitnn", "logistic_regression")), epochs=1)
+
+    async def program(site: PartyContext, table: Any) -> Trained:
+        return await run_party(site, table, job)
+
+    found, _ = Simulated(job=job, parties=_parties(), run="auto", linking=True).run_program(program)
+    kept = {name: one.choice and one.choice.kept for name, one in found.items()}
+    assert kept["bank"] == kept["shop"]
+    assert kept == {"bank": kept["bank"], "coordinator": None, "shop": kept["bank"]}
 
 
 def test_blocks_compare_less_and_find_nearly_the_same() -> None:

@@ -76,6 +76,7 @@ def said_by(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     file: Path,
+    *more: str,
 ) -> str:
     async def answer(*_: Any, deliver: Any, **__: Any) -> tuple[Scored, bool]:
         deliver(scored)
@@ -91,6 +92,7 @@ def said_by(
         str(file),
         "--out",
         str(file.parent / "s.csv"),
+        *more,
     ]
     with pytest.raises(SystemExit) as ended:
         cli.main(words)
@@ -134,6 +136,36 @@ def test_scores_that_moved_are_told(
     said = said_by(companies, moved, monkeypatch, capsys, file)
     assert "; scores PSI" in said
     assert "major" in said
+
+
+@pytest.mark.parametrize(
+    ("label", "says"), [("", "the label is null or blank in 665 of 665 rows"), ("1", "all labels are 1")]
+)
+def test_labels_that_are_not_known_yet_are_no_failure(
+    label: str,
+    says: str,
+    companies: Companies,
+    scored: Scored,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The scores are written and the partner counted them, so the command ends well; of one row, too."""
+    place = companies.folder / "bank"
+    first, *rows = (place / "table.csv").read_text().splitlines()
+    assert first.endswith(",late")
+    blank = place / "blank.csv"
+    blank.write_text("\n".join([first, *(f"{row.rpartition(',')[0]},{label}" for row in rows)]), encoding="utf-8")
+    one = Scored(
+        classes=scored.classes,
+        ids=scored.ids[:1],
+        probabilities=scored.probabilities[:1],
+        used=scored.used[:1],
+    )
+    said = said_by(companies, one, monkeypatch, capsys, place / "party.toml", "--data", str(blank))
+    assert "No figures by the labels of these rows:" in said
+    assert says in said
+    assert " 1 row that all parties have" in said
+    assert "no more than chance with so few rows (1)" in said
 
 
 def test_rows_without_the_column_of_groups_are_judged_all_the_same(people: Parties) -> None:

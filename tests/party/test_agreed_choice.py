@@ -3,6 +3,8 @@ active party chose."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,17 @@ def test_the_budget_is_that_of_all_candidates_together() -> None:
         run_all(plain.replace(policies={PASSIVE: sv.Policy(max_results=33)}))
 
 
+def test_a_table_that_a_candidate_is_not_for_is_refused_before_anything_is_sent() -> None:
+    weighed = replace(PEOPLE["bank"], weight=np.linspace(0.5, 2, PEOPLE["bank"].rows))
+    people = sv.Parties.of(weighed, PEOPLE[PASSIVE])
+    job = JOB.replace(algorithm=AUTO.replace(methods=("splitnn", "additive")))
+    with pytest.raises(sv.InputError, match=r"'additive' cannot be tried: .* counts all rows alike"):
+        run_all(job, people)
+    job = JOB.replace(algorithm=AUTO.replace(methods=("splitnn", "scorecard")))
+    with pytest.raises(sv.InputError, match="'scorecard' cannot be tried: scorecard is for 2 classes; the label of"):
+        run_all(job, make_parties(passive=1, rows=60, classes=3))
+
+
 class Stops(sv.Observer):
     """Fails in an epoch of a candidate."""
 
@@ -159,6 +172,33 @@ def test_an_attempt_resumes_in_the_middle_of_a_candidate(candidate: str, epoch: 
     assert crossed(sites, PASSIVE).count("train/epoch") == 2 * len(AUTO.methods) - (2 * done + epoch - 1)
 
 
+@pytest.mark.parametrize(
+    ("limit", "resumes", "refused"),
+    [(6.0, 3, ""), (5.0, 2, r"the policy allows 2\.07"), (4.0, 1, "the policy allows 2:")],
+)
+def test_interrupted_attempts_of_all_candidates_stay_within_one_limit(
+    limit: float, resumes: int, refused: str, tmp_path: Path
+) -> None:
+    """Each of two candidates plans ε = 2, and releases a row twice where an attempt broke off: 2.9."""
+    private = sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=4.0, delta=1e-5)))
+    methods = ("splitnn", "logistic_regression")
+    job = JOB.replace(
+        algorithm=AUTO.replace(methods=methods),
+        protection=private,
+        policies={PASSIVE: sv.Policy(max_epsilon=limit, max_delta=1e-4)},
+    )
+    for attempt, stopped in enumerate((*methods, ""), 1):
+        if attempt > resumes:
+            with pytest.raises(PolicyError, match=refused):
+                run_all(job, secrets=SECRETS, keepers=_keepers(tmp_path, job, attempt))
+            return
+        if stopped:
+            with pytest.raises(RangeError, match="stopped"):
+                run_all(job, secrets=SECRETS, keepers=_keepers(tmp_path, job, attempt), observer=Stops(stopped, 1))
+    found, _ = run_all(job, secrets=SECRETS, keepers=_keepers(tmp_path, job, 3))
+    assert sum(one.epsilon_rdp for one in found[PASSIVE].spent) <= limit
+
+
 def test_releases_of_candidates_do_not_count_as_repetitions_of_each_other() -> None:
     outer = Journal()
     one, other = ScopedJournal(outer, "one", 0), ScopedJournal(outer, "other", 0)
@@ -173,15 +213,16 @@ def test_releases_of_candidates_do_not_count_as_repetitions_of_each_other() -> N
     assert other.earlier_counts("0 activations", 2, 0).lost.tolist() == [0, 0]
 
 
-def test_a_passive_party_keeps_nothing_that_was_not_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("told", ["attention", ["splitnn"], None])
+def test_a_passive_party_keeps_nothing_that_was_not_agreed(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     send = Link.send
 
     async def lie(self: Link, kind: Kind, what: str, **content: Any) -> None:
-        await send(self, kind, what, **content | ({"meta": {"kept": "attention"}} if what == "train/kept" else {}))
+        await send(self, kind, what, **content | ({"meta": {"kept": told}} if what == "train/kept" else {}))
 
     monkeypatch.setattr(Link, "send", lie)
-    with pytest.raises(ProtocolError, match="keeps 'attention', and the agreement names boosting, splitnn"):
-        run_all(JOB)
+    with pytest.raises(ProtocolError, match=rf"keeps {re.escape(repr(told))}, and the agreement names splitnn, log"):
+        run_all(JOB.replace(algorithm=AUTO.replace(methods=("splitnn", "logistic_regression")), epochs=1))
 
 
 @pytest.mark.parametrize(
@@ -196,6 +237,14 @@ def test_a_passive_party_keeps_nothing_that_was_not_agreed(monkeypatch: pytest.M
             "give epsilon, which they share",
         ),
         ({"algorithm": AUTO.replace(methods=("splitnn", "risa"))}, "all candidates have to train on the same rows"),
+        (
+            {
+                "algorithm": AUTO.replace(methods=("additive", "boosting"), trees=60),
+                "epochs": 60,
+                "protection": ROUNDED,
+            },
+            "120 sets of validation metrics (additive 60, boosting 60); a job under",
+        ),
     ],
 )
 def test_what_cannot_be_agreed_is_told(change: dict[str, Any], says: str) -> None:

@@ -67,6 +67,7 @@ def test_parties_go_on_from_their_own_parts(
     second = go_on(company, job=msgspec.structs.replace(company.agreement.proposal.job, epochs=1), **change)
     words = " ".join(line for part in describe_proposal(second.agreement.proposal) for line in part.lines)
     assert f"goes on from the model of run {company.agreement.digest}" in words
+    assert "Rows that trained that model may validate and test now" in words
     later = second.over_memory()["bank"]
     assert first.finished is not None
     assert later.finished is not None

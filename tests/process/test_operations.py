@@ -28,6 +28,7 @@ from support.helpers import make_parties
 import securevfl as sv
 from securevfl.process.log_fields import EVENTS, FIELDS, LogFields
 from securevfl.process.logs import EventLog, LogNews, LogObserver, logging_to
+from securevfl.process.metric_names import metric_family
 from securevfl.process.metrics import TrainingMetrics, serve_metrics
 from securevfl.process.operations import keep_to_quota, open_outputs, settle_collector, stop_on_signals
 from securevfl.run.events import RunEvents
@@ -137,6 +138,16 @@ def test_no_value_of_a_job_reaches_its_logs_and_metrics(tmp_path: Path, dp: sv.D
     with serve_metrics(metrics["shop1"], 0) as port:
         epsilon = [line for line in _scraped(port).splitlines() if line.startswith("securevfl_epsilon{")]
     assert len(epsilon) == (0 if dp is None else 1)
+
+
+def test_the_phase_of_a_candidate_has_its_name() -> None:
+    fields = LogFields("bank", ["shop"])
+    assert fields.filter_values({"phase": "candidate logistic_regression"}) == {
+        "phase": "candidate logistic_regression"
+    }
+    assert fields.filter_values({"phase": f"candidate {MARK}"}) == {"left_out": 1}
+    shown = metric_family("phase_seconds", {("candidate splitnn",): 2.0, (f"candidate {MARK}",): 2.0}).samples
+    assert [one.labels for one in shown] == [{"phase": "candidate splitnn"}]
 
 
 def _scraped(port: int) -> str:

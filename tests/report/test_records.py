@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from securevfl.report import (
     render_report,
     render_text,
     warnings_text,
+    write_report,
 )
 from securevfl.report.derived import (
     count_decimals,
@@ -42,6 +44,7 @@ from securevfl.report.record import (
     Phases,
     ReceiptLine,
 )
+from securevfl.training.calibration import Calibration, Correction
 
 KEYS = {
     "alone": "bank alone",
@@ -146,6 +149,23 @@ def record() -> Record:
         ),
         runs=[_run(i, key, title) for i, (key, title) in enumerate(KEYS.items())],
     )
+
+
+def test_a_page_that_is_written_again_leaves_the_figures_that_ledgers_are_bound_to(
+    record: Record, tmp_path: Path
+) -> None:
+    """`securevfl report` and `explain` read them first. A whole number came back with a point, and the audit failed."""
+    one = Calibration(correction=Correction(temperature=1.2), rows=100, gain=0.01, before=0.05, after=0.03).describe()
+    found = replace(record, runs=[replace(record.runs[0], calibration={"whole": one}), *record.runs[1:]])
+    write_report(found, tmp_path)
+    file = tmp_path / "metrics.json"
+    assert Record.read(file).to_json() == file.read_bytes() == found.to_json()
+    spelled = found.to_json().replace(b'"rows_trained": 700', b'"rows_trained":  700')
+    file.write_bytes(spelled)  # as another version may have
+    write_report(Record.read(file), tmp_path)
+    assert file.read_bytes() == spelled
+    write_report(replace(found, title="other"), tmp_path)
+    assert Record.read(file).title == "other"
 
 
 def _show(record: Record) -> str:

@@ -11,6 +11,7 @@ from securevfl.data import Parties, PartyTable
 from securevfl.party.eligibility import check_continuing
 from securevfl.party_context import PartySecret
 from securevfl.run.continuing import check_start
+from securevfl.run.model_parts import model_part
 from securevfl.run.simulation import Aligned, join_parties
 
 
@@ -157,6 +158,7 @@ def test_what_cannot_go_on_is_refused(small: tuple[Parties, Aligned]) -> None:
             "spend ε in each of them, and the two are not added up",
         ),
         (job, make_parties(20, classes=("no", "yes")), "predicts 0, 1; the labels of 'bank' are no, yes"),
+        (job.replace(task="regression"), parties, "the earlier model predicts classes, and the job trains a number"),
         (job, Parties({"bank": parties["bank"]}, active="bank"), "the earlier model belongs to bank, telco"),
     ]
     for changed, tables, message in cases:
@@ -167,3 +169,21 @@ def test_what_cannot_go_on_is_refused(small: tuple[Parties, Aligned]) -> None:
     other = Parties.of(parties["bank"], PartyTable(name="telco", ids=parties["telco"].ids, columns={"b": np.zeros(90)}))
     with pytest.raises(sv.InputError, match="column of 'telco'"):
         sv.simulate(job, other, aligned=small[1], start=start)
+
+
+def test_a_part_says_what_it_predicts_where_that_is_not_classes() -> None:
+    """Parts of classes have the origin that they always had."""
+    job = make_job(sv.SplitNN(hidden=4))
+    of = {
+        name: model_part(one, "bank", {})["origin"]
+        for name, one in {
+            "classes": job,
+            "number": job.replace(task="regression"),
+            "huber": job.replace(task="regression", loss="huber"),
+            "counts": job.replace(task="regression", loss="poisson"),
+            "labels": job.replace(task="multilabel"),
+        }.items()
+    }
+    assert set(of["classes"]) == {"algorithm", "protection", "model", "helper", "computing", "private"}
+    assert of["number"] == of["huber"] == of["classes"] | {"target": "a number"}
+    assert len({str(sorted(one.items())) for one in of.values()}) == 4

@@ -11,7 +11,7 @@ own model alone. It is `residual` with trees on both sides.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -61,6 +61,14 @@ class BoostedResidual(Boosting):
     own_depth: Annotated[int, Meta(ge=1, le=12)] = 5
     folds: Annotated[int, Meta(ge=2, le=20)] = 4
     corrects_by: CorrectsBy = "all"
+
+    def describe(self) -> dict[str, Any]:
+        """See `Config.describe`. Agreements and models of before there was a choice of columns keep their bytes and
+        digests."""
+        found = super().describe()
+        if self.corrects_by == "all":
+            del found["corrects_by"]
+        return found
 
     @property
     def splits_own_columns(self) -> bool:

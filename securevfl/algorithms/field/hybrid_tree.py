@@ -53,7 +53,12 @@ _BITS = 20
 """Of the fixed point in which gradients are summed."""
 _SEEN = Sight(of="labels", severity="leak", through="gradients of the loss")
 _STANDS = Sight(of="labels", severity="leak", through="which rows stand in one node")
+_UPPER = Sight(of="features", severity="leak", through="which rows lie in one leaf of its columns")
 _VALUES = Sight(of="features", severity="leak", through="which rows lie in one leaf of its columns")
+_BETWEEN = (
+    "the gradients of two trees tell what was added in between: the value of each common row's leaf, and so which rows "
+    "lie in one leaf of its columns"
+)
 _SIDES = Sight(of="features", severity="leak", through="which rows lie in one leaf of the sender's columns")
 
 
@@ -116,9 +121,14 @@ class HybridTree(Algorithm):
                 ACTIVE,
                 PASSIVE,
                 "gradients of the loss of each common row, and its leaf of the upper layers",
-                reveals="the gradient of each row's loss, and with it the label; which rows stand in one node",
+                reveals="the gradient of each row's loss, and with it the label; which rows lie in one leaf of its "
+                "columns, in every tree",
                 severity="leak",
-                sights=(_SEEN, _STANDS),
+                # Who knows the label and its own value computes from two gradients what the others added in between.
+                of_others=_BETWEEN if passive > 1 else "",
+                others_severity="leak" if passive > 1 else "ok",
+                sights=(_SEEN, _STANDS, _UPPER),
+                others_sights=(_VALUES,) if passive > 1 else (),
             ),
             Exchange(
                 "hybrid/values",
@@ -136,9 +146,9 @@ class HybridTree(Algorithm):
                 ACTIVE,
                 PASSIVE,
                 "the leaf of the upper layers that each scored row stands in, tree by tree",
-                reveals="which scored rows stand in one node",
+                reveals="which scored rows lie in one leaf of its columns, in every tree",
                 severity="leak",
-                sights=(_STANDS,),
+                sights=(_STANDS, _UPPER),
             ),
             Exchange(
                 "hybrid/scores",

@@ -138,6 +138,11 @@ class Protection(Config):
         in training."""
         return 0
 
+    @property
+    def most_metric_sets(self) -> int | None:
+        """Most sets of metrics of the validation rows that a job between organisations opens; None for any number."""
+        return None
+
     def plan_problems(self, *, patience: int | None, keep: str, batch_size: int) -> list[str]:
         """What of a job's plan this protection cannot do, each with its cure.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from securevfl.shares.sharing import Sharing, name_parties_in_errors, receive_plan
 from securevfl.shares.two.dealt_lots import LotDealer
-from securevfl.training.program import HelperProgram
+from securevfl.training.program import StagedHelper
 from securevfl.training.rows import Trained
 from securevfl.training.state import State, as_flag, as_int
 from securevfl.transport import Kind
@@ -18,7 +18,7 @@ from securevfl.transport import Kind
 __all__ = ["TwoHelper"]
 
 
-class TwoHelper(HelperProgram):
+class TwoHelper(StagedHelper):
     """The helper's program.
 
     Args:

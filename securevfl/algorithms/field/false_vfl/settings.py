@@ -52,6 +52,8 @@ _CODES = "codes, APC-VFL"
 _WIDEST = 6.0
 """Largest size of a log-variance."""
 _SAMPLES = Sight(of="features", severity="leak", through="samples of a posterior that the active party's columns shape")
+_SHAPED = "samples of each common row's posterior, whose mean is the mean over all parties' posteriors"
+_OTHERS = Sight(of="features", severity="leak", through="samples of a posterior that its columns shape")
 _LIKELY = Sight(of="features", severity="leak", through="likelihoods of the sender's columns, for each sample")
 _WEIGHTS = Sight(of="features", severity="note", through="importance weights of samples")
 
@@ -90,10 +92,11 @@ class FalseSettings(Algorithm):
 
         def down(step: str, words: str, reveals: str) -> Exchange:
             kind = Kind.REPRESENTATION if step == "false/samples" else Kind.GRADIENT
-            leak = step == "false/samples"
+            leak, others = step == "false/samples", passive > 1
             return Exchange(
                 step, kind, ACTIVE, PASSIVE, words, reveals=reveals, severity="leak" if leak else "note",
-                sights=(_SAMPLES,) if leak else (_WEIGHTS,),
+                of_others=_SHAPED if leak and others else "", others_severity="leak" if leak and others else "ok",
+                sights=(_SAMPLES,) if leak else (_WEIGHTS,), others_sights=(_OTHERS,) if leak and others else (),
             )  # fmt: skip
 
         return (
