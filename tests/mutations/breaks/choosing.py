@@ -57,7 +57,7 @@ BREAKS = (
     Break(
         name="a candidate kept that nobody agreed to",
         file="securevfl/party/choosing.py",
-        old="if told not in candidates:",
+        old="if not isinstance(told, str) or told not in candidates:",
         new="if not told:",
         tests=(_TESTS + "test_a_passive_party_keeps_nothing_that_was_not_agreed",),
     ),
