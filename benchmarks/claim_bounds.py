@@ -127,12 +127,12 @@ def judge_claims(
     still_open = sum(max(values) > level for values in adjusted.values())
     remaining = level / max(1, still_open)  # what the last step asks of a p value
     return [
-        _judge(sample, bound, adjusted.get(i), level, remaining)
+        _judge_claim(sample, bound, adjusted.get(i), level, remaining)
         for i, (sample, bound) in enumerate(zip(family, asked, strict=True))
     ]
 
 
-def _judge(
+def _judge_claim(
     sample: Paired, bound: float | None, adjusted: Sequence[float] | None, level: float, remaining: float
 ) -> ClaimJudgement:
     if adjusted is None:

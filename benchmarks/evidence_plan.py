@@ -160,9 +160,9 @@ class Evidence:
         self.results = results
         self.tables = [Table.read(name, files=files, results=results) for name in names]
         self.claims = tomllib.loads(claims.read_text("utf-8"))["claim"]
-        self._share()
+        self._share_figures()
 
-    def _share(self) -> None:
+    def _share_figures(self) -> None:
         """Give every sweep the figures that another one has of the same cell."""
         known = {digest: figures for table in self.tables for digest, figures in table.figures.items()}
         for table in self.tables:
@@ -204,7 +204,7 @@ class Evidence:
             for table in self.tables
         ]
         for family in (page, *own):
-            _judge(family)
+            _judge_family(family)
         lines = [line for line in (*page, *(line for family in own for line in family)) if line.pairs]
         for line in lines:
             line.wanted = _find_wanted(line)
@@ -241,22 +241,22 @@ class Evidence:
             for cell in table.sweep.cells:
                 figures = table.figures.get(cell.digest)
                 if figures is not None:
-                    for key in _kinds(cell):
-                        kinds.setdefault(key, []).append(figures.seconds / _epochs(cell))
+                    for key in _list_cost_keys(cell):
+                        kinds.setdefault(key, []).append(figures.seconds / _count_epochs(cell))
         medians = {key: statistics.median(seconds) for key, seconds in kinds.items()}
 
         def reckon(cell: Cell) -> float:
-            each = next((medians[key] for key in _kinds(cell) if key in medians), None)
-            return UNKNOWN_SECONDS if each is None else each * _epochs(cell)
+            each = next((medians[key] for key in _list_cost_keys(cell) if key in medians), None)
+            return UNKNOWN_SECONDS if each is None else each * _count_epochs(cell)
 
         return reckon
 
 
-def _kinds(cell: Cell) -> tuple[tuple[str, ...], ...]:
+def _list_cost_keys(cell: Cell) -> tuple[tuple[str, ...], ...]:
     return (cell.data, cell.method), (cell.method,), ("algorithm", str(cell.algorithm["name"]))
 
 
-def _epochs(cell: Cell) -> int:
+def _count_epochs(cell: Cell) -> int:
     return int(cell.job.get("epochs", 1))
 
 
@@ -267,7 +267,7 @@ def _own_claim(claim: Claim) -> Mapping[str, Any]:
     return says | ({} if claim.data == "*" else {"data": [claim.data]})
 
 
-def _judge(family: Sequence[Line]) -> None:
+def _judge_family(family: Sequence[Line]) -> None:
     """Give each line of a family its differences, sample and judgement."""
     tables = {line.table.name: line.table for line in family}
     ratios = {name: find_ratios(table.record()) for name, table in tables.items()}

@@ -146,7 +146,7 @@ async def agree_choice(
         ProtocolError: the active party keeps what nobody agreed to.
     """
     if site.role == ACTIVE:
-        choice = _choose(candidates, classes)
+        choice = _choose_best(candidates, classes)
         await fan_out(links, lambda link: link.send(Kind.CONTROL, KEPT, meta={"kept": choice.kept}))
         return choice
     told = (await site.links[site.active].receive(Kind.CONTROL, KEPT)).meta.get("kept")
@@ -157,7 +157,7 @@ async def agree_choice(
     return Choice(told, candidates)
 
 
-def _choose(candidates: Mapping[str, Candidate], classes: int) -> Choice:
+def _choose_best(candidates: Mapping[str, Candidate], classes: int) -> Choice:
     figures = {name: kept_metrics(one.trained) for name, one in candidates.items()}
     number = next(iter(candidates.values())).job.number_loss is not None
     metric = find_common_metric(figures, classes, number=number)

@@ -174,7 +174,7 @@ class HybridTree(Algorithm):
         return _Guest(self, setting)
 
 
-async def _grow(
+async def grow_layers(
     config: HybridTree, bins: Bins, codes: np.ndarray, g: np.ndarray, h: np.ndarray, depth: int, output: int
 ) -> GrownTree:
     """Grow a tree of one party's columns, its leaves shrunk.
@@ -313,7 +313,7 @@ class _Host(_TreeRole, ActiveRole):
     def _forget_scores(self) -> None:
         self.scored[:] = 0
 
-    def _links(self) -> list[Link]:
+    def _passive_links(self) -> list[Link]:
         return [self.site.links[name] for name in self.site.passive]
 
     async def train_batch(self, rows: np.ndarray) -> float:
@@ -324,7 +324,7 @@ class _Host(_TreeRole, ActiveRole):
         g, h = self.objective.compute_derivatives(self.fitted, y)
         common = len(rows)
         for k in range(self.task.outputs):
-            grown = await _grow(self.config, self.bins, self.codes, g[:, k], h[:, k], self.config.host_depth, k)
+            grown = await grow_layers(self.config, self.bins, self.codes, g[:, k], h[:, k], self.config.host_depth, k)
             taught = np.zeros(len(grown.tree.owner), bool)
             taught[grown.leaf[:common]] = True
             self.upper.trees.append(grown.tree)
@@ -342,12 +342,14 @@ class _Host(_TreeRole, ActiveRole):
         async def send(link: Link) -> None:
             await link.send(Kind.GRADIENT, "hybrid/gradients", g=gradients, leaf=place)
 
-        await fan_out(self._links(), send)
-        found = [await self._receive(link, "hybrid/values", "values", (len(leaf),)) for link in self._links()]
+        await fan_out(self._passive_links(), send)
+        found = [
+            await self._receive_numbers(link, "hybrid/values", "values", (len(leaf),)) for link in self._passive_links()
+        ]
         mean: np.ndarray = np.mean(found, axis=0)
         return mean
 
-    async def _receive(self, link: Link, step: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    async def _receive_numbers(self, link: Link, step: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Numbers of a guest.
 
         Raises:
@@ -375,10 +377,11 @@ class _Host(_TreeRole, ActiveRole):
             async def send(link: Link) -> None:
                 await link.send(Kind.CONTROL, "hybrid/leaves", leaves=leaves)
 
-            await fan_out(self._links(), send)
+            await fan_out(self._passive_links(), send)
             shape = (len(rows), outputs)
             self.raw[rows] += np.mean(
-                [await self._receive(link, "hybrid/scores", "scores", shape) for link in self._links()], axis=0
+                [await self._receive_numbers(link, "hybrid/scores", "scores", shape) for link in self._passive_links()],
+                axis=0,
             )
         self.scored[rows] = len(upper.trees)
         return torch.from_numpy(self.raw[rows])
@@ -490,7 +493,7 @@ class _Guest(_TreeRole, PassiveRole):
             values, below = np.empty(len(rows)), dict[int, Tree]()
             for upper in np.unique(leaf).tolist():
                 here = np.flatnonzero(leaf == upper)
-                grown = await _grow(
+                grown = await grow_layers(
                     self.config, self.bins, self.codes[here], g[here, 0], g[here, 1], self.config.guest_depth, output
                 )
                 below[upper] = grown.tree

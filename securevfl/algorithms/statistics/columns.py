@@ -129,7 +129,9 @@ class OwnColumns:
 
     def score_matrix(self) -> np.ndarray:
         """Standardised numbers, float64 (n, scores)."""
-        return np.stack([_scores(one) for one in self.scored], axis=1) if self.scored else np.zeros((self.rows, 0))
+        return (
+            np.stack([_require_scores(one) for one in self.scored], axis=1) if self.scored else np.zeros((self.rows, 0))
+        )
 
     @property
     def rows(self) -> int:
@@ -141,7 +143,7 @@ class OwnColumns:
         scores = encode_scores(self.score_matrix(), clip)
         parts = [np.ones((len(scores), 1), np.int64), scores]
         if self.means:
-            squares = [np.rint(np.square(_scores(one)) * SQUARE_ONE).astype(np.int64) for one in self.scored]
+            squares = [np.rint(np.square(_require_scores(one)) * SQUARE_ONE).astype(np.int64) for one in self.scored]
             there = [one.present.astype(np.int64) for one in self.scored if one.present is not None and one.missing]
             parts += [np.stack(some, axis=1) for some in (squares, there) if some]
         for one in self.binned:
@@ -149,7 +151,7 @@ class OwnColumns:
         return np.ascontiguousarray(np.concatenate(parts, axis=1))
 
 
-def _scores(column: OwnColumn) -> np.ndarray:
+def _require_scores(column: OwnColumn) -> np.ndarray:
     if column.scores is None:
         raise ValueError("a column without scores")
     return column.scores
@@ -235,14 +237,14 @@ def cut_columns(
             present=there,
         )
         if not codes[j]:
-            _standardise(one, column, there, least)
+            _standardise_column(one, column, there, least)
         elif len(one.labels) < 2:
             one.left_out = ONE_LEVEL
         found.append(one)
     return found
 
 
-def _standardise(one: OwnColumn, column: np.ndarray, there: np.ndarray, least: int) -> None:
+def _standardise_column(one: OwnColumn, column: np.ndarray, there: np.ndarray, least: int) -> None:
     counts = np.unique(column[there], return_counts=True)[1]
     beside = int(there.sum() - counts.max(initial=0))
     if beside < 2 * least:

@@ -84,8 +84,8 @@ class CrossingOfTwo(Program):
             self.role.begin_release()
             await self.role.tell_own()
             party, wire = await self._make_party(plan)
-            products = await self._multiply(party, plan, self.role.matrix())
-            opened = await self._release(party, plan, products)
+            products = await self._multiply_columns(party, plan, self.role.matrix())
+            opened = await self._open_cells(party, plan, products)
             await wire.flush()
             if self._helper is not None:
                 await self._helper.pause()
@@ -116,7 +116,7 @@ class CrossingOfTwo(Program):
         opening = Opening(1, (0,), len(plan.release.released))
         return TwoParty(site, names, counted, source, {OPENING: opening}), wire
 
-    async def _multiply(self, party: TwoParty, plan: CrossPlan, matrix: np.ndarray) -> np.ndarray:
+    async def _multiply_columns(self, party: TwoParty, plan: CrossPlan, matrix: np.ndarray) -> np.ndarray:
         """This party's summands of all products, uint64 (raw,)."""
         wide = plan.layouts[1].wide_columns()
         width, active = len(wide) + int(wide.sum()), plan.active_width
@@ -157,7 +157,9 @@ class CrossingOfTwo(Program):
         uses = [made.popleft() for made in await party.source.make_linear(tasks, 1)]
         found = np.zeros((width, outputs), np.uint64)
         sent = [
-            own[part, columns].view(np.uint64) - _pad(use) if party.is_active else np.zeros((0, outputs), np.uint64)
+            own[part, columns].view(np.uint64) - _require_pad(use)
+            if party.is_active
+            else np.zeros((0, outputs), np.uint64)
             for part, use in zip(batches, uses, strict=True)
         ]
         rows = sum(part.stop - part.start for part in batches)
@@ -166,15 +168,15 @@ class CrossingOfTwo(Program):
         start = 0
         for part, use in zip(batches, uses, strict=True):
             if party.is_active:
-                found += _back(use.share_back)
+                found += _require_words(use.share_back)
                 continue
             end = start + part.stop - part.start
             words = np.ascontiguousarray(own[part].T).view(np.uint64)
-            found += matmul(words, np.ascontiguousarray(theirs[start:end])) + _back(use.mask_back)
+            found += matmul(words, np.ascontiguousarray(theirs[start:end])) + _require_words(use.mask_back)
             start = end
         return found
 
-    async def _release(self, party: TwoParty, plan: CrossPlan, products: np.ndarray) -> np.ndarray | None:
+    async def _open_cells(self, party: TwoParty, plan: CrossPlan, products: np.ndarray) -> np.ndarray | None:
         """What is opened, int64 (released,) at the active party."""
         release, wire, transfers = plan.release, party.wire, party.transfers
         cells = release.sum_cells(products)
@@ -201,12 +203,12 @@ class CrossingOfTwo(Program):
         return None if opened is None else opened[0] << shifts
 
 
-def _pad(use: Linear) -> np.ndarray:
+def _require_pad(use: Linear) -> np.ndarray:
     assert use.pad_back is not None  # noqa: S101 - the task goes backward
     return use.pad_back
 
 
-def _back(words: np.ndarray | None) -> np.ndarray:
+def _require_words(words: np.ndarray | None) -> np.ndarray:
     assert words is not None  # noqa: S101 - the task goes backward
     return words
 

@@ -304,7 +304,7 @@ class _Builder:
         for j, k in plan.pairs():
             shape = plan.layouts[j].scores, plan.layouts[k].scores
             count = shape[0] * shape[1]
-            self._release(("scores", j, k), shape, [[start + i] for i in range(count)], level=-1, kind=0)
+            self._add_block(("scores", j, k), shape, [[start + i] for i in range(count)], level=-1, kind=0)
             start += count
         return Release(
             sources=np.array(self.sources, dtype=np.int64),
@@ -329,7 +329,7 @@ class _Builder:
         block = [[at(a, 1 + b)] for a in range(scores) for b in range(own.scores)]
         classes = [scores + k for k in range(plan.classes)]
         where = len(self.cell_level)
-        self._release(("scores", 0, party), (scores, own.scores), block, level=-1, kind=0)
+        self._add_block(("scores", 0, party), (scores, own.scores), block, level=-1, kind=0)
         of_label = where + (scores - 1) * own.scores  # the active party's last column, where there are two classes
         bins_at = 1 + own.scores + len(own.means) + sum(own.means)
         starts = np.cumsum([bins_at, *(len(levels[0]) for levels in own.bins)]).tolist()
@@ -337,19 +337,19 @@ class _Builder:
         for column, missing in enumerate(own.means if classes else ()):
             level = self._begin_level(new=True)
             count_at = present if missing else 0
-            self._guard([[at(row, 0)] for row in classes], level)
+            self._add_guards([[at(row, 0)] for row in classes], level)
             if missing:
                 there = [[at(row, present)] for row in classes]
-                self._guard(there, level)
-                self._guard([[at(row, 0), ~at(row, present)] for row in classes], level)
+                self._add_guards(there, level)
+                self._add_guards([[at(row, 0), ~at(row, present)] for row in classes], level)
                 present += 1
             if own.twofold and own.twofold[column] >= 0:
                 values = starts[own.twofold[column]]
-                self._guard([[at(row, values + one)] for row in classes for one in (0, 1)], level)
+                self._add_guards([[at(row, values + one)] for row in classes for one in (0, 1)], level)
                 if len(classes) == 2 and scores:
                     self.cell_level[of_label + column] = level
             parts = [[at(row, where)] for where in (1 + column, 1 + own.scores + column, count_at) for row in classes]
-            self._release(("means", party, column), (3, plan.classes), parts, level=level, kind=1)
+            self._add_block(("means", party, column), (3, plan.classes), parts, level=level, kind=1)
         for column, levels in enumerate(own.bins):
             first = starts[column]
             for number, level_map in enumerate(levels[: None if plan.least else 1] if classes else ()):
@@ -360,15 +360,15 @@ class _Builder:
                     for row in classes
                     for bin_ in range(count)
                 ]
-                self._guard(cells, level)
-                self._release(("bins", party, column, number), (plan.classes, count), cells, level=level, kind=1)
+                self._add_guards(cells, level)
+                self._add_block(("bins", party, column, number), (plan.classes, count), cells, level=level, kind=1)
 
     def _begin_level(self, *, new: bool) -> int:
         family = (self.level_family[-1] + 1 if new else self.level_family[-1]) if self.level_family else 0
         self.level_family.append(family)
         return len(self.level_family) - 1
 
-    def _cells(self, parts: Sequence[Sequence[int]]) -> Iterator[int]:
+    def _add_cells(self, parts: Sequence[Sequence[int]]) -> Iterator[int]:
         for part in parts:
             self.starts.append(len(self.sources))
             for source in part:  # an inverted number stands for a product that is subtracted
@@ -376,12 +376,12 @@ class _Builder:
                 self.signs.append(1 if source >= 0 else -1)
             yield len(self.starts) - 1
 
-    def _guard(self, parts: Sequence[Sequence[int]], level: int) -> None:
-        for cell in self._cells(parts):
+    def _add_guards(self, parts: Sequence[Sequence[int]], level: int) -> None:
+        for cell in self._add_cells(parts):
             self.guards.append(cell)
             self.guard_level.append(level)
 
-    def _release(
+    def _add_block(
         self,
         name: tuple[object, ...],
         shape: tuple[int, ...],
@@ -391,7 +391,7 @@ class _Builder:
         kind: int,
     ) -> None:
         self.blocks.append((name, len(self.released), shape))
-        for cell in self._cells(parts):
+        for cell in self._add_cells(parts):
             self.released.append(cell)
             self.cell_level.append(level)
             self.cell_kind.append(kind)
