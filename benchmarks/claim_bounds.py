@@ -69,7 +69,7 @@ def run_bound_tests(sample: Paired, bound: float) -> tuple[float, float]:
     """The one-sided p values of: the mean is `bound` or more; the mean is −`bound` or less.
 
     Args:
-        sample: with a ratio, and two seeds or more. Where all differences are equal nothing tells of chance: 1 and 1.
+        sample: with a ratio, and two seeds or more. Equal differences show nothing about chance: 1 and 1.
         bound: positive.
     """
     from scipy.special import stdtr

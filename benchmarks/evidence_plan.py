@@ -72,7 +72,7 @@ class Table:
         """Read the sweep's file, and from its record the cells that have today's settings.
 
         Raises:
-            InputError: a file that is no sweep, or a record that is none.
+            InputError: a file is not a valid sweep, or a record not a valid sweep record.
         """
         file, stored = files / f"{name}.toml", results / f"sweep-{name}.json"
         sweep = read_sweep(file)

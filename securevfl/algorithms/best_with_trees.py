@@ -103,7 +103,7 @@ class BestWithTrees(Best):
         return [one if one.algorithm.name != self.trees else _set_epochs(one, self.rounds) for one in found]
 
     def protection_of(self, member: Algorithm, protection: Protection) -> Protection:
-        """See `Best.protection_of`. The networks compute in fixed point where the job says so; trees always do."""
+        """See `Best.protection_of`. The networks compute in fixed point if the job asks for it; trees always do."""
         if member.name == self.trees and isinstance(protection, Plain):
             return protection.replace(fixed_point=False)
         return protection

@@ -43,7 +43,7 @@ def stats_command(
         int | None, typer.Option(help="Fewest rows of each class in a bin that is shown; default: 20.")
     ] = None,
     vif: Annotated[
-        bool, typer.Option("--vif/--no-vif", help="Whether passive parties tell correlations among their own columns.")
+        bool, typer.Option("--vif/--no-vif", help="Whether passive parties send correlations among their own columns.")
     ] = True,
     computing: Annotated[
         int | None, typer.Option(help="Parties that compute on shares: 3, or 2; default: by the number of parties.")

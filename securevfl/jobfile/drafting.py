@@ -43,7 +43,7 @@ _ROWS_OF_TWO = 4_000
 _WHY = {
     _OF_TWO: (
         "# On secret shares of the two no message shows a column, if both follow the protocol; only final predictions",
-        "# say something of them. Under a network the party with the labels could compute the other's columns.",
+        "# reveal something about them. Under a network the party with the labels could compute the other's columns.",
     ),
     _USUAL: (
         "# Fewer than 4,000 rows: too few validate to show that a scorecard on secret shares of the two is useful.",

@@ -44,7 +44,7 @@ CHOICE_EXCHANGES = tuple(
     )
     for receiver in (PASSIVE, COORDINATOR)
 )
-"""What a job that chooses sends beside its candidates' messages."""
+"""The messages of a job that chooses, in addition to its candidates'."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def _too_many_metrics(job: Job, jobs: Mapping[str, Job]) -> list[str]:
 
 
 def _find_contradictions(jobs: Mapping[str, Job], passive: int) -> list[str]:
-    """Candidates that declare one message differently, so that no link could tell what it says."""
+    """Candidates that declare the same message differently, so a link would not know which declaration holds."""
     found, known = [], dict[tuple[object, ...], tuple[str, Exchange]]()
     for name, job in jobs.items():
         for one in job.algorithm.exchanges(job.protection, passive) if passive else ():

@@ -64,7 +64,7 @@ class Candidate:
         await self.program.train()
 
     def figures(self, valid: float | None) -> TriedModel:
-        """What the report tells of it.
+        """Its entry in the report.
 
         Args:
             valid: its metric of the validation rows; None where this party does not know it.
@@ -133,7 +133,7 @@ def leave_epsilon(policy: Policy, shares: Sequence[float], spent: Sequence[float
 async def agree_choice(
     site: PartyContext, candidates: Mapping[str, Candidate], *, classes: int, links: Sequence[Link]
 ) -> Choice:
-    """Choose at the active party, and tell the others.
+    """Choose at the active party, and send the choice to the others.
 
     Args:
         site: the party's context.

@@ -45,7 +45,7 @@ class StatisticsBudget:
         epsilon: ε of a common row's columns at the passive parties.
         delta: δ.
         passive: number of passive parties.
-        own_blocks: whether correlations among a passive party's own columns are told.
+        own_blocks: whether passive parties send the correlations among their own columns.
     """
 
     epsilon: float
@@ -78,7 +78,7 @@ class StatisticsBudget:
 
     @property
     def mu_own(self) -> float:
-        """μ of one passive party's own correlations; 0 where they are not told."""
+        """μ of one passive party's own correlations; 0 if it does not send them."""
         return self._compute_mu(_OWN) / math.sqrt(self.passive) if self.own_blocks else 0.0
 
     def own_sigma(self, scores: int) -> float:

@@ -271,7 +271,7 @@ class ChosenModel:
 
     Attributes:
         kept: its name.
-        metric: of the validation rows, by which they were compared; empty at a party that was only told.
+        metric: of the validation rows, by which they were compared; empty at a party that only received the choice.
         tried: name → each candidate; at the active party the best first.
     """
 

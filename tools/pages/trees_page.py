@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "few-rows.md"
 RESULTS = ROOT / "benchmarks" / "results" / "few_trees.json"
 TEST = 0.2
-"""Share of the clients that test; seeds draw them anew, so tests are corrected by TEST / (1 − TEST)."""
+"""Share of the clients that test; each seed draws others, so tests are corrected by TEST / (1 − TEST)."""
 POOLED, ALONE = "best with trees", "own trees, four models"
 """The recommended method, and what it must not fall behind."""
 

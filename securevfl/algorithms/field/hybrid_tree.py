@@ -5,12 +5,12 @@ of them. A theorem moves the guests' splits below the host's, so a tree can be g
 node:
 
 1. The host grows the upper layers on all of its labelled rows, by its own columns.
-2. It sends each guest the gradients of the common rows, and the leaf of the upper layers that each stands in.
+2. It sends each guest the gradients of the common rows and each row's leaf in the upper layers.
 3. Under each such leaf a guest grows the lower layers by its own columns, and returns the value of each row's leaf.
 4. A row's value is the mean over the guests; a row that no guest has gets the value of its leaf of the upper layers.
 
 So a tree takes one message each way, whatever its depth. The paper encrypts gradients and values additively; then a
-guest cannot compare splits by their gains, and our sources do not say how it chooses them. Here both cross in the
+guest cannot compare splits by their gains, and our sources do not show how it chooses them. Here both cross in the
 clear.
 """
 
@@ -50,7 +50,7 @@ from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 __all__ = ["HybridTree"]
 
 _BITS = 20
-"""Of the fixed point in which gradients are summed."""
+"""Fractional bits of the fixed-point numbers that gradients are summed in."""
 _SEEN = Sight(of="labels", severity="leak", through="gradients of the loss")
 _STANDS = Sight(of="labels", severity="leak", through="which rows stand in one node")
 _UPPER = Sight(of="features", severity="leak", through="which rows lie in one leaf of its columns")
@@ -164,7 +164,7 @@ class HybridTree(Algorithm):
         )
 
     def rule(self, scales: tuple[float, float]) -> SplitRule:
-        """What splits are judged by."""
+        """The rule by which splits are chosen, at these scales of g and h."""
         return SplitRule(l1=0.0, l2=self.l2, min_gain=0.0, min_hessian=self.min_hessian, scales=scales)
 
     def active(self, setting: Setting) -> ActiveRole:
@@ -230,9 +230,9 @@ class _Upper:
     Attributes:
         outputs: width of a raw score.
         columns: of the host.
-        forget: called when the trees are replaced: scores of rows were made with others.
+        forget: called when the trees are replaced, because cached scores of rows came from the old ones.
         trees: tree by tree.
-        taught: of each tree and node, whether common rows stood in it, which guests then have layers for.
+        taught: for each tree and node, whether common rows reached it, so that guests have layers below it.
         start: initial raw score of every row, (outputs,).
     """
 
@@ -451,7 +451,7 @@ class _Lower:
         found: list[dict[int, Tree]] = [{} for _ in range(count)]
         for (number, leaf), tree in zip(places.tolist(), flat, strict=True):
             if not 0 <= number < count:
-                raise InputError("a part of HybridTree with a subtree of no tree: it is damaged")
+                raise InputError("a part of HybridTree has a subtree that belongs to no tree: it is damaged")
             found[number][leaf] = tree
         self.trees = [*found]
 

@@ -47,8 +47,8 @@ ONE_LEVEL = "too few rows have another level than its most frequent one"
 """Why a column of categories is left out."""
 
 _SHARE_OF_LEAST = 2.0
-"""One row has at most this part of a column's squares, divided by `least`. The share is the R² with which an exact
-correlation tells the row's value of another column; a row of a rare value that `least` rows have has 1 / least."""
+"""A row's share of a column's squares is at most this, divided by `least`. The share is the R² with which an exact
+correlation reveals the row's value in another column; a row whose rare value `least` rows share has 1 / least."""
 
 _EVERYWHERE = 1e9
 _CELLS = 64
@@ -120,7 +120,7 @@ class OwnColumns:
         return [one for one in self.columns if len(one.labels) > 1]
 
     def layout(self) -> PartyLayout:
-        """What a passive party tells of them."""
+        """The layout that a passive party sends, without names."""
         binned, scored = self.binned, self.scored
         means = tuple(bool(one.missing) for one in scored) if self.means else ()
         places = {one.name: place for place, one in enumerate(binned)}
@@ -220,7 +220,7 @@ def cut_columns(
         fitted = fit_bins(column[:, None], bins, (codes[j],) if codes[j] else ())
         coded = fitted.encode_rows(column[:, None])[:, 0]
         edges = fitted.edges[0]
-        # Both of two values have a bin each: what is told of such a column is guarded by their counts.
+        # Each of two values has its own bin: their counts guard all that is released of such a column.
         fewest = 2 * least if len(edges) == 1 else max(2 * least, len(column) // (4 * bins))
         merge = _merge_small(np.bincount(coded[there], minlength=len(edges) + 1), fewest, ordered=not codes[j])
         values = int(merge.max()) + 1
@@ -254,7 +254,7 @@ def _standardise_column(one: OwnColumn, column: np.ndarray, there: np.ndarray, l
         scale = float(np.abs(column[there]).max())
         values = _pull_in(column[there] / scale, _SHARE_OF_LEAST / least)
         mean = float(values.mean())
-        # Missing values count as the mean, so that the scores of a column have a mean square of one.
+        # Missing values count as the mean, so a column's scores keep a mean square of one.
         deviation = math.sqrt(float(np.square(values - mean).sum()) / len(column))
     if not deviation > 1e-13 * abs(mean) or not math.isfinite(deviation):
         one.left_out = "its values have no spread"

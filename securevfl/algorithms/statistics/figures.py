@@ -171,7 +171,7 @@ def _compute_correlations(
     told: Sequence[np.ndarray | None],
     owners: np.ndarray,
 ) -> np.ndarray:
-    """Of all columns z, float64; NaN where they were not told."""
+    """Correlations of all columns z, float64; NaN where their owner did not send them."""
     found = np.full((len(owners), len(owners)), np.nan)
     scale = plan.rows * float(ONE) ** 2
     for name, block in blocks.items():

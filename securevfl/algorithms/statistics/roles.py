@@ -42,7 +42,7 @@ _ROUNDED = 1000.0
 
 
 class _StatisticsRole(Role):
-    """What both roles do alike.
+    """Base of both roles of statistics.
 
     Attributes:
         uses: counts releases of each row; None without a budget, and at the active party.
@@ -182,7 +182,7 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
         return self.cross
 
     async def tell_own(self) -> None:
-        """Receive the correlations among each passive party's own columns, where the job asks for them."""
+        """Receive the correlations among each passive party's own columns, if the job asks for them."""
         counts = [one.scores for one in self.cross.layouts[1:]]
         self.blocks = [await self._receive_own(*one) for one in zip(self.site.passive, counts, strict=True)]
 
@@ -223,7 +223,7 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
         return scores
 
     def begin_release(self) -> None:
-        """Nothing of the active party's rows is released to others."""
+        """Count nothing: the active party releases nothing of its rows to others."""
 
     def score_matrix(self) -> np.ndarray:
         """Its columns z, the label's last, float64 (n, scores)."""
@@ -239,7 +239,7 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
         return np.ascontiguousarray(np.concatenate([scores, classes.astype(np.int64)], axis=1))
 
     def take_sums(self, opened: np.ndarray) -> None:
-        """Make statistics of what was opened."""
+        """Compute the statistics from the opened sums."""
         labels = None if not len(self.class_counts) else self.labels(self.rows).cpu().numpy()
         self.trained.statistics = compose_statistics(
             plan=self.cross,
@@ -264,7 +264,7 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
 
 
 class StatisticsPassive(_StatisticsRole, PassiveRole):
-    """A passive party: it tells names and numbers of bins, and takes part in the sums.
+    """A passive party: it sends column names and bin counts, and takes part in the sums.
 
     Attributes:
         numbers: how many numbers of each row the release counts as, without a budget.
@@ -291,7 +291,7 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         self.releases.begin_attempt(self.site.keeper.journal, 0, self.site.keeper.scope)
 
     async def agree_layout(self, others: Sequence[Link]) -> CrossPlan:
-        """Cut this party's columns, tell their layout, and learn those of all.
+        """Cut this party's columns into bins, send their layout and receive those of all parties.
 
         Args:
             others: links to all other parties.
@@ -396,7 +396,7 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         return self.columns.passive_matrix(clip_of(self.budget, len(self.columns.scored)))
 
     async def tell_own(self) -> None:
-        """Tell the correlations among this party's own columns, where the job asks for them."""
+        """Send the correlations among this party's own columns, if the job asks for them."""
         if not self.config.vif:
             return
         budget, scores = self.budget, len(self.columns.scored)
@@ -426,7 +426,7 @@ def _read_names(text: object, peer: str) -> ColumnNames:
     try:
         return msgspec.json.decode(text.encode(), type=ColumnNames)
     except msgspec.DecodeError as error:
-        raise ProtocolError(f"{peer!r} tells impossible names of columns: {error}") from error
+        raise ProtocolError(f"{peer!r} sent impossible names of columns: {error}") from error
 
 
 def describe_own(columns: OwnColumns, *, exact: bool) -> dict[str, object]:

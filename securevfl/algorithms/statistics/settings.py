@@ -1,4 +1,4 @@
-"""What a job can ask of statistics, and every message that they send."""
+"""The configuration of statistics and the messages that they send."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ async def receive_plan(sharing: Sharing) -> CrossPlan:
     layouts = read_layouts(message.meta.get("layouts"), link.peer, 1 + len(site.passive))
     told = {name: message.meta.get(name) for name in ("rows", "classes")}
     if not all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 1 << 26 for one in told.values()):
-        raise ProtocolError(f"{link.peer!r} tells impossible sizes {told}")
+        raise ProtocolError(f"{link.peer!r} sent impossible sizes {told}")
     planner: Any = sharing.algorithm
     found: CrossPlan = planner.plan_products(sharing.protection, **told, layouts=layouts)
     return found

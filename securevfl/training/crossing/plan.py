@@ -1,13 +1,13 @@
-"""Products of columns of different parties, summed over the common rows: what statistics before a model are made from.
+"""Products of columns of different parties, summed over the common rows: the sums that statistics are computed from.
 
 Each party encodes its rows as whole numbers. A passive party has the columns ``[1 | z | squares | present | bins]``: a
-column of ones, standardised numbers, what their squares are, whether a value is there, and one column for each bin. The
+column of ones, standardised numbers, their squares, whether a value is present, and one column for each bin. The
 active party has ``[z | classes]``. Wanted are the sums over rows of each active column times each passive column, and
 of z of one passive party times z of another.
 
 Some of these sums are counts of few people. So they form *families*, such as all counts of one column's bins. A family
 has levels, the finest first; of each family one level is released, the first in which every guarded count is large
-enough, and nothing of the others. Where no level passes, nothing of the family is.
+enough, and nothing of the others. If no level passes, nothing of the family is released.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 COLUMNS, LAYOUT = "statistics/columns", "statistics/layout"
-"""Steps that tell the layout of columns: each passive party its own, the active party those of all, without names."""
+"""Steps that send layouts of columns, without names: each passive party sends its own, the active party everyone's."""
 
 LIMB_BITS = 13
 """Two parties multiply rows of at most 2^13 in size: larger numbers are split into a high and a low part."""
@@ -409,7 +409,7 @@ class CrossedRole(Protocol):
     trained: Trained
 
     async def agree_layout(self, others: Sequence[Link]) -> CrossPlan:
-        """Tell this party's layout and learn those of all.
+        """Send this party's layout and receive those of all.
 
         Args:
             others: links to all other parties, also to one without data.
@@ -417,11 +417,11 @@ class CrossedRole(Protocol):
         ...
 
     def begin_release(self) -> None:
-        """Count the release of all rows. Call it before anything of them leaves."""
+        """Count the release of all rows. Call it before any of their data leaves."""
         ...
 
     async def tell_own(self) -> None:
-        """Tell the active party what this party computes alone, or receive it there."""
+        """Send the active party what this party computes alone; receive it at the active party."""
         ...
 
     def matrix(self) -> np.ndarray:
