@@ -5,7 +5,6 @@ active party's columns, which cross masked; both then have summands of the produ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from securevfl_crypto.replicated import Opening
@@ -18,14 +17,13 @@ from securevfl_crypto.two.pair import PairCorrelations
 from securevfl_crypto.two.wire import swap
 
 from securevfl.shares.crossing.computing import OPENING, draw_noise
-from securevfl.shares.crossing.programs import receive_plan
-from securevfl.shares.sharing import Sharing, name_parties_in_errors
+from securevfl.shares.crossing.programs import CrossingProgram, receive_plan
+from securevfl.shares.sharing import name_parties_in_errors
 from securevfl.shares.two.dealt_lots import HelperLink, LotDealer
 from securevfl.shares.two.helper import TwoHelper
 from securevfl.shares.two.parties import CountedWire, TwoParty
 from securevfl.shares.two.wire import LinkTwoWire
-from securevfl.training.crossing import LIMB_BITS, CrossedRole, CrossPlan
-from securevfl.training.program import Program
+from securevfl.training.crossing import LIMB_BITS, CrossPlan, begin_crossing
 from securevfl.training.rows import Trained
 
 __all__ = ["CrossingHelper", "CrossingOfTwo"]
@@ -65,41 +63,24 @@ def join_limbs(sums: np.ndarray, wide: np.ndarray) -> np.ndarray:
     return found
 
 
-class CrossingOfTwo(Program):
-    """The program of one of two parties that compute.
+class CrossingOfTwo(CrossingProgram):
+    """The program of one of two parties that compute."""
 
-    Args:
-        role: the party's.
-        sharing: of the job.
-    """
+    _helper: HelperLink | None = None
 
-    def __init__(self, role: CrossedRole, sharing: Sharing) -> None:
-        self.role = role
-        self.sharing = sharing
-        self._helper: HelperLink | None = None
-
-    async def run(self) -> Trained:
-        with name_parties_in_errors(self.sharing.computing_parties):
-            plan = await self.role.agree_layout(self.sharing.site.other_links)
-            self.role.begin_release()
-            await self.role.tell_own()
-            party, wire = await self._make_party(plan)
-            products = await self._multiply_columns(party, plan, self.role.matrix())
-            opened = await self._open_cells(party, plan, products)
-            await wire.flush()
-            if self._helper is not None:
-                await self._helper.pause()
-        if opened is not None:
-            self.role.take_sums(opened)
-        self.role.trained.notes.append(
+    async def compute(self) -> tuple[np.ndarray | None, list[str]]:
+        plan = await begin_crossing(self.role, self.sharing.site.other_links)
+        party, wire = await self._make_party(plan)
+        products = await self._multiply_columns(party, plan, self.role.matrix())
+        opened = await self._open_cells(party, plan, products)
+        await wire.flush()
+        if self._helper is not None:
+            await self._helper.pause()
+        return opened, [
             f"{self.sharing.site.name!r} multiplied {plan.rows:,} rows on shares of two and sent "
             f"{party.wire.octets / 1e6:.2f} MB to the other; {len(plan.release.released):,} numbers were opened, each "
             "zero where it was withheld"
-        )
-        return await self.role.finish()
-
-    def privacy_spent(self) -> list[Any]:
-        return [] if self.role.uses is None or not self.role.uses.counts.max_releases else [self.role.uses.cost_so_far]
+        ]
 
     async def _make_party(self, plan: CrossPlan) -> tuple[TwoParty, LinkTwoWire]:
         sharing, site = self.sharing, self.sharing.site

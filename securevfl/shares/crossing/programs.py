@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,13 +13,13 @@ from securevfl.errors import ProtocolError
 from securevfl.shares.crossing.computing import OPENING, choose_cells, draw_noise, multiply_part
 from securevfl.shares.share_party import ShareParty
 from securevfl.shares.sharing import Sharing, name_parties_in_errors
-from securevfl.training.crossing import LAYOUT, CrossedRole, CrossPlan, read_layouts
+from securevfl.training.crossing import LAYOUT, CrossedRole, CrossPlan, begin_crossing, read_layouts
 from securevfl.training.program import HelperProgram, Program
 from securevfl.training.rows import Trained
 from securevfl.training.state import State
 from securevfl.transport import Kind
 
-__all__ = ["CrossingCoordinator", "CrossingData", "receive_plan"]
+__all__ = ["CrossingCoordinator", "CrossingData", "CrossingProgram", "receive_plan"]
 
 _DEALT = 1 << 21
 """Words that one message deals."""
@@ -76,8 +77,8 @@ def _split_rows(rows: int, width: int) -> Iterator[slice]:
         yield slice(start, min(start + most, rows))
 
 
-class CrossingData(Program):
-    """The program of a party with a table.
+class CrossingProgram(Program):
+    """Base of the programs of parties with a table.
 
     Args:
         role: the party's.
@@ -88,19 +89,33 @@ class CrossingData(Program):
         self.role = role
         self.sharing = sharing
 
+    @abstractmethod
+    async def compute(self) -> tuple[np.ndarray | None, list[str]]:
+        """Compute the sums with the others.
+
+        Returns:
+            At the active party what is opened, int64 (released,); and notes for the report.
+        """
+
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
-            plan = await self.role.agree_layout(self.sharing.site.other_links)
-            self.role.begin_release()
-            await self.role.tell_own()
-            opened, member = await _Crossing(self.sharing).compute(plan, self.role.matrix())
+            opened, notes = await self.compute()
         if opened is not None:
             self.role.take_sums(opened)
-        self.role.trained.notes += describe_computing(member, plan)
+        self.role.trained.notes += notes
         return await self.role.finish()
 
     def privacy_spent(self) -> list[Any]:
         return [] if self.role.uses is None or not self.role.uses.counts.max_releases else [self.role.uses.cost_so_far]
+
+
+class CrossingData(CrossingProgram):
+    """The program of a party with a table, of three that compute."""
+
+    async def compute(self) -> tuple[np.ndarray | None, list[str]]:
+        plan = await begin_crossing(self.role, self.sharing.site.other_links)
+        opened, member = await _Crossing(self.sharing).compute(plan, self.role.matrix())
+        return opened, describe_computing(member, plan)
 
 
 class CrossingCoordinator(HelperProgram):

@@ -15,24 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
 
 from securevfl.errors import ProtocolError
 
-if TYPE_CHECKING:
-    from securevfl.privacy import Link
-    from securevfl.privacy.sums_budget import SumsUses
-    from securevfl.training.rows import Trained
-
 __all__ = [
     "COLUMNS",
     "LAYOUT",
     "LIMB_BITS",
     "CrossPlan",
-    "CrossedRole",
     "PartyLayout",
     "Release",
     "join_bins",
@@ -395,43 +388,3 @@ class _Builder:
             self.released.append(cell)
             self.cell_level.append(level)
             self.cell_kind.append(kind)
-
-
-class CrossedRole(Protocol):
-    """A data party's role in such a job.
-
-    Attributes:
-        uses: counts what the release spends of each row; None without a budget.
-        trained: its result so far.
-    """
-
-    uses: SumsUses | None
-    trained: Trained
-
-    async def agree_layout(self, others: Sequence[Link]) -> CrossPlan:
-        """Send this party's layout and receive those of all.
-
-        Args:
-            others: links to all other parties, also to one without data.
-        """
-        ...
-
-    def begin_release(self) -> None:
-        """Count the release of all rows. Call it before any of their data leaves."""
-        ...
-
-    async def tell_own(self) -> None:
-        """Send the active party what this party computes alone; receive it at the active party."""
-        ...
-
-    def matrix(self) -> np.ndarray:
-        """This party's rows, int64 (n, width)."""
-        ...
-
-    def take_sums(self, opened: np.ndarray) -> None:
-        """Make statistics of what was opened, int64 (released,); at the active party."""
-        ...
-
-    async def finish(self) -> Trained:
-        """Close the books."""
-        ...
