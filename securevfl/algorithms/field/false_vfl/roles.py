@@ -121,7 +121,7 @@ class FalseActive(_LatentRole, ActiveRole):
         return False
 
     def _make_generator(self, *purpose: str | int) -> torch.Generator:
-        """A generator for samples. Not torch's global state: parties of one process take turns while messages travel."""
+        """A generator for samples, not torch's global one: parties of a process take turns while messages travel."""
         return torch.Generator(self.plan.device).manual_seed(self.seed(*purpose))
 
     async def _take_pretraining_step(self, step: int, draws: torch.Generator) -> None:
