@@ -78,7 +78,7 @@ def _require_model(record: Record | None, agreement: Agreement | None) -> None:
     describes = agreement is not None and agreement.proposal.algorithm.describes
     if describes or (record is not None and any(run.statistics is not None for run in record.runs)):
         raise InputError(
-            "a dossier documents a model, and this job computed statistics of columns before one: write it of the job "
+            "a dossier documents a model, and this job computed statistics of columns instead: write one for the job "
             "that trains; `securevfl report` and `securevfl audit` show these statistics"
         )
 

@@ -329,7 +329,9 @@ async def _train_candidates(
             ready[name] = await _prepare_party(site, table, alignments, one, split=split, own=own)
             program = ready[name].program
             if not isinstance(program, StagedProgram):
-                raise InputError(f"{one.algorithm.title} tests while it trains, so it cannot be a candidate of a choice")
+                raise InputError(
+                    f"{one.algorithm.title} tests while it trains, so it cannot be a candidate of a choice"
+                )
             programs.append(program)
             tried[name] = Candidate(one, program, own.notes)
             site.observer.phase(f"candidate {name}")

@@ -100,7 +100,7 @@ def pages() -> dict[Path, str]:
     """Each page with these sentences → what stands between its marks."""
     found = {claims_page.PAGE: block()}
     for reading in read_readings():
-        link = "[What the papers claim](claims.md#what-to-believe-of-the-five-papers) tells how our runs differ."
+        link = "[What the papers claim](claims.md#what-to-believe-of-the-five-papers) shows how our runs differ."
         found[FOLDER / reading["page"]] = _wrap_text(f"{' '.join(sentences(reading))} {link}")
     return found
 

@@ -38,7 +38,7 @@ __all__ = ["StatisticsActive", "StatisticsPassive"]
 
 _MOST_NAMES = 1 << 22
 _ROUNDED = 1000.0
-"""Exact correlations of a party's own columns are told in steps of this part."""
+"""Steps per unit to which a party rounds the exact correlations among its own columns."""
 
 
 class _StatisticsRole(Role):
@@ -135,7 +135,7 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
     """The active party: it has the classes, and gets all statistics."""
 
     async def agree_layout(self, others: Sequence[Link]) -> CrossPlan:
-        """Learn the passive parties' layouts and names, and tell the numbers of all.
+        """Receive the passive parties' layouts and names, and send all layouts without names.
 
         Args:
             others: links to all other parties.
@@ -337,7 +337,7 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
             or not 0 <= classes < 1 << 16
         ):
             raise ProtocolError(
-                f"{self.upstream.peer!r} tells another layout of the columns of {self.site.name!r}, or {rows!r} rows "
+                f"{self.upstream.peer!r} sent another layout of the columns of {self.site.name!r}, or {rows!r} rows "
                 f"in the place of {len(self.rows)}; nothing was sent"
             )
         self.cross = self.config.plan_products(self.protection, rows=len(self.rows), classes=classes, layouts=layouts)
@@ -422,7 +422,7 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
 
 def _read_names(text: object, peer: str) -> ColumnNames:
     if not isinstance(text, str) or len(text) > _MOST_NAMES:
-        raise ProtocolError(f"{peer!r} tells no names of its columns")
+        raise ProtocolError(f"{peer!r} sent no names of its columns")
     try:
         return msgspec.json.decode(text.encode(), type=ColumnNames)
     except msgspec.DecodeError as error:

@@ -92,7 +92,7 @@ class StatisticsSettings(Algorithm):
             )
         if dp.model.noise_multiplier is not None or dp.model.clip != 1.0:
             raise InputError(
-                "statistics take epsilon and delta of dp.model alone: their noise follows from them. Leave "
+                "statistics take only epsilon and delta of dp.model, which determine their noise. Leave "
                 "noise_multiplier and clip out"
             )
         if dp.model.delta < _LEAST_DELTA:
@@ -155,7 +155,7 @@ class StatisticsSettings(Algorithm):
         there are rows it would read them all, and with n / least of them it reads a part of 1 / least."""
         if columns * self.least > rows:
             raise InputError(
-                f"the active party offers {columns} columns, its label among them, and exact sums with so many tell "
+                f"the active party offers {columns} columns, its label among them, and exact sums with so many reveal "
                 f"values of {rows} rows: each needs {self.least} rows (statistics.least), all {columns * self.least}. "
                 "Leave columns of the active party out (drop), find more rows, or add noise (dp.model)"
             )
@@ -205,7 +205,7 @@ class StatisticsSettings(Algorithm):
         if protection.on_shares and protection.dp is None:
             return [
                 "statistics are exact where they are opened: two runs whose rows differ in one person, or a column "
-                "that singles one out, tell that person's values; dp.model bounds that by ε"
+                "that singles one out, reveal that person's values; dp.model bounds that by ε"
             ]
         return []
 

@@ -148,7 +148,7 @@ class CrossingCoordinator(HelperProgram):
 
 
 async def receive_plan(sharing: Sharing) -> CrossPlan:
-    """The plan, as the active party tells it to a party without data.
+    """Receive the plan from the active party, at a party without data.
 
     Raises:
         ProtocolError: impossible sizes.
