@@ -1,4 +1,4 @@
-"""Run what is missing of the sweeps that the pages rest on, for so many minutes; what decides most claims comes first.
+"""Run the missing cells of the pages' sweeps, for so many minutes; those that decide most claims come first.
 
     python -m benchmarks.evidence --list [--only NAME …]
     python -m benchmarks.evidence --minutes 60 [--only NAME …] [--workers 2]

@@ -1,4 +1,4 @@
-"""What has run of the sweeps that pages rest on, what is missing, and which cells would decide most claims a minute.
+"""Which cells of the pages' sweeps have run, which are missing, and which would decide most claims a minute.
 
 The store is the sweeps' records, benchmarks/results/sweep-<name>.json. A record keeps the settings of its cells, so a
 cell counts as run only if today's file asks for it with the same settings. Sweeps that ask for the same cell share it.

@@ -104,7 +104,7 @@ def _describing_job(
     least: int | None,
     vif: bool,
 ) -> sv.Job:
-    """The job of a file with statistics in the place of its model."""
+    """Replace the model of a file's job by statistics."""
     given = file.job.algorithm if isinstance(file.job.algorithm, sv.Statistics) else sv.Statistics()
     changed: dict[str, Any] = {"bins": bins, "least": least}
     algorithm = given.replace(**{name: value for name, value in changed.items() if value is not None})

@@ -56,7 +56,7 @@ class Candidate:
 
     @property
     def trained(self) -> Trained:
-        """What its program returns, as far as it has come."""
+        """Its program's result so far."""
         return self.program.trained
 
     async def train(self) -> None:
@@ -98,7 +98,7 @@ class Choice:
 
     @property
     def summary(self) -> ChosenModel:
-        """What the report tells of it, and by which name the job of the kept one is found."""
+        """The choice for the report, with the name by which the kept one's job is found."""
         order = [*self.valid, *(name for name in self.candidates if name not in self.valid)]
         tried = {name: self.candidates[name].figures(self.valid.get(name)) for name in order}
         return ChosenModel(kept=self.kept, metric=self.metric, tried=tried)

@@ -41,7 +41,7 @@ SQUARE_ONE = 1 << 12
 """Units of a squared deviation of one."""
 
 FARTHEST = 128.0
-"""A score is at most so large, so that sums fit the ring; `_pull_in` keeps it far smaller where `least` is not 1."""
+"""Bound of a score, with which sums fit the ring; `_pull_in` keeps scores far smaller unless `least` is 1."""
 
 ONE_LEVEL = "too few rows have another level than its most frequent one"
 """Why a column of categories is left out."""

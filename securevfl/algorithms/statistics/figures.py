@@ -1,4 +1,4 @@
-"""What the active party makes of the opened sums: correlations, variance inflation, means and weights of evidence.
+"""Statistics that the active party computes from the opened sums: correlations, variance inflation, means and weights of evidence.
 
 With P rows of the second class and N of the first, and p and n of them in a bin: ``woe = ln((p + ½) / (n + ½)) −
 ln((P + ½) / (N + ½))``, and the information value is ``Σ (p / P − n / N) woe``, as in a scorecard.
@@ -70,12 +70,12 @@ class ColumnNames(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """
         counts = len(self.scored), len(self.binned), len(self.numbers), len(self.missing)
         if counts != (layout.scores, *[len(layout.bins)] * 3):
-            raise ProtocolError(f"{peer!r} tells names of {counts} columns, and a layout of others")
+            raise ProtocolError(f"{peer!r} sent names of {counts} columns, which its layout does not have")
 
 
 @dataclass
 class OwnFigures:
-    """What the active party has itself.
+    """The active party's own columns and their statistics.
 
     Attributes:
         party: its name.

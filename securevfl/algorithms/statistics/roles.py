@@ -297,7 +297,7 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
             others: links to all other parties.
 
         Raises:
-            ProtocolError: the active party tells another layout of this party's columns.
+            ProtocolError: the active party sent another layout of this party's columns.
         """
         self.begin()
         self.site.clock.lap()
@@ -430,7 +430,7 @@ def _read_names(text: object, peer: str) -> ColumnNames:
 
 
 def describe_own(columns: OwnColumns, *, exact: bool) -> dict[str, object]:
-    """What a party knows of its own columns, as plain values for its own report."""
+    """A party's figures of its own columns, as plain values for its own report."""
     return {
         "own": [
             {

@@ -96,7 +96,7 @@ class PartyLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def read_layouts(text: object, peer: str, parties: int) -> tuple[PartyLayout, ...]:
-    """Layouts as a peer tells them.
+    """Read the layouts that a peer sent.
 
     Args:
         text: JSON.
@@ -107,16 +107,16 @@ def read_layouts(text: object, peer: str, parties: int) -> tuple[PartyLayout, ..
         ProtocolError: impossible ones.
     """
     if not isinstance(text, str) or len(text) > 1 << 24:
-        raise ProtocolError(f"{peer!r} tells no layout of columns")
+        raise ProtocolError(f"{peer!r} sent no layout of columns")
     try:
         found = msgspec.json.decode(text.encode(), type=tuple[PartyLayout, ...])
     except msgspec.DecodeError as error:
-        raise ProtocolError(f"{peer!r} tells an impossible layout of columns: {error}") from error
+        raise ProtocolError(f"{peer!r} sent an impossible layout of columns: {error}") from error
     if len(found) != parties:
-        raise ProtocolError(f"{peer!r} tells layouts of {len(found)} parties; {parties} were expected")
+        raise ProtocolError(f"{peer!r} sent layouts of {len(found)} parties; {parties} were expected")
     for one in found:
         if problem := one.find_problem():
-            raise ProtocolError(f"{peer!r} tells an impossible layout of columns: {problem}")
+            raise ProtocolError(f"{peer!r} sent an impossible layout of columns: {problem}")
     return found
 
 
@@ -166,7 +166,7 @@ class CrossPlan:
 
         Args:
             party: from 1.
-            own: whether it tells the correlations among its own columns.
+            own: whether it sends the correlations among its own columns.
         """
         layout = self.layouts[party]
         others = sum(one.scores for place, one in enumerate(self.layouts) if place != party)

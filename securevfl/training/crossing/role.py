@@ -60,7 +60,7 @@ class CrossedRole(Protocol):
 async def begin_crossing(role: CrossedRole, others: Sequence[Link]) -> CrossPlan:
     """Agree on the layout, count the release, and exchange what each party computes alone.
 
-    The release is counted before any of a party's rows leaves, so that one broken off still counts.
+    It counts the release before any of a party's rows leaves, so a release that breaks off still counts.
 
     Args:
         role: the party's.

@@ -144,7 +144,7 @@ class FalseActive(_LatentRole, ActiveRole):
         if not theirs and x is None:
             return
         if theirs and not len(theirs[0][0]):
-            return  # a party without rows of its own
+            return  # the party has no other rows
         own = [] if x is None else [self.model.encode(x)]
         leaves = [tuple(part.requires_grad_() for part in one) for one in theirs]
         posterior = fuse_posteriors([*own, *((mean, wide) for mean, wide in leaves)])

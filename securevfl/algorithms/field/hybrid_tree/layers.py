@@ -54,7 +54,7 @@ class UpperLayers:
         columns: of the host.
         forget: called when the trees are replaced, because cached scores of rows came from the old ones.
         trees: tree by tree.
-        taught: for each tree and node, whether common rows reached it, so that guests have layers below it.
+        taught: for each tree and node, whether common rows reached it; guests have layers below it if so.
         start: initial raw score of every row, (outputs,).
     """
 
