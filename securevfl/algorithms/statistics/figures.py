@@ -1,4 +1,4 @@
-"""Statistics that the active party computes from the opened sums: correlations, variance inflation, means and weights of evidence.
+"""What the active party computes from the opened sums: correlations, variance inflation, means, weights of evidence.
 
 With P rows of the second class and N of the first, and p and n of them in a bin: ``woe = ln((p + ½) / (n + ½)) −
 ln((P + ½) / (N + ½))``, and the information value is ``Σ (p / P − n / N) woe``, as in a scorecard.
