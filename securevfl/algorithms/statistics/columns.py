@@ -1,7 +1,7 @@
 """One party's columns as statistics take them: standardised numbers, bins, and coarser bins for where counts are few.
 
 Everything here happens at the owner. Bins of exact rows are those of boosted trees: frequent values apart, quantiles
-for the rest. With a budget they come from noisy counts over a range, and a number becomes the normal score of its bin.
+for the rest. `noisy_columns` makes the bins of a job with a budget.
 """
 
 from __future__ import annotations
@@ -9,14 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from statistics import NormalDist
 
 import numpy as np
 
-from securevfl.algorithms.additive.edges import category_column, noisy_category, noisy_column, signed_log
 from securevfl.algorithms.boosting.bins import fit_bins
-from securevfl.privacy.noise import draw_gaussian
 from securevfl.privacy.statistics_budget import StatisticsBudget, clip_norm
 from securevfl.training.crossing import PartyLayout, join_bins
 
@@ -29,9 +25,7 @@ __all__ = [
     "clip_of",
     "coarsen",
     "cut_columns",
-    "cut_privately",
     "encode_scores",
-    "score_by_bins",
 ]
 
 ONE = 1 << 16
@@ -49,9 +43,6 @@ ONE_LEVEL = "too few rows have another level than its most frequent one"
 _SHARE_OF_LEAST = 2.0
 """A row's share of a column's squares is at most this, divided by `least`. The share is the R² with which an exact
 correlation reveals the row's value in another column; a row whose rare value `least` rows share has 1 / least."""
-
-_EVERYWHERE = 1e9
-_CELLS = 64
 
 
 @dataclass
@@ -330,91 +321,6 @@ def _name_bins(values: np.ndarray, coded: np.ndarray, bins: int, levels: Sequenc
         else:
             found.append(f"{inside[0]:.6g} to {inside[-1]:.6g}")
     return found
-
-
-def cut_privately(
-    names: Sequence[str],
-    codes: Sequence[int],
-    levels: Mapping[str, Sequence[str]],
-    x: np.ndarray,
-    *,
-    bins: int,
-    ranges: Mapping[str, tuple[float, float]],
-    budget: StatisticsBudget,
-) -> list[OwnColumn]:
-    """A passive party's columns by noisy counts.
-
-    Args:
-        names: of the columns.
-        codes: number of codes of each, 0 for numbers.
-        levels: column → names of its declared codes.
-        x: rows, float64 (n, columns), NaN where missing.
-        bins: most bins of values.
-        ranges: column → its lowest and highest value, where the job states them; elsewhere a quarter of the column's
-            budget finds them.
-        budget: of the job.
-    """
-    found, mu = [], budget.mu_column(len(names))
-    for j, name in enumerate(names):
-        values = x[:, j]
-        if codes[j]:
-            made = noisy_category(category_column(name, codes[j], tuple(levels.get(name, ()))), values, mu)
-            texts = [*levels.get(name, ()), "other"][: codes[j]]
-        else:
-            left, low, high = mu, *ranges.get(name, (0.0, 0.0))
-            if name not in ranges:
-                low, high = _find_range(values, mu / 2)
-                left = mu * math.sqrt(0.75)
-            made = noisy_column(name, values, bins, low, high, left)
-            ends = [f"{low:.4g}", *(f"{edge:.4g}" for edge in made.edges), f"{high:.4g}"]
-            texts = [f"{one} to {other}" for one, other in pairwise(ends)]
-        one = OwnColumn(
-            name=name,
-            is_number=not codes[j],
-            missing=0,
-            codes=made.encode(values),
-            labels=[*texts, "missing"],
-            levels=(tuple(range(made.bins)),),
-        )
-        if not codes[j]:
-            one.scores = _normal_scores(made.masses)[one.codes]
-        found.append(one)
-    return found
-
-
-def _find_range(values: np.ndarray, mu: float) -> tuple[float, float]:
-    """Where nearly all values of a column are, from noisy counts in 64 cells of all numbers, on the signed logarithm.
-
-    Replacing a row moves two counts by one. A cell counts as filled from four standard deviations of the noise on.
-    """
-    last = float(signed_log(_EVERYWHERE))
-    places = np.clip((signed_log(values[~np.isnan(values)]) + last) / (2 * last), 0, 1)
-    counts = np.bincount(np.minimum((places * _CELLS).astype(np.int64), _CELLS - 1), minlength=_CELLS)
-    sd = math.sqrt(2.0) / mu
-    filled = np.flatnonzero(counts + draw_gaussian((_CELLS,), sd).numpy() >= 4 * sd)
-    ends = (0, _CELLS) if not len(filled) else (int(filled[0]), int(filled[-1]) + 1)
-    low, high = (2 * last * end / _CELLS - last for end in ends)
-    return math.copysign(math.expm1(abs(low)), low), math.copysign(math.expm1(abs(high)), high)
-
-
-def _normal_scores(masses: np.ndarray) -> np.ndarray:
-    """Standardised normal scores of bins of these masses, the last one of missing values: 0, float64 (bins,)."""
-    own = masses[:-1] / max(masses[:-1].sum(), 1e-12)
-    middle = np.clip(np.cumsum(own) - own / 2, 1e-3, 1 - 1e-3)
-    scores = np.array([NormalDist().inv_cdf(float(one)) for one in middle])
-    scores -= own @ scores
-    spread = math.sqrt(float(own @ np.square(scores)))
-    return np.append(scores / spread if spread > 1e-6 else np.zeros(len(scores)), 0.0)
-
-
-def score_by_bins(columns: Sequence[OwnColumn]) -> None:
-    """Give columns of numbers the normal scores of their bins, as a party with noisy counts does."""
-    for one in columns:
-        if one.scores is not None:
-            there = one.present if one.present is not None else np.ones(len(one.codes), bool)
-            values = len(one.labels) - (one.missing > 0)
-            masses = np.append(np.bincount(one.codes[there], minlength=values)[:values] / max(there.sum(), 1), 0.0)
-            one.scores = _normal_scores(masses)[np.where(there, one.codes, values)]
 
 
 def clip_of(budget: StatisticsBudget | None, scores: int) -> float | None:
