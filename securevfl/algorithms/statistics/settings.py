@@ -92,7 +92,7 @@ class StatisticsSettings(Algorithm):
             )
         if dp.model.noise_multiplier is not None or dp.model.clip != 1.0:
             raise InputError(
-                "statistics take only epsilon and delta of dp.model, which determine their noise. Leave "
+                "statistics take epsilon and delta of dp.model only: these determine their noise. Leave "
                 "noise_multiplier and clip out"
             )
         if dp.model.delta < _LEAST_DELTA:
