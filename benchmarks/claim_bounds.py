@@ -40,7 +40,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimJudgement(Judgement):
-    """What a page's tests say of one claim.
+    """The verdict on one claim from a page's tests.
 
     Attributes:
         verdict: "holds" or "does not hold" of the claim against its margin; else "no difference" if both one-sided

@@ -50,7 +50,7 @@ SWEEPS = (
 )
 """The sweeps that docs/few-rows.md, docs/algorithms/claims.md, docs/figures.md and the methods' pages rest on."""
 UNKNOWN_SECONDS = 10.0
-"""What a cell is reckoned to take if no cell of its algorithm has run."""
+"""Estimated seconds of a cell if no cell of its algorithm has run."""
 _OPEN_CLAIM, _OWN_CLAIM = 4.0, 0.1
 """Weights of an undecided claim of a paper, and of a sweep's own one."""
 _HOPEFUL = 1.5
@@ -99,7 +99,7 @@ class Table:
         return found
 
     def find_pairs(self, claim: Mapping[str, Any]) -> list[tuple[Place, Place]]:
-        """What a claim compares here, where the sweep has both sides."""
+        """The comparison that a claim makes here, if the sweep has both sides."""
         places = [(data, x) for data, _, x in self.cells_at if data in claim.get("data", [data])]
         return [pair for pair in list_pairs(claim, places) if all(side in self.cells_at for side in pair)]
 

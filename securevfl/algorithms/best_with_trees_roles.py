@@ -24,7 +24,7 @@ __all__ = ["TreesActive", "TreesProgram"]
 _TREES = "boosted_residual"
 _TOGETHER, _ALONE = "pool", "pool alone"
 _OPINIONS = {_TOGETHER: ("best", "trees", "own trees"), _ALONE: ("best", "own trees")}
-"""Of rows of all parties, and of rows that the partners lack."""
+"""Members of each pool: for rows of all parties, and for rows that the partners lack."""
 _PULL = 10.0
 """α of `fit_log_odds_weights`: the pull towards equal weights, in rows of unit variance of a log-odds."""
 _TINY = 1e-12

@@ -76,7 +76,7 @@ def _read_sources(sources: list[Path], id: list[str], label: list[str]) -> JobFi
     """The job file, or one drafted from tables.
 
     Raises:
-        InputError: tables of which something cannot be guessed.
+        InputError: the draft leaves something to fill in.
     """
     if len(sources) == 1 and sources[0].suffix == ".toml":
         if id or label:

@@ -50,7 +50,7 @@ _WHY = {
         "# On shares no message shows a column: `securevfl init --algorithm scorecard` drafts it all the same.",
     ),
 }
-"""Why `_choose_algorithm` took one and not the other, of two tables and a label of two values."""
+"""The reason for the choice of `_choose_algorithm`, for two tables and a label of two values."""
 _OTHERS = {
     "scorecard": "   # `securevfl init --algorithm boosting` drafts trees, `--algorithm splitnn` a network",
     "splitnn": "   # `securevfl init --algorithm boosting` drafts trees, `--algorithm auto` tries several",

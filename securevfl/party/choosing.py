@@ -82,7 +82,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, as one party knows it.
+    """The choice, as one party knows it.
 
     Attributes:
         kept: the name of the candidate that is kept.
@@ -143,7 +143,7 @@ async def agree_choice(
 
     Raises:
         InputError: the candidates have no metric of the validation rows in common.
-        ProtocolError: the active party keeps what nobody agreed to.
+        ProtocolError: the active party keeps an algorithm that the agreement does not name.
     """
     if site.role == ACTIVE:
         choice = _choose_best(candidates, classes)

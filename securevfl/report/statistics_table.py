@@ -53,7 +53,7 @@ def statistics_table(found: StatisticsRecord) -> Table:
 
 
 def explain_figures(found: StatisticsRecord) -> str:
-    """What the figures of columns mean, those that are there."""
+    """Explain the figures that the table has."""
     said = []
     if found.class_rows:
         rows = (
@@ -84,7 +84,7 @@ def pairs_table(found: StatisticsRecord) -> Table:
 
 
 def describe_statistics(found: StatisticsRecord) -> str:
-    """What was withheld, how large the noise is, and what the figures still give away."""
+    """List what was withheld, the size of the noise, and what the figures still give away."""
     withheld = [f"{one.party}.{one.column} ({one.withheld})" for one in found.columns if one.withheld]
     said = []
     if found.epsilon is not None:

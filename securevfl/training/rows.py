@@ -267,7 +267,7 @@ class TriedModel:
 
 @dataclass(frozen=True)
 class ChosenModel:
-    """Which of several candidates a job kept.
+    """The candidate that a job kept.
 
     Attributes:
         kept: its name.

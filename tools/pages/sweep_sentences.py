@@ -204,7 +204,7 @@ def alone_losses(found: Levels) -> str:
 
 
 def advice(found: Levels) -> str:
-    """What the tutorial says of Best."""
+    """The tutorial's sentence about Best."""
     best = found.tally(_BEST, "common")
     behind = best.places - best.level
     words = (

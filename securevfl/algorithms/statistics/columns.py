@@ -38,7 +38,7 @@ FARTHEST = 128.0
 """Bound of a score, with which sums fit the ring; `_pull_in` keeps scores far smaller unless `least` is 1."""
 
 ONE_LEVEL = "too few rows have another level than its most frequent one"
-"""Why a column of categories is left out."""
+"""The reason to leave a column of categories out."""
 
 _SHARE_OF_LEAST = 2.0
 """A row's share of a column's squares is at most this, divided by `least`. The share is the R² with which an exact

@@ -66,7 +66,7 @@ class ColumnNames(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Check that a layout has as many columns.
 
         Raises:
-            ProtocolError: it has not.
+            ProtocolError: it has another number.
         """
         counts = len(self.scored), len(self.binned), len(self.numbers), len(self.missing)
         if counts != (layout.scores, *[len(layout.bins)] * 3):

@@ -55,7 +55,7 @@ class StatisticsRole(Role):
 
     @property
     def budget(self) -> StatisticsBudget | None:
-        """Of the job."""
+        """The job's budget; None without one."""
         return self.config.budget(self.protection, len(self.site.passive))
 
     def own_rows(self) -> np.ndarray:

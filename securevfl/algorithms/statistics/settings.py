@@ -69,7 +69,7 @@ class StatisticsSettings(Algorithm):
         """See `Algorithm.check_protection`.
 
         Raises:
-            InputError: a protection of the cut, which statistics do not have, or noise that hides nothing.
+            InputError: the protection seals a cut layer, which statistics lack, or the noise hides nothing.
         """
         super().check_protection(protection)
         if not protection.on_shares and not isinstance(protection, Plain):
@@ -118,7 +118,7 @@ class StatisticsSettings(Algorithm):
     def plan_products(
         self, protection: Protection, *, rows: int, classes: int, layouts: Sequence[PartyLayout]
     ) -> CrossPlan:
-        """What all parties know of the products.
+        """The plan of the products, as all parties know it.
 
         Args:
             protection: of the job.
@@ -127,7 +127,7 @@ class StatisticsSettings(Algorithm):
             layouts: of the data parties, the active one's first.
 
         Raises:
-            InputError: the active party offers so many columns that exact sums with them tell rows.
+            InputError: the active party offers so many columns that exact sums with them reveal rows.
         """
         from securevfl.algorithms.statistics.columns import ONE
 

@@ -39,7 +39,7 @@ _BATCHES = 8
 
 _COUNT_BITS = 32
 _FIRST = 1 << 42
-"""Where the numbers of batches begin."""
+"""The number of the first batch."""
 
 
 def split_limbs(matrix: np.ndarray, wide: np.ndarray) -> np.ndarray:
@@ -158,7 +158,7 @@ class CrossingOfTwo(CrossingProgram):
         return found
 
     async def _open_cells(self, party: TwoParty, plan: CrossPlan, products: np.ndarray) -> np.ndarray | None:
-        """What is opened, int64 (released,) at the active party."""
+        """Open the released cells, int64 (released,) at the active party; None at the other."""
         release, wire, transfers = plan.release, party.wire, party.transfers
         cells = release.sum_cells(products)
         wanted = cells[release.released]

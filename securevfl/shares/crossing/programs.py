@@ -166,7 +166,7 @@ async def receive_plan(sharing: Sharing) -> CrossPlan:
 
 
 def describe_computing(member: ShareParty, plan: CrossPlan) -> list[str]:
-    """What a computing party did, for the report."""
+    """Describe a computing party's work, for the report."""
     engine = member.engine
     if engine is None:
         return []

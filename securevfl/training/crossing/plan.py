@@ -60,7 +60,7 @@ class PartyLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     twofold: tuple[int, ...] = ()
 
     def find_problem(self) -> str:
-        """What is impossible in it; empty if nothing is."""
+        """The reason why the layout is impossible; empty if it is possible."""
         if not 0 <= self.scores <= _MOST_COLUMNS or len(self.means) not in {0, self.scores}:
             return f"{self.scores} columns of numbers with {len(self.means)} of squares"
         if len(self.bins) > _MOST_COLUMNS:
@@ -104,7 +104,7 @@ def read_layouts(text: object, peer: str, parties: int) -> tuple[PartyLayout, ..
         parties: how many are expected.
 
     Raises:
-        ProtocolError: impossible ones.
+        ProtocolError: the layouts are malformed or impossible.
     """
     if not isinstance(text, str) or len(text) > 1 << 24:
         raise ProtocolError(f"{peer!r} sent no layout of columns")
@@ -136,7 +136,7 @@ def join_bins(words: Sequence[str], *, number: bool) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CrossPlan:
-    """What all parties know of the products.
+    """The plan of the products, as all parties know it.
 
     Attributes:
         rows: n, the common ones.
@@ -182,7 +182,7 @@ class CrossPlan:
 
     @cached_property
     def release(self) -> Release:
-        """What of the products is released."""
+        """The rule of which sums are released."""
         return Release.of(self)
 
     def clear_products(self, active: np.ndarray, passive: Sequence[np.ndarray]) -> np.ndarray:
@@ -201,7 +201,7 @@ class CrossPlan:
         return passive[party - 1][:, 1 : 1 + self.layouts[party].scores]
 
     def release_in_clear(self, products: np.ndarray) -> np.ndarray:
-        """What is released of the products, as computing parties compute it on shares, int64 (released,)."""
+        """Compute in the clear what computing parties release on shares, int64 (released,)."""
         release = self.release
         cells = release.sum_cells(products.view(np.uint64)).view(np.int64)
         chosen = release.choose_levels(cells[release.guards] >= self.least)

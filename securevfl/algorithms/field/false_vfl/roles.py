@@ -85,7 +85,7 @@ class _LatentRole(Role):
         return found
 
     def common_of(self, rows: np.ndarray) -> np.ndarray:
-        """Those of a batch's rows that all parties have."""
+        """The rows of a batch that all parties have."""
         found: np.ndarray = rows[rows < self.table.aligned_count]
         return found
 

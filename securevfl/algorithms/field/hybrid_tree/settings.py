@@ -69,7 +69,7 @@ class HybridSettings(Algorithm):
         """See `Algorithm.check_protection`.
 
         Raises:
-            InputError: the job asks for differential privacy, which this algorithm has nowhere.
+            InputError: the job asks for differential privacy, which this algorithm does not have.
         """
         super().check_protection(protection)
         if protection.dp is not None:
