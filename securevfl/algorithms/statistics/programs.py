@@ -31,6 +31,11 @@ class PlainActive(_PlainProgram):
     """The active party's program."""
 
     async def run(self) -> Trained:
+        """See `Program.run`.
+
+        Raises:
+            ProtocolError: a passive party sent other rows.
+        """
         role = self.role
         plan = await begin_crossing(role, role.site.other_links)
         passive = []

@@ -110,9 +110,6 @@ class FalseActive(_LatentRole, ActiveRole):
         self.networks = Networks(self.classifier, config.lr, 0.0, self.plan.device)
         self.parts["networks"] = self.networks
 
-    def _passive_links(self) -> list[Link]:
-        return [self.site.links[name] for name in self.site.passive]
-
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
             draws = self._make_generator("pretraining")
@@ -129,8 +126,8 @@ class FalseActive(_LatentRole, ActiveRole):
         common, own = self.draw_common(step), self.draw_own(step)
         self.generative.optimizer.zero_grad(set_to_none=True)
         if len(common):
-            await self._learn_rows(self.columns(common), self._passive_links(), len(common), draws)
-        for link in self._passive_links():
+            await self._learn_rows(self.columns(common), self.site.passive_links, len(common), draws)
+        for link in self.site.passive_links:
             await self._learn_rows(None, [link], None, draws)
         if len(own):
             await self._learn_rows(self.columns(own), [], len(own), draws)
@@ -241,7 +238,7 @@ class FalseActive(_LatentRole, ActiveRole):
         common = self.common_of(rows)
         own = rows[rows >= self.table.aligned_count]
         draws, parts = self._make_generator("batch", *map(int, rows[:16])), []
-        for which, links in ((common, self._passive_links()), (own, [])):
+        for which, links in ((common, self.site.passive_links), (own, [])):
             if len(which):
                 parts.append((which, *await self._weigh_samples(which, links, self._draw_noise(len(which), draws))))
         losses = [self._compute_bound(h, logs, self.labels(which)) for which, h, logs in parts]
@@ -270,7 +267,7 @@ class FalseActive(_LatentRole, ActiveRole):
             return torch.logsumexp(weights + functional.log_softmax(logits, dim=-1), dim=0)
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
-        return self._mix_logits(*await self._weigh_samples(rows, self._passive_links(), list(self.noise)))
+        return self._mix_logits(*await self._weigh_samples(rows, self.site.passive_links, list(self.noise)))
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
         return self._mix_logits(*self._weigh_own(rows, [], list(self.noise)))

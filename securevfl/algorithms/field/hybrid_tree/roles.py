@@ -78,9 +78,6 @@ class HybridHost(_TreeRole, ActiveRole):
     def _forget_scores(self) -> None:
         self.scored[:] = 0
 
-    def _passive_links(self) -> list[Link]:
-        return [self.site.links[name] for name in self.site.passive]
-
     async def train_batch(self, rows: np.ndarray) -> float:
         y = self.labels(self.rows).cpu().numpy()
         if self.fitted is None:
@@ -107,9 +104,10 @@ class HybridHost(_TreeRole, ActiveRole):
         async def send(link: Link) -> None:
             await link.send(Kind.GRADIENT, "hybrid/gradients", g=gradients, leaf=place)
 
-        await fan_out(self._passive_links(), send)
+        await fan_out(self.site.passive_links, send)
         found = [
-            await self._receive_numbers(link, "hybrid/values", "values", (len(leaf),)) for link in self._passive_links()
+            await self._receive_numbers(link, "hybrid/values", "values", (len(leaf),))
+            for link in self.site.passive_links
         ]
         mean: np.ndarray = np.mean(found, axis=0)
         return mean
@@ -142,10 +140,13 @@ class HybridHost(_TreeRole, ActiveRole):
             async def send(link: Link) -> None:
                 await link.send(Kind.CONTROL, "hybrid/leaves", leaves=leaves)
 
-            await fan_out(self._passive_links(), send)
+            await fan_out(self.site.passive_links, send)
             shape = (len(rows), outputs)
             self.raw[rows] += np.mean(
-                [await self._receive_numbers(link, "hybrid/scores", "scores", shape) for link in self._passive_links()],
+                [
+                    await self._receive_numbers(link, "hybrid/scores", "scores", shape)
+                    for link in self.site.passive_links
+                ],
                 axis=0,
             )
         self.scored[rows] = len(upper.trees)
