@@ -40,7 +40,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimJudgement(Judgement):
-    """What a page's tests say of one claim.
+    """The verdict on one claim from a page's tests.
 
     Attributes:
         verdict: "holds" or "does not hold" of the claim against its margin; else "no difference" if both one-sided
@@ -69,7 +69,7 @@ def run_bound_tests(sample: Paired, bound: float) -> tuple[float, float]:
     """The one-sided p values of: the mean is `bound` or more; the mean is −`bound` or less.
 
     Args:
-        sample: with a ratio, and two seeds or more. Where all differences are equal nothing tells of chance: 1 and 1.
+        sample: with a ratio, and two seeds or more. Equal differences show nothing about chance: 1 and 1.
         bound: positive.
     """
     from scipy.special import stdtr
@@ -127,12 +127,12 @@ def judge_claims(
     still_open = sum(max(values) > level for values in adjusted.values())
     remaining = level / max(1, still_open)  # what the last step asks of a p value
     return [
-        _judge(sample, bound, adjusted.get(i), level, remaining)
+        _judge_claim(sample, bound, adjusted.get(i), level, remaining)
         for i, (sample, bound) in enumerate(zip(family, asked, strict=True))
     ]
 
 
-def _judge(
+def _judge_claim(
     sample: Paired, bound: float | None, adjusted: Sequence[float] | None, level: float, remaining: float
 ) -> ClaimJudgement:
     if adjusted is None:

@@ -1,4 +1,4 @@
-"""What a claim of benchmarks/claims.toml compares, and by which measure of a run."""
+"""The runs that a claim of benchmarks/claims.toml compares, and the measure it compares them by."""
 
 from __future__ import annotations
 

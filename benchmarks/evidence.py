@@ -1,4 +1,4 @@
-"""Run what is missing of the sweeps that the pages rest on, for so many minutes; what decides most claims comes first.
+"""Run the missing cells of the pages' sweeps, for so many minutes; those that decide most claims come first.
 
     python -m benchmarks.evidence --list [--only NAME …]
     python -m benchmarks.evidence --minutes 60 [--only NAME …] [--workers 2]
@@ -72,7 +72,7 @@ def run_for(evidence: Evidence, minutes: float, *, workers: int = 1, limit: int 
     while time.monotonic() < end and (limit is None or done < limit):
         batch_end = min(end, time.monotonic() + AFRESH)
         possible = [cell for cell in evidence.plan() if cell.source.get("name") not in absent]
-        batch = _fill(evidence, possible, workers * (batch_end - time.monotonic()))
+        batch = _take_cells(evidence, possible, workers * (batch_end - time.monotonic()))
         if not batch:
             break
         with tempfile.TemporaryDirectory(prefix="securevfl-evidence-") as folder:
@@ -94,7 +94,7 @@ def run_for(evidence: Evidence, minutes: float, *, workers: int = 1, limit: int 
     return done
 
 
-def _fill(evidence: Evidence, cells: Sequence[Cell], seconds: float) -> list[Cell]:
+def _take_cells(evidence: Evidence, cells: Sequence[Cell], seconds: float) -> list[Cell]:
     """The first cells, as many as the time is for, one at least."""
     reckon, found, spent = evidence.reckoner(), [], 0.0
     for cell in cells:

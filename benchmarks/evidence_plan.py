@@ -1,4 +1,4 @@
-"""What has run of the sweeps that pages rest on, what is missing, and which cells would decide most claims a minute.
+"""Which cells of the pages' sweeps have run, which are missing, and which would decide most claims a minute.
 
 The store is the sweeps' records, benchmarks/results/sweep-<name>.json. A record keeps the settings of its cells, so a
 cell counts as run only if today's file asks for it with the same settings. Sweeps that ask for the same cell share it.
@@ -50,7 +50,7 @@ SWEEPS = (
 )
 """The sweeps that docs/few-rows.md, docs/algorithms/claims.md, docs/figures.md and the methods' pages rest on."""
 UNKNOWN_SECONDS = 10.0
-"""What a cell is reckoned to take if no cell of its algorithm has run."""
+"""Estimated seconds of a cell if no cell of its algorithm has run."""
 _OPEN_CLAIM, _OWN_CLAIM = 4.0, 0.1
 """Weights of an undecided claim of a paper, and of a sweep's own one."""
 _HOPEFUL = 1.5
@@ -72,7 +72,7 @@ class Table:
         """Read the sweep's file, and from its record the cells that have today's settings.
 
         Raises:
-            InputError: a file that is no sweep, or a record that is none.
+            InputError: a file is not a valid sweep, or a record not a valid sweep record.
         """
         file, stored = files / f"{name}.toml", results / f"sweep-{name}.json"
         sweep = read_sweep(file)
@@ -99,7 +99,7 @@ class Table:
         return found
 
     def find_pairs(self, claim: Mapping[str, Any]) -> list[tuple[Place, Place]]:
-        """What a claim compares here, where the sweep has both sides."""
+        """The comparison that a claim makes here, if the sweep has both sides."""
         places = [(data, x) for data, _, x in self.cells_at if data in claim.get("data", [data])]
         return [pair for pair in list_pairs(claim, places) if all(side in self.cells_at for side in pair)]
 
@@ -160,9 +160,9 @@ class Evidence:
         self.results = results
         self.tables = [Table.read(name, files=files, results=results) for name in names]
         self.claims = tomllib.loads(claims.read_text("utf-8"))["claim"]
-        self._share()
+        self._share_figures()
 
-    def _share(self) -> None:
+    def _share_figures(self) -> None:
         """Give every sweep the figures that another one has of the same cell."""
         known = {digest: figures for table in self.tables for digest, figures in table.figures.items()}
         for table in self.tables:
@@ -204,7 +204,7 @@ class Evidence:
             for table in self.tables
         ]
         for family in (page, *own):
-            _judge(family)
+            _judge_family(family)
         lines = [line for line in (*page, *(line for family in own for line in family)) if line.pairs]
         for line in lines:
             line.wanted = _find_wanted(line)
@@ -241,22 +241,22 @@ class Evidence:
             for cell in table.sweep.cells:
                 figures = table.figures.get(cell.digest)
                 if figures is not None:
-                    for key in _kinds(cell):
-                        kinds.setdefault(key, []).append(figures.seconds / _epochs(cell))
+                    for key in _list_cost_keys(cell):
+                        kinds.setdefault(key, []).append(figures.seconds / _count_epochs(cell))
         medians = {key: statistics.median(seconds) for key, seconds in kinds.items()}
 
         def reckon(cell: Cell) -> float:
-            each = next((medians[key] for key in _kinds(cell) if key in medians), None)
-            return UNKNOWN_SECONDS if each is None else each * _epochs(cell)
+            each = next((medians[key] for key in _list_cost_keys(cell) if key in medians), None)
+            return UNKNOWN_SECONDS if each is None else each * _count_epochs(cell)
 
         return reckon
 
 
-def _kinds(cell: Cell) -> tuple[tuple[str, ...], ...]:
+def _list_cost_keys(cell: Cell) -> tuple[tuple[str, ...], ...]:
     return (cell.data, cell.method), (cell.method,), ("algorithm", str(cell.algorithm["name"]))
 
 
-def _epochs(cell: Cell) -> int:
+def _count_epochs(cell: Cell) -> int:
     return int(cell.job.get("epochs", 1))
 
 
@@ -267,7 +267,7 @@ def _own_claim(claim: Claim) -> Mapping[str, Any]:
     return says | ({} if claim.data == "*" else {"data": [claim.data]})
 
 
-def _judge(family: Sequence[Line]) -> None:
+def _judge_family(family: Sequence[Line]) -> None:
     """Give each line of a family its differences, sample and judgement."""
     tables = {line.table.name: line.table for line in family}
     ratios = {name: find_ratios(table.record()) for name, table in tables.items()}

@@ -1,4 +1,4 @@
-"""How often a claim's tests say what is false, if methods are equal, or differ by just the bound.
+"""How often a claim's tests give a false verdict, if methods are equal or differ by exactly the bound.
 
     python -m benchmarks.false_bounds [--quick] [--repeats 200] [--only TABLE …]
 
@@ -41,11 +41,11 @@ TRUTHS: Mapping[str, tuple[float, ...]] = {
     "at the bound": (BOUND,),
     "mixed": (0.0, BOUND, -BOUND),
 }
-"""What the differences of a page truly are, in turn."""
+"""The true differences of a page, in turn."""
 
 
 def is_false(judgement: ClaimJudgement, truth: float) -> bool:
-    """Whether anything that the tests say of a difference contradicts it.
+    """Return True if any verdict on a difference contradicts the truth.
 
     Args:
         judgement: of the difference, against a margin of 0.
@@ -65,7 +65,7 @@ def count_false(pages: Sequence[np.ndarray], ratio: float, truths: Sequence[floa
     Args:
         pages: differences between equal methods, (claims, seeds) each.
         ratio: see `run_paired_test`.
-        truths: what is added to them, in turn.
+        truths: differences to add to them, in turn.
     """
     false = small = claims = 0
     for page in pages:

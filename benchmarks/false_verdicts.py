@@ -197,7 +197,9 @@ def measure(case: Case, table: Table, repeats: int, seeds: tuple[int, ...] = SEE
         repeats: pages.
         seeds: numbers of seeds to look at.
     """
-    return _summarise([differences(case, table, repeat, max(seeds)) for repeat in range(repeats)], case.ratio, seeds)
+    return _summarise_pages(
+        [differences(case, table, repeat, max(seeds)) for repeat in range(repeats)], case.ratio, seeds
+    )
 
 
 def measure_mean(repeats: int, seeds: tuple[int, ...] = SEEDS, names: Sequence[str] = AVERAGED) -> dict[str, object]:
@@ -214,10 +216,10 @@ def measure_mean(repeats: int, seeds: tuple[int, ...] = SEEDS, names: Sequence[s
         np.mean([differences(case, table, r, max(seeds)) for case, table in zip(cases, tables, strict=True)], axis=0)
         for r in range(repeats)
     ]
-    return _summarise(every, max(case.ratio for case in cases), seeds)
+    return _summarise_pages(every, max(case.ratio for case in cases), seeds)
 
 
-def _summarise(every: list[np.ndarray], ratio: float, seeds: tuple[int, ...]) -> dict[str, object]:
+def _summarise_pages(every: list[np.ndarray], ratio: float, seeds: tuple[int, ...]) -> dict[str, object]:
     """Shares of tests and pages that decide, from the differences of all pages, (pairs, seeds) each."""
     repeats = len(every)
     found: dict[str, object] = {"repeats": repeats, "ratio": ratio, "correlation": _correlation(every)}

@@ -76,11 +76,11 @@ def join_two(people: sv.Parties) -> sv.Parties:
     return sv.Parties.of(people.active, replace(first, name="partner", columns=columns))
 
 
-def _errors(exact: StatisticsRecord, people: sv.Parties) -> dict[str, dict[str, float]]:
+def _measure_errors(exact: StatisticsRecord, people: sv.Parties) -> dict[str, dict[str, float]]:
     found = {}
-    scores, _ = compute(sv.Shares(dp=_noise(_HARDLY)), people)
+    scores, _ = compute(sv.Shares(dp=_make_noise(_HARDLY)), people)
     for epsilon in _EPSILONS:
-        noisy, _ = compute(sv.Shares(dp=_noise(epsilon)), people)
+        noisy, _ = compute(sv.Shares(dp=_make_noise(epsilon)), people)
         value = {one.column: one.iv for one in exact.columns}
         gaps = [
             abs(one.iv - float(value[one.column] or 0))
@@ -118,7 +118,7 @@ def _rank_agreement(value: dict[str, float | None], columns: Sequence[ColumnStat
     return float(np.corrcoef(ranks.T)[0, 1])
 
 
-def _noise(epsilon: float | None) -> sv.DP | None:
+def _make_noise(epsilon: float | None) -> sv.DP | None:
     return None if epsilon is None else sv.DP(model=sv.Gaussian(epsilon=epsilon, delta=_DELTA))
 
 
@@ -153,7 +153,7 @@ def _unchecked_column(person: str, ids: Sequence[str]) -> Iterator[None]:
         roles.StatisticsActive.cut_exactly = cut  # type: ignore[method-assign]
 
 
-def _spy(people: sv.Parties, persons: Sequence[str], epsilon: float | None) -> float:
+def _measure_leak(people: sv.Parties, persons: Sequence[str], epsilon: float | None) -> float:
     """R² of the values that an indicator's correlations give."""
     guessed, true = [], []
     job = sv.Job(algorithm=sv.Statistics(), protection=sv.Shares(), seed=0)
@@ -162,7 +162,7 @@ def _spy(people: sv.Parties, persons: Sequence[str], epsilon: float | None) -> f
     for person in persons:
         roles.StatisticsActive.rows_in_table = rows  # type: ignore[attr-defined]
         with _unchecked_column(person, ids):
-            found, _ = compute(sv.Shares(dp=_noise(epsilon)), people, vif=False)
+            found, _ = compute(sv.Shares(dp=_make_noise(epsilon)), people, vif=False)
         at = found.names.index(f"{found.active}.spy")
         for table in people.passive:
             row = list(table.ids).index(person)
@@ -186,8 +186,8 @@ def _two_runs(people: sv.Parties, persons: Sequence[str], epsilon: float | None)
     """How often the bin that lost a row is the person's."""
     hits, fullest, count = 0, 0, 0
     for person in persons:
-        with_, _ = compute(sv.Shares(dp=_noise(epsilon)), people, vif=False)
-        without, _ = compute(sv.Shares(dp=_noise(epsilon)), _leave_out(people, person), vif=False)
+        with_, _ = compute(sv.Shares(dp=_make_noise(epsilon)), people, vif=False)
+        without, _ = compute(sv.Shares(dp=_make_noise(epsilon)), _leave_out(people, person), vif=False)
         other = {one.column: one for one in without.columns}
         for one in with_.columns:
             if one.party == with_.active or not one.bins or one.kind != "numbers":
@@ -238,7 +238,7 @@ def main(*, quick: bool) -> None:
         "in the clear, two": (sv.Plain(), two),
         "shares of two": (sv.Shares(computing=2), two),
         "shares of two, helper": (sv.Shares(computing=2, helper="notary"), two),
-        "shares of three, ε = 1": (sv.Shares(dp=_noise(1.0)), three),
+        "shares of three, ε = 1": (sv.Shares(dp=_make_noise(1.0)), three),
     }
     costs, exact = {}, None
     for name, (protection, people) in kinds.items():
@@ -249,10 +249,10 @@ def main(*, quick: bool) -> None:
     small = sv.datasets.default_credit(overlap=1.0, seed=1, rows=1_000 if quick else 3_000)
     persons = [str(small.active.ids[row]) for row in range(1 if quick else 8)]
     attacks = {
-        what: {"indicator R²": _spy(small, persons, epsilon), **_two_runs(small, persons, epsilon)}
+        what: {"indicator R²": _measure_leak(small, persons, epsilon), **_two_runs(small, persons, epsilon)}
         for what, epsilon in (("exact", None), ("ε = 4", 4.0), ("ε = 1", 1.0))
     }
-    write("statistics", {"costs": costs, "errors": _errors(exact, three), "attacks": attacks})
+    write("statistics", {"costs": costs, "errors": _measure_errors(exact, three), "attacks": attacks})
 
 
 if __name__ == "__main__":

@@ -332,6 +332,11 @@ class PartyContext:
         """Links to all peers, by name."""
         return [self.links[name] for name in sorted(self.links)]
 
+    @property
+    def passive_links(self) -> list[Link]:
+        """Links to the passive parties, in the job's order, at the active party."""
+        return [self.links[name] for name in self.passive]
+
     def federation(self, owner: str) -> PartyContext:
         """The context of this party in one label owner's federation: that owner and all passive parties.
 

@@ -237,7 +237,7 @@ class PartyFile:
             up, and never put an older copy in its place.
         filters: folder for filters and keys of unbalanced alignments, if an agreement allows keeping them; None to keep
             none.
-        start: state folder of the agreement whose model training goes on from, where an agreement says so; None for
+        start: state folder of the agreement whose model training goes on from, if the agreement asks for that; None for
             none.
         device: ``"cpu"`` or ``"cuda"``.
         pool: workers for the products of a sealed cut; see `securevfl_crypto.pools.open_pool`.

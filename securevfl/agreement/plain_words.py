@@ -124,7 +124,7 @@ def _describe_job(proposal: Proposal) -> tuple[str, ...]:
             [
                 f"  It goes on from the model of run {proposal.start}: each party begins from its own part of it, "
                 "whose state folder its own file names (start). Rows that trained that model may validate and test "
-                "now; then figures are too good, and so is a proof that the model is useful."
+                "now; then figures, and a proof that the model is useful, are too optimistic."
             ]
             if proposal.start
             else []

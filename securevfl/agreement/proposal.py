@@ -164,7 +164,7 @@ class Proposal(Config, dict=True):
         party: the parties' cards, by name.
         serving: how the model may be used for scoring; None if the agreement covers only training.
         start: the run whose model training goes on from, as ``model.run`` beside each part names it: the digest of the
-            agreement that it was trained under; empty to begin anew.
+            agreement that it was trained under; empty to train from the beginning.
     """
 
     id: str

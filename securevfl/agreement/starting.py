@@ -19,7 +19,7 @@ __all__ = ["find_start"]
 def find_start(
     proposal: Proposal, party: str, job: Job, place: Path | None, table: PartyTable | None
 ) -> dict[str, Any] | None:
-    """A party's part of the earlier model; None where training begins anew.
+    """A party's part of the earlier model; None if training starts from the beginning.
 
     Args:
         proposal: what was agreed.

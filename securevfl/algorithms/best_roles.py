@@ -203,7 +203,7 @@ class MemberWeighting:
         return f"; {self.table.name} sent {whole:,} bytes while they trained, {' and '.join(ratios)}"
 
     def choosing_rows(self, rows: np.ndarray) -> bool:
-        """Whether so many rows are there that they may choose the weights."""
+        """Return True if there are enough rows to choose the weights."""
         return self.config.stack and len(rows) >= FEWEST_TO_CHOOSE
 
 

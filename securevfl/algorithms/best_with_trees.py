@@ -100,10 +100,10 @@ class BestWithTrees(Best):
 
     def list_members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[SubModel]:
         found = super().list_members(table, seed, protection, passive)
-        return [one if one.algorithm.name != self.trees else _lasting(one, self.rounds) for one in found]
+        return [one if one.algorithm.name != self.trees else _set_epochs(one, self.rounds) for one in found]
 
     def protection_of(self, member: Algorithm, protection: Protection) -> Protection:
-        """See `Best.protection_of`. The networks compute in fixed point where the job says so; trees always do."""
+        """See `Best.protection_of`. The networks compute in fixed point if the job asks for it; trees always do."""
         if member.name == self.trees and isinstance(protection, Plain):
             return protection.replace(fixed_point=False)
         return protection
@@ -120,5 +120,5 @@ class BestWithTrees(Best):
         return ActiveProgram(TreesActive(self, setting, as_dict(as_dict(model["parts"])["members"])))
 
 
-def _lasting(member: SubModel, epochs: int) -> SubModel:
+def _set_epochs(member: SubModel, epochs: int) -> SubModel:
     return SubModel(name=member.name, algorithm=member.algorithm, split=member.split, talks=member.talks, epochs=epochs)

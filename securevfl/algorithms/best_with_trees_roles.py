@@ -24,7 +24,7 @@ __all__ = ["TreesActive", "TreesProgram"]
 _TREES = "boosted_residual"
 _TOGETHER, _ALONE = "pool", "pool alone"
 _OPINIONS = {_TOGETHER: ("best", "trees", "own trees"), _ALONE: ("best", "own trees")}
-"""Of rows of all parties, and of rows that the partners lack."""
+"""Members of each pool: for rows of all parties, and for rows that the partners lack."""
 _PULL = 10.0
 """α of `fit_log_odds_weights`: the pull towards equal weights, in rows of unit variance of a log-odds."""
 _TINY = 1e-12
@@ -134,12 +134,12 @@ class TreesActive(BestActive):
         networks = {name: self.weights[name] for name in self.config.methods}
         best = self._probabilities_of(of_member, networks)
         trees = self._probabilities_of(of_member, {_TREES: 1.0})
-        return self._pool([best, trees, self._own_trees(rows)], _TOGETHER)
+        return self._pool_opinions([best, trees, self._own_trees(rows)], _TOGETHER)
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
         """Logits of the pool of the own trees and the networks that are trained for rows of the active party alone."""
         best = self.task.compute_probabilities(super().score_alone(rows))
-        return self._pool([best, self._own_trees(rows)], _ALONE)
+        return self._pool_opinions([best, self._own_trees(rows)], _ALONE)
 
     def _own_trees(self, rows: np.ndarray) -> np.ndarray:
         found = [
@@ -153,7 +153,7 @@ class TreesActive(BestActive):
     def _probabilities_of(self, of_member: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> np.ndarray:
         return self.task.compute_probabilities(self._mean_logits(of_member, weights))
 
-    def _pool(self, opinions: list[np.ndarray], pool: str) -> torch.Tensor:
+    def _pool_opinions(self, opinions: list[np.ndarray], pool: str) -> torch.Tensor:
         weights = [self.weights[f"{pool}: {name}"] for name in _OPINIONS[pool]]
         logs = torch.from_numpy(add_log_odds(opinions, weights)).clamp_min(_TINY).log().to(self.plan.device)
         return logs if self.task.classes > 2 else logs[:, 1:] - logs[:, :1]

@@ -1,4 +1,4 @@
-"""What commands print of a finished run: one screen, or every table."""
+"""Print a finished run: one screen, or every table."""
 
 from __future__ import annotations
 

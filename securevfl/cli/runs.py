@@ -457,7 +457,7 @@ def find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
     described = any((job / one / "statistics.json").exists() for one in ("", "report"))
     if not (place / JOB_FILE).exists() and described:
         raise sv.InputError(
-            f"{job} has statistics of columns, and no model came of them: name the run of an algorithm that trains one"
+            f"{job} has statistics of columns, which produce no model: name the run of an algorithm that trains one"
         )
     if not (place / JOB_FILE).exists():
         raise sv.InputError(

@@ -43,7 +43,7 @@ def stats_command(
         int | None, typer.Option(help="Fewest rows of each class in a bin that is shown; default: 20.")
     ] = None,
     vif: Annotated[
-        bool, typer.Option("--vif/--no-vif", help="Whether passive parties tell correlations among their own columns.")
+        bool, typer.Option("--vif/--no-vif", help="Whether passive parties send correlations among their own columns.")
     ] = True,
     computing: Annotated[
         int | None, typer.Option(help="Parties that compute on shares: 3, or 2; default: by the number of parties.")
@@ -76,7 +76,7 @@ def _read_sources(sources: list[Path], id: list[str], label: list[str]) -> JobFi
     """The job file, or one drafted from tables.
 
     Raises:
-        InputError: tables of which something cannot be guessed.
+        InputError: the draft leaves something to fill in.
     """
     if len(sources) == 1 and sources[0].suffix == ".toml":
         if id or label:
@@ -104,7 +104,7 @@ def _describing_job(
     least: int | None,
     vif: bool,
 ) -> sv.Job:
-    """The job of a file with statistics in the place of its model."""
+    """Replace the model of a file's job by statistics."""
     given = file.job.algorithm if isinstance(file.job.algorithm, sv.Statistics) else sv.Statistics()
     changed: dict[str, Any] = {"bins": bins, "least": least}
     algorithm = given.replace(**{name: value for name, value in changed.items() if value is not None})

@@ -74,12 +74,12 @@ def gather_evidence(
 
 
 def _require_model(record: Record | None, agreement: Agreement | None) -> None:
-    """Refuse statistics: each document speaks of a model, its training and its predictions."""
+    """Refuse statistics: each document describes a model, its training and its predictions."""
     describes = agreement is not None and agreement.proposal.algorithm.describes
     if describes or (record is not None and any(run.statistics is not None for run in record.runs)):
         raise InputError(
-            "a dossier documents a model, and this job computed statistics of columns before one: write it of the job "
-            "that trains; `securevfl report` and `securevfl audit` show what these statistics told"
+            "a dossier documents a model, and this job computed statistics of columns instead: write one for the job "
+            "that trains; `securevfl report` and `securevfl audit` show these statistics"
         )
 
 

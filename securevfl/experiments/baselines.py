@@ -38,7 +38,7 @@ _SETTINGS = "scikit-learn's histogram gradient boosting with its defaults; round
 def wrong_baselines(algorithm: Algorithm, baselines: Sequence[str]) -> list[str]:
     """Why the algorithm cannot be compared with these baselines; empty if it can."""
     if algorithm.describes and baselines:
-        return [f"{algorithm.title} train no model that a baseline could stand beside: leave baselines out"]
+        return [f"{algorithm.title} train no model to compare baselines with: leave baselines out"]
     if not (algorithm.many_owners and baselines):
         return []
     return [f"{algorithm.title} has several label owners; the baselines are for one: leave them out"]

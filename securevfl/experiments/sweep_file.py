@@ -35,7 +35,7 @@ from securevfl.training import find_algorithm, registered_algorithms
 __all__ = ["list_recorded_cells", "read_sweep", "read_sweep_sections"]
 
 _KEPT = ("axis", "job", "data", "method", "seeds")
-"""What a record keeps of a sweep file: from it, `list_recorded_cells` makes the cells again."""
+"""The settings of a sweep file that a record keeps, for `list_recorded_cells`."""
 
 
 def read_sweep(path: str | Path, *, device: str = "cpu") -> Sweep:

@@ -43,14 +43,14 @@ _ROWS_OF_TWO = 4_000
 _WHY = {
     _OF_TWO: (
         "# On secret shares of the two no message shows a column, if both follow the protocol; only final predictions",
-        "# say something of them. Under a network the party with the labels could compute the other's columns.",
+        "# reveal something about them. Under a network the party with the labels could compute the other's columns.",
     ),
     _USUAL: (
         "# Fewer than 4,000 rows: too few validate to show that a scorecard on secret shares of the two is useful.",
         "# On shares no message shows a column: `securevfl init --algorithm scorecard` drafts it all the same.",
     ),
 }
-"""Why `_choose_algorithm` took one and not the other, of two tables and a label of two values."""
+"""The reason for the choice of `_choose_algorithm`, for two tables and a label of two values."""
 _OTHERS = {
     "scorecard": "   # `securevfl init --algorithm boosting` drafts trees, `--algorithm splitnn` a network",
     "splitnn": "   # `securevfl init --algorithm boosting` drafts trees, `--algorithm auto` tries several",

@@ -52,18 +52,18 @@ class ScopedJournal(Journal):
         self.attempt, self.agreed = self._outer.attempt, self._outer.agreed
 
     def reserve_releases(self, epoch: int, release: str, rows: int, most: int) -> None:
-        self._outer.reserve_releases(epoch, self._name(release), rows, most)
+        self._outer.reserve_releases(epoch, self._add_scope(release), rows, most)
 
     def close_epoch(self, epoch: int, release: str, counts: np.ndarray) -> None:
-        self._outer.close_epoch(epoch, self._name(release), counts)
+        self._outer.close_epoch(epoch, self._add_scope(release), counts)
 
     def max_releases(self, release: str, epoch: int) -> int:
-        return self._outer.max_releases(self._name(release), epoch)
+        return self._outer.max_releases(self._add_scope(release), epoch)
 
     def earlier_counts(self, release: str, rows: int, start: int) -> EarlierCounts:
-        return self._outer.earlier_counts(self._name(release), rows, start)
+        return self._outer.earlier_counts(self._add_scope(release), rows, start)
 
-    def _name(self, release: str) -> str:
+    def _add_scope(self, release: str) -> str:
         return f"{self._scope}/{release}"
 
 

@@ -44,7 +44,7 @@ CHOICE_EXCHANGES = tuple(
     )
     for receiver in (PASSIVE, COORDINATOR)
 )
-"""What a job that chooses sends beside its candidates' messages."""
+"""The messages of a job that chooses, in addition to its candidates'."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def describe_unfit_choice(job: Job, owners: Sequence[str], passive: Sequence[str
         if one.algorithm.uses_others or one.algorithm.uses_book:
             why.append("it trains on rows that are not common, and all candidates have to train on the same rows")
         found += [f"algorithm is 'auto', and {name!r} cannot be tried: {text}" for text in why]
-    return found + _too_many_metrics(job, jobs) + _contradictions(jobs, len(passive))
+    return found + _too_many_metrics(job, jobs) + _find_contradictions(jobs, len(passive))
 
 
 def _too_many_metrics(job: Job, jobs: Mapping[str, Job]) -> list[str]:
@@ -213,8 +213,8 @@ def _too_many_metrics(job: Job, jobs: Mapping[str, Job]) -> list[str]:
     ]
 
 
-def _contradictions(jobs: Mapping[str, Job], passive: int) -> list[str]:
-    """Candidates that declare one message differently, so that no link could tell what it says."""
+def _find_contradictions(jobs: Mapping[str, Job], passive: int) -> list[str]:
+    """Candidates that declare the same message differently, so a link would not know which declaration holds."""
     found, known = [], dict[tuple[object, ...], tuple[str, Exchange]]()
     for name, job in jobs.items():
         for one in job.algorithm.exchanges(job.protection, passive) if passive else ():

@@ -56,7 +56,7 @@ class Candidate:
 
     @property
     def trained(self) -> Trained:
-        """What its program returns, as far as it has come."""
+        """Its program's result so far."""
         return self.program.trained
 
     async def train(self) -> None:
@@ -64,7 +64,7 @@ class Candidate:
         await self.program.train()
 
     def figures(self, valid: float | None) -> TriedModel:
-        """What the report tells of it.
+        """Its entry in the report.
 
         Args:
             valid: its metric of the validation rows; None where this party does not know it.
@@ -82,7 +82,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, as one party knows it.
+    """The choice, as one party knows it.
 
     Attributes:
         kept: the name of the candidate that is kept.
@@ -98,7 +98,7 @@ class Choice:
 
     @property
     def summary(self) -> ChosenModel:
-        """What the report tells of it, and by which name the job of the kept one is found."""
+        """The choice for the report, with the name by which the kept one's job is found."""
         order = [*self.valid, *(name for name in self.candidates if name not in self.valid)]
         tried = {name: self.candidates[name].figures(self.valid.get(name)) for name in order}
         return ChosenModel(kept=self.kept, metric=self.metric, tried=tried)
@@ -133,7 +133,7 @@ def leave_epsilon(policy: Policy, shares: Sequence[float], spent: Sequence[float
 async def agree_choice(
     site: PartyContext, candidates: Mapping[str, Candidate], *, classes: int, links: Sequence[Link]
 ) -> Choice:
-    """Choose at the active party, and tell the others.
+    """Choose at the active party, and send the choice to the others.
 
     Args:
         site: the party's context.
@@ -143,10 +143,10 @@ async def agree_choice(
 
     Raises:
         InputError: the candidates have no metric of the validation rows in common.
-        ProtocolError: the active party keeps what nobody agreed to.
+        ProtocolError: the active party keeps an algorithm that the agreement does not name.
     """
     if site.role == ACTIVE:
-        choice = _choose(candidates, classes)
+        choice = _choose_best(candidates, classes)
         await fan_out(links, lambda link: link.send(Kind.CONTROL, KEPT, meta={"kept": choice.kept}))
         return choice
     told = (await site.links[site.active].receive(Kind.CONTROL, KEPT)).meta.get("kept")
@@ -157,7 +157,7 @@ async def agree_choice(
     return Choice(told, candidates)
 
 
-def _choose(candidates: Mapping[str, Candidate], classes: int) -> Choice:
+def _choose_best(candidates: Mapping[str, Candidate], classes: int) -> Choice:
     figures = {name: kept_metrics(one.trained) for name, one in candidates.items()}
     number = next(iter(candidates.values())).job.number_loss is not None
     metric = find_common_metric(figures, classes, number=number)

@@ -34,7 +34,7 @@ TWO_BUDGETS = (
     "rows that both runs use spend ε in each of them, and the two are not added up: train from the beginning, on all "
     "rows together, within one budget"
 )
-"""Why it cannot where one of the two has noise."""
+"""The reason to refuse it if one of the two runs has noise."""
 
 
 def wrong_parties(
@@ -214,7 +214,7 @@ def check_trains(algorithm: Algorithm, what: str) -> None:
 
 
 def describe_predicted(job: Job) -> str:
-    """What a job's model predicts, in words: training that goes on has to predict the same."""
+    """Describe the target of a job's model: training that goes on must have the same."""
     if job.has_several_labels:
         return "several labels"
     if job.number_loss is None:

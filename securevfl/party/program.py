@@ -180,7 +180,7 @@ async def train_party(
         return Trained()
     if job.algorithm.chooses:
         return await _train_candidates(site, table, alignments, job, split=split)
-    ready = await _prepare(site, table, alignments, job, split=split)
+    ready = await _prepare_party(site, table, alignments, job, split=split)
     trained = await _run_program(site, ready.program)
     return ready.complete(trained, site.notes)
 
@@ -223,7 +223,7 @@ class _Ready:
         return trained
 
 
-async def _prepare(
+async def _prepare_party(
     site: PartyContext,
     table: PartyTable | None,
     alignments: Alignments,
@@ -326,10 +326,12 @@ async def _train_candidates(
             secret = PartySecret(int.from_bytes(site.secret.keystream(32, "candidate", name), "big"))
             policy = leave_epsilon(site.policy, shares, [one.planned_epsilon for one in programs])
             own = replace(site, keeper=keeper, secret=secret, policy=policy, notes=[])
-            ready[name] = await _prepare(site, table, alignments, one, split=split, own=own)
+            ready[name] = await _prepare_party(site, table, alignments, one, split=split, own=own)
             program = ready[name].program
             if not isinstance(program, StagedProgram):
-                raise InputError(f"{one.algorithm.title} tests as it trains, so that it is no candidate of a choice")
+                raise InputError(
+                    f"{one.algorithm.title} tests while it trains, so it cannot be a candidate of a choice"
+                )
             programs.append(program)
             tried[name] = Candidate(one, program, own.notes)
             site.observer.phase(f"candidate {name}")

@@ -45,7 +45,7 @@ class StatisticsBudget:
         epsilon: ε of a common row's columns at the passive parties.
         delta: δ.
         passive: number of passive parties.
-        own_blocks: whether correlations among a passive party's own columns are told.
+        own_blocks: whether passive parties send the correlations among their own columns.
     """
 
     epsilon: float
@@ -68,18 +68,18 @@ class StatisticsBudget:
         """No one norm bounds all releases; reports show 1."""
         return 1.0
 
-    def _part(self, share: float) -> float:
+    def _compute_mu(self, share: float) -> float:
         total = 1.0 if self.own_blocks else 1.0 - _OWN
         return self.mu * math.sqrt(share / total)
 
     def mu_column(self, columns: int) -> float:
         """μ of the noisy counts of one of a passive party's columns."""
-        return self._part(_PREPARATION) / math.sqrt(self.passive * max(columns, 1))
+        return self._compute_mu(_PREPARATION) / math.sqrt(self.passive * max(columns, 1))
 
     @property
     def mu_own(self) -> float:
-        """μ of one passive party's own correlations; 0 where they are not told."""
-        return self._part(_OWN) / math.sqrt(self.passive) if self.own_blocks else 0.0
+        """μ of one passive party's own correlations; 0 if it does not send them."""
+        return self._compute_mu(_OWN) / math.sqrt(self.passive) if self.own_blocks else 0.0
 
     def own_sigma(self, scores: int) -> float:
         """σ of the noise on each sum of products of two of a party's own scores."""
@@ -94,7 +94,7 @@ class StatisticsBudget:
         active, passive = clip_norm(scores[0]), [clip_norm(one) for one in scores[1:]]
         squares = sum((active * one) ** 2 for one in passive)
         squares += sum((one * other) ** 2 for i, one in enumerate(passive) for other in passive[i + 1 :])
-        return 2 * math.sqrt(squares) / self._part(_SCORES)
+        return 2 * math.sqrt(squares) / self._compute_mu(_SCORES)
 
     def counts_sigma(self, columns: int) -> float:
         """σ of the noise on each count of rows.
@@ -102,12 +102,12 @@ class StatisticsBudget:
         Args:
             columns: binned columns of all passive parties.
         """
-        return math.sqrt(2.0 * max(columns, 1)) / self._part(_COUNTS)
+        return math.sqrt(2.0 * max(columns, 1)) / self._compute_mu(_COUNTS)
 
     def spent_epsilon(self) -> float:
         """ε of everything, from the shares of μ²."""
         shares = [_PREPARATION, _SCORES, _COUNTS, *([_OWN] if self.own_blocks else [])]
-        return epsilon_at(math.sqrt(sum(self._part(one) ** 2 for one in shares)), self.delta)
+        return epsilon_at(math.sqrt(sum(self._compute_mu(one) ** 2 for one in shares)), self.delta)
 
     def summary_sentence(self) -> str:
         """One sentence for reports."""

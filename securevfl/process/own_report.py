@@ -109,7 +109,7 @@ def _learned_from_all(job: Job, roster: Roster) -> list[LearnedRecord]:
 
 
 def _choice_record(job: Job, trained: Trained) -> ChoiceRecord | None:
-    """What was tried, and what is kept; figures are the active party's alone. None for a job of one algorithm."""
+    """The candidates and the kept one, with figures only at the active party; None for a job of one algorithm."""
     choice = trained.choice
     if choice is None:
         return None

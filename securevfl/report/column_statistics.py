@@ -67,7 +67,7 @@ class StatisticsRecord(msgspec.Struct, frozen=True, kw_only=True):
     names: list[str]
     """of the rows and columns of `correlations`, ``"party.column"``, or ``"(label)"`` """
     correlations: list[list[float | None]]
-    """None where an owner did not tell those among its own columns"""
+    """None where an owner did not send those among its own columns"""
     active: str = ""
     label: str = ""
     """name of the column with the classes"""
@@ -93,5 +93,5 @@ class StatisticsRecord(msgspec.Struct, frozen=True, kw_only=True):
         return sorted(found, key=lambda one: -abs(one[2]))[:most]
 
     def ranked_columns(self) -> list[ColumnStatistics]:
-        """Columns by what they tell of the label, the most first."""
+        """Columns by how well they predict the label, the best first."""
         return sorted(self.columns, key=lambda one: -(one.iv if one.iv is not None else abs(one.with_label or 0) / 10))

@@ -29,7 +29,7 @@ def statistics_text(found: StatisticsRecord) -> RenderableType:
 
 
 def statistics_table(found: StatisticsRecord) -> Table:
-    """One row a column, the one that tells most of the label first."""
+    """One row a column, the best predictor of the label first."""
     shown = found.classes[:_CLASSES]
     titles = [f"mean,\n{found.name_class(name)}" for name in shown]
     table = make_table(
@@ -53,7 +53,7 @@ def statistics_table(found: StatisticsRecord) -> Table:
 
 
 def explain_figures(found: StatisticsRecord) -> str:
-    """What the figures of columns mean, those that are there."""
+    """Explain the figures that the table has."""
     said = []
     if found.class_rows:
         rows = (
@@ -67,7 +67,7 @@ def explain_figures(found: StatisticsRecord) -> str:
     if any(one.iv is not None for one in found.columns):
         said.append(
             f"IV, the information value of {found.name_class(found.classes[1], 40)}, sums up the bins: below 0.02 "
-            "a column by itself tells nothing of the label, from 0.3 much"
+            "a column alone hardly predicts the label, from 0.3 strongly"
         )
     if any(one.vif is not None for one in found.columns):
         said.append("VIF above 10: the other columns together say nearly the same")
@@ -84,7 +84,7 @@ def pairs_table(found: StatisticsRecord) -> Table:
 
 
 def describe_statistics(found: StatisticsRecord) -> str:
-    """What was withheld, how large the noise is, and what the figures still give away."""
+    """List what was withheld, the size of the noise, and what the figures still give away."""
     withheld = [f"{one.party}.{one.column} ({one.withheld})" for one in found.columns if one.withheld]
     said = []
     if found.epsilon is not None:

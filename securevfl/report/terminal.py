@@ -205,7 +205,7 @@ def cards_text(record: Record, attacked: AttackRecord | None = None, *, brief: b
 
 
 def asks_text(record: Record) -> RenderableType | None:
-    """What the first job asks for between organisations; None where its card has no cell *reads it*."""
+    """The consent that the first job needs between organisations; None if its card has no cell *reads it*."""
     first = next(iter(make_cards(record).values()), None)
     return Text(first.asks, "dim") if first is not None and first.asks else None
 

@@ -241,7 +241,7 @@ class FolderKeeper(Keeper):
         self.saving()
 
     def _stage_of(self, place: tuple[int, int]) -> int:
-        """Which of several models a checkpoint is of; 0 for all where there is one."""
+        """The number of the model that a checkpoint belongs to; 0 if there is only one."""
         return bisect_left(self.ends, place[0] + (place[1] > 0))
 
     def forget_after(self, start: int, step: int = 0) -> None:

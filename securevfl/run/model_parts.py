@@ -37,7 +37,7 @@ def model_part(job: Job, party: str, part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _describe_origin(job: Job) -> dict[str, object]:
-    """What trained a part, as far as training that goes on from it has to know."""
+    """The training of a part, as far as a job that goes on from it needs to know."""
     protection, target = job.protection, describe_predicted(job)
     found = {
         "algorithm": job.algorithm.name,

@@ -37,7 +37,7 @@ def statistics_record(trained: Mapping[str, Trained], chief: Trained) -> Statist
         delta=found["delta"],
         correlation_error=found["correlation_error"],
         count_error=found["count_error"],
-        columns=[_column(one, own.get((one["party"], one["column"]), {})) for one in found["columns"]],
+        columns=[_read_column(one, own.get((one["party"], one["column"]), {})) for one in found["columns"]],
         names=found["names"],
         correlations=found["correlations"],
         active=found["active"],
@@ -45,7 +45,7 @@ def statistics_record(trained: Mapping[str, Trained], chief: Trained) -> Statist
     )
 
 
-def _column(one: Mapping[str, Any], own: Mapping[str, Any]) -> ColumnStatistics:
+def _read_column(one: Mapping[str, Any], own: Mapping[str, Any]) -> ColumnStatistics:
     bins, level = one["bins"], one["level"]
     if own and level is not None:
         words = own["levels"][level]

@@ -267,11 +267,11 @@ class TriedModel:
 
 @dataclass(frozen=True)
 class ChosenModel:
-    """Which of several candidates a job kept.
+    """The candidate that a job kept.
 
     Attributes:
         kept: its name.
-        metric: of the validation rows, by which they were compared; empty at a party that was only told.
+        metric: of the validation rows, by which they were compared; empty at a party that only received the choice.
         tried: name → each candidate; at the active party the best first.
     """
 

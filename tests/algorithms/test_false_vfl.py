@@ -100,7 +100,7 @@ def test_gradients_over_links_are_those_of_one_model(first_step: tuple[Any, Any]
     """A step of two parties leaves the gradients that the same bound has in one process."""
     roles, found = first_step
     bank, shop = roles["bank"], roles["shop1"]
-    draws = bank._draws("pretraining")
+    draws = bank._make_generator("pretraining")
     common = bank.draw_common(0)
     pools = [(common, (bank, shop)), (shop.draw_own(0), (shop,)), (bank.draw_own(0), (bank,))]
     networks = [bank.generative.model, shop.generative.model]
@@ -109,7 +109,7 @@ def test_gradients_over_links_are_those_of_one_model(first_step: tuple[Any, Any]
     for rows, parties in pools:
         xs = [party.columns(rows) for party in parties]
         posterior = fuse_posteriors([party.model.encode(x) for party, x in zip(parties, xs, strict=True)])
-        h, logs = bank._sample(posterior, bank._draw_noise(len(rows), draws))
+        h, logs = bank._sample_latents(posterior, bank._draw_noise(len(rows), draws))
         for party, x in zip(parties, xs, strict=True):
             logs = logs + party.model.log_likelihood(x, h)
         torch.autograd.backward(-mean_log_ratio(logs).mean())

@@ -226,7 +226,7 @@ def test_rows_labelled_stand_under_their_share() -> None:
 def test_what_has_not_run_is_never_said_of_what_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     whole = _record({"best": 0.8, "RISA": 0.8, "local": 0.7})
     cells = frozenset((cell.data, cell.method, cell.x, cell.seed) for cell in whole.cells)
-    monkeypatch.setattr(sentences, "_configured", lambda name: cells)
+    monkeypatch.setattr(sentences, "_read_cells", lambda name: cells)
     monkeypatch.setattr(sentences, "RESULTS", tmp_path)
     assert sentences.scope(whole) == f"The file configures {len(cells)} runs.\n`few-rows-beside.toml` has not run."
     (tmp_path / "sweep-few-rows-beside.json").touch()

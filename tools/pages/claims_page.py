@@ -99,14 +99,14 @@ def tests_of(claim: Mapping[str, Any], record: SweepRecord | None) -> list[Line]
     """One test for each pair of runs that the claim compares and that has run."""
     if record is None:
         return []
-    ratios, places = find_ratios(record), _places(record)
+    ratios, places = find_ratios(record), _list_places(record)
     several = "at" not in claim and len({x for _, x in places}) > 1
     found = []
     for (better, worse), by_seed in find_differences(record.cells, claim, places).items():
         (data, _, x), other = better, worse[2]
         against = "" if x == other else f" less {format_tick(record, other)}"
         place = f"{data}, {format_tick(record, x)}{against}" if several else data
-        found.append((place, _test(list(by_seed.values()), claim, ratios[data, x])))
+        found.append((place, _run_test(list(by_seed.values()), claim, ratios[data, x])))
     return found
 
 
@@ -114,21 +114,21 @@ def overall(claim: Mapping[str, Any], record: SweepRecord | None) -> tuple[int, 
     """The claim's own test, of its differences averaged over places, and over how many."""
     if record is None:
         return 0, None
-    differences = find_differences(record.cells, claim, _places(record))
+    differences = find_differences(record.cells, claim, _list_places(record))
     count, mean = average_places(differences)
     if not mean:
         return count, None
     ratios = find_ratios(record)
     known = [ratios[data, x] for (data, _, x), _ in differences]
     ratio = None if None in known else max(one for one in known if one is not None)
-    return count, _test(list(mean.values()), claim, ratio)
+    return count, _run_test(list(mean.values()), claim, ratio)
 
 
-def _places(record: SweepRecord) -> list[tuple[str, float]]:
+def _list_places(record: SweepRecord) -> list[tuple[str, float]]:
     return [(data, x) for data in dataset_names(record) for x in list_positions(record, data)]
 
 
-def _test(differences: list[float], claim: Mapping[str, Any], ratio: float | None) -> Paired:
+def _run_test(differences: list[float], claim: Mapping[str, Any], ratio: float | None) -> Paired:
     return run_paired_test(differences, claim.get("margin", 0.0), ratio=ratio)
 
 
@@ -155,7 +155,7 @@ def points(fraction: float) -> str:
     return "0.0" if text[1:] == "0.0" else text
 
 
-def _evidence(lines: Sequence[Line], found: Sequence[Judgement]) -> str:
+def _format_evidence(lines: Sequence[Line], found: Sequence[Judgement]) -> str:
     marks = {"holds": "✓", "does not hold": "✗", "undecided": "·", "no gain": "≤", "no difference": "≈"}
     parts = []
     for (place, sample), judgement in zip(lines, found, strict=True):
@@ -164,7 +164,7 @@ def _evidence(lines: Sequence[Line], found: Sequence[Judgement]) -> str:
     return "; ".join(parts)
 
 
-def _power(sample: Paired | None, found: Judgement | None, lines: Sequence[Line]) -> str:
+def _format_power(sample: Paired | None, found: Judgement | None, lines: Sequence[Line]) -> str:
     if sample is None or found is None or found.seen is None:
         return f"none: {min(line.n for _, line in lines)} seeds"
     return f"{100 * found.seen:.1f}"
@@ -211,10 +211,10 @@ def blocks() -> dict[str, str]:
         if "sweep" not in claim:
             evidence = claim["why"].format(**count_pairs())
         elif tests:
-            evidence = _evidence(tests, row.marks) + f" (`{claim['sweep']}`)"
+            evidence = _format_evidence(tests, row.marks) + f" (`{claim['sweep']}`)"
             if sample is not None and said is not None and row.count > 1:
-                evidence = f"**{_evidence([(f'mean of {row.count}', sample)], [said])}**; {evidence}"
-            power, wanted = _power(sample, said, tests), needs(said)
+                evidence = f"**{_format_evidence([(f'mean of {row.count}', sample)], [said])}**; {evidence}"
+            power, wanted = _format_power(sample, said, tests), needs(said)
             cost = hours(claim, row.count, sample, said, row.record)
         else:
             wanted, cost = needs(None), hours(claim, 0, None, None, row.record)

@@ -1,4 +1,4 @@
-"""What FedDA's experiment on images has to say on the page of the papers' claims."""
+"""The results of FedDA's experiment on images, for the page of the papers' claims."""
 
 from __future__ import annotations
 

@@ -61,14 +61,14 @@ def describe_row(row: Row) -> str:
     if row.sample is None:
         low = min(sample.n for _, sample in row.lines)
         mean = sum(sample.mean for _, sample in row.lines) / len(row.lines)
-        counts = f"{_count(len(row.lines), 'place')}, {_count(low, 'seed')}"
+        counts = f"{_format_count(len(row.lines), 'place')}, {_format_count(low, 'seed')}"
         return f"{points(mean)} points ({counts}: too few for a verdict)"
     half = "" if row.sample.half_width is None else f" ± {100 * row.sample.half_width:.1f}"
-    counts = f"{_count(row.count, 'place')}, {_count(row.sample.n, 'seed')}"
+    counts = f"{_format_count(row.count, 'place')}, {_format_count(row.sample.n, 'seed')}"
     return f"{points(row.sample.mean)}{half} points ({counts}: {row.verdict})"
 
 
-def _count(n: int, noun: str) -> str:
+def _format_count(n: int, noun: str) -> str:
     return f"{n} {noun}" + ("s" if n != 1 else "")
 
 
@@ -91,8 +91,8 @@ def block() -> str:
     """The section of the claims page: a paragraph for each paper, and how our runs differ."""
     parts = []
     for reading in read_readings():
-        parts.append(_wrap(f"**[{reading['paper']}]({reading['page']}).** {' '.join(sentences(reading))}"))
-        parts.append(_wrap(f"*Read with care:* {reading['care'].format(**count_rows())}"))
+        parts.append(_wrap_text(f"**[{reading['paper']}]({reading['page']}).** {' '.join(sentences(reading))}"))
+        parts.append(_wrap_text(f"*Read with care:* {reading['care'].format(**count_rows())}"))
     return "\n\n".join(parts)
 
 
@@ -100,12 +100,12 @@ def pages() -> dict[Path, str]:
     """Each page with these sentences → what stands between its marks."""
     found = {claims_page.PAGE: block()}
     for reading in read_readings():
-        link = "[What the papers claim](claims.md#what-to-believe-of-the-five-papers) tells how our runs differ."
-        found[FOLDER / reading["page"]] = _wrap(f"{' '.join(sentences(reading))} {link}")
+        link = "[What the papers claim](claims.md#what-to-believe-of-the-five-papers) shows how our runs differ."
+        found[FOLDER / reading["page"]] = _wrap_text(f"{' '.join(sentences(reading))} {link}")
     return found
 
 
-def _wrap(text: str) -> str:
+def _wrap_text(text: str) -> str:
     return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 

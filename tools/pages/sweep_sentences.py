@@ -28,18 +28,18 @@ BESIDE = "few-rows-beside"
 _BEST, _RESIDUAL, _LASER = OURS
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))
 
 
-def _minutes(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if seconds < 90 * 60:
         return f"{max(1, round(seconds / 60))} minutes"
     return f"{seconds / 3600:.1f} hours"
 
 
 @cache
-def _configured(name: str) -> frozenset[tuple[str, str, float, int]]:
+def _read_cells(name: str) -> frozenset[tuple[str, str, float, int]]:
     file = FILES / f"{name}.toml"
     if not file.exists():
         return frozenset()
@@ -49,7 +49,7 @@ def _configured(name: str) -> frozenset[tuple[str, str, float, int]]:
 
 def scope(record: SweepRecord) -> str:
     """How much of the sweep's file has run, at which positions, and which methods only on some data."""
-    wanted = _configured(record.name)
+    wanted = _read_cells(record.name)
     done = {(cell.data, cell.method, cell.x, cell.seed) for cell in record.cells}
     lines = [f"The file configures {len(wanted):,} runs."]
     missing = wanted - done
@@ -57,7 +57,7 @@ def scope(record: SweepRecord) -> str:
         seconds = len(missing) * fmean(cell.seconds for cell in record.cells)
         lines[0] += (
             f" {len(missing):,} of them have no figures yet; if they take as long as the others, they take "
-            f"{_minutes(seconds)} on one core."
+            f"{_format_duration(seconds)} on one core."
         )
     positions = sorted({x for _, _, x, _ in wanted})
     groups: dict[tuple[float, ...], list[str]] = {}
@@ -66,7 +66,8 @@ def scope(record: SweepRecord) -> str:
         if any(x not in here for x in positions):
             groups.setdefault(here, []).append(data)
     lines += [
-        f"At {_listed([format_tick(record, x) for x in xs])} only: {_listed(names)}." for xs, names in groups.items()
+        f"At {_join_names([format_tick(record, x) for x in xs])} only: {_join_names(names)}."
+        for xs, names in groups.items()
     ]
     ran: dict[tuple[str, ...], list[str]] = {}
     for method in dict.fromkeys(cell.method for cell in record.cells):
@@ -74,9 +75,9 @@ def scope(record: SweepRecord) -> str:
         here = tuple(name for name in dataset_names(record) if any(one[:2] == (name, method) for one in done))
         if of_file - set(here):
             ran.setdefault(here, []).append(method)
-    lines += [f"On {_listed(data)} only: {_listed(names)}." for data, names in ran.items()]
+    lines += [f"On {_join_names(data)} only: {_join_names(names)}." for data, names in ran.items()]
     never = sorted({method for _, method, _, _ in wanted} - {method for _, method, _, _ in done})
-    lines += [f"Not run: {_listed(never)}."] if never else []
+    lines += [f"Not run: {_join_names(never)}."] if never else []
     if not (RESULTS / f"sweep-{BESIDE}.json").exists():
         lines.append(f"`{BESIDE}.toml` has not run.")
     return "\n".join(lines)
@@ -92,7 +93,7 @@ def _ratio_range(what: str, method: str, overlap: float | None = None) -> tuple[
     return min(found), max(found)
 
 
-def _times(ends: tuple[float, float]) -> str:
+def _format_factors(ends: tuple[float, float]) -> str:
     low, high = (f"{end:.0f}" if end >= 9.5 else f"{end:.1f}" for end in ends)
     return low if low == high else f"{low} to {high}"
 
@@ -102,7 +103,7 @@ def cost_sentence() -> str:
     parts = []
     for method, words in (("laser", "LASER-VFL"), ("residual", "the residual")):
         messages, active, passive = (
-            _times(_ratio_range(what, method)) for what in ("messages", "bytes, active", "bytes, passive")
+            _format_factors(_ratio_range(what, method)) for what in ("messages", "bytes, active", "bytes, passive")
         )
         parts.append(
             f"{messages} times the messages of {words}, {active} times its bytes from the active party and {passive} "
@@ -128,13 +129,13 @@ def costs() -> str:
     return "\n".join([*lines, "", f"{cost_sentence()}."])
 
 
-def _means(record: SweepRecord, method: str, rows: Rows = "common") -> dict[tuple[str, float], float]:
+def _find_means(record: SweepRecord, method: str, rows: Rows = "common") -> dict[tuple[str, float], float]:
     return {(one.data, one.x): one.mean for one in summarise_cells(record, rows) if one.method == method}
 
 
-def _gains(record: SweepRecord, method: str, wanted: Callable[[str], bool], rows: Rows = "common") -> list[float]:
+def _find_gains(record: SweepRecord, method: str, wanted: Callable[[str], bool], rows: Rows = "common") -> list[float]:
     """Differences of means from the active party alone, in points, at the places of some data sets."""
-    ours, alone = _means(record, method, rows), _means(record, ALONE, rows)
+    ours, alone = _find_means(record, method, rows), _find_means(record, ALONE, rows)
     return [100 * (ours[place] - alone[place]) for place in ours if place in alone and wanted(place[0])]
 
 
@@ -146,7 +147,7 @@ def _of_credit(data: str) -> bool:
     return "credit" in data
 
 
-def _points(gains: Sequence[float]) -> str:
+def _format_points(gains: Sequence[float]) -> str:
     """The least and the largest of some differences, in words."""
     if not gains:
         return "an unknown number of"
@@ -160,9 +161,9 @@ def parts_of(found: Levels) -> dict[str, bool]:
     tallies = {name: found.tally(name, "common") for name in OURS}
     return {
         "best is first most often": tallies[_BEST].first == max(one.first for one in tallies.values()),
-        "best gains on credit everywhere": min(_gains(record, _BEST, _of_credit), default=0.0) > 0,
+        "best gains on credit everywhere": min(_find_gains(record, _BEST, _of_credit), default=0.0) > 0,
         "most tests of best against local are undecided": tallies[_BEST].no_worse < tallies[_BEST].places,
-        "the residual gains on credit everywhere": min(_gains(record, _RESIDUAL, _of_credit), default=0.0) > 0,
+        "the residual gains on credit everywhere": min(_find_gains(record, _RESIDUAL, _of_credit), default=0.0) > 0,
     }
 
 
@@ -170,21 +171,24 @@ def short(found: Levels) -> str:
     """The first bullets of the page."""
     record = found.record
     best = found.tally(_BEST, "common")
-    credit, others = _gains(record, _BEST, _of_credit), _gains(record, _BEST, lambda data: not _of_credit(data))
-    images = _gains(record, _RESIDUAL, _of_images)
-    residual = _gains(record, _RESIDUAL, _of_credit)
+    credit, others = (
+        _find_gains(record, _BEST, _of_credit),
+        _find_gains(record, _BEST, lambda data: not _of_credit(data)),
+    )
+    images = _find_gains(record, _RESIDUAL, _of_images)
+    residual = _find_gains(record, _RESIDUAL, _of_credit)
     return "\n".join(
         [
             f"- **`best` compared.** With all columns it has the highest mean in {best.first} of {best.places} places, "
             f"is within a point of the highest in {best.near}, and {100 * best.worst:.1f} points behind at worst. "
             f"{cost_sentence()} ([counted](algorithms/best.md#what-it-costs)).",
             "- **Against the active party alone.** On the credit table `best` gains "
-            f"{_points(credit)} points. Elsewhere its mean is above in "
+            f"{_format_points(credit)} points. Elsewhere its mean is above in "
             f"{sum(gain > 0 for gain in others)} of {len(others)} places. It is significantly below in {best.below} "
             f"places and shown to be at most a point below in {best.no_worse} of {best.places}; the other tests are "
             "undecided.",
             "- **The residual at the cut, used alone**, gains "
-            f"{_points(residual)} points on the credit table, whose signal is in the other party's "
+            f"{_format_points(residual)} points on the credit table, whose signal is in the other party's "
             f"columns. On images its mean is below the active party alone in {sum(gain < 0 for gain in images)} of "
             f"{len(images)} places.",
         ]
@@ -193,12 +197,14 @@ def short(found: Levels) -> str:
 
 def alone_losses(found: Levels) -> str:
     """How much SplitNN loses with zeros in the partner's place, against the active party alone."""
-    lost = [-gain for gain in _gains(found.record, CONTROL, lambda _: True, "alone")]
-    return f"SplitNN with zeros in place of the partner scores {_points(lost)} points below the active party alone."
+    lost = [-gain for gain in _find_gains(found.record, CONTROL, lambda _: True, "alone")]
+    return (
+        f"SplitNN with zeros in place of the partner scores {_format_points(lost)} points below the active party alone."
+    )
 
 
 def advice(found: Levels) -> str:
-    """What the tutorial says of Best."""
+    """The tutorial's sentence about Best."""
     best = found.tally(_BEST, "common")
     behind = best.places - best.level
     words = (

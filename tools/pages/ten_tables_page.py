@@ -36,13 +36,15 @@ def list_tables(way: str, cells: Mapping[str, Any], summary: Mapping[str, Any]) 
         cell = next(cell for key, cell in cells.items() if key.startswith(f"{way}, {name}, "))
         line = [name, f"{cell['rows']:,} × {cell['columns']}", _SHORT[one["metric"]], str(one["seeds"])]
         line += [f"{one[what]:.4f}" for what in ("ours", "pooled boosted", "pooled linear")]
-        line.append(_gap(one["gap"], one["error of the gap"]))
-        line += [_gap(one["gap to like"], one["error of the gap to like"]) if "gap to like" in one else "–"] * has_like
+        line.append(_format_gap(one["gap"], one["error of the gap"]))
+        line += [
+            _format_gap(one["gap to like"], one["error of the gap to like"]) if "gap to like" in one else "–"
+        ] * has_like
         lines.append([*line, f"{one['minutes']:.2f}"])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _gap(gap: float, error: float | None) -> str:
+def _format_gap(gap: float, error: float | None) -> str:
     return f"{gap:+.4f}" + ("" if error is None else f" ± {error:.4f}")
 
 
@@ -54,17 +56,17 @@ def describe_way(way: str, summary: Mapping[str, Any]) -> str:
     over = "On one table the" if count == 1 else f"Over {count} tables the mean"
     text = (
         f"{over} gap to pooled boosted trees is {found['mean gap']:+.4f}, "
-        f"the worst {_gap(worst['gap'], worst['error of the gap'])} ({name})."
+        f"the worst {_format_gap(worst['gap'], worst['error of the gap'])} ({name})."
     )
     if count == 1:
-        text = f"{over} gap to pooled boosted trees is {_gap(worst['gap'], worst['error of the gap'])} ({name})."
+        text = f"{over} gap to pooled boosted trees is {_format_gap(worst['gap'], worst['error of the gap'])} ({name})."
     if way == "trees":  # cells of some tables were measured before like settings were
         likes = {name: one["gap to like"] for name, one in found["tables"].items() if "gap to like" in one}
         least = min(likes, key=lambda name: likes[name])
         mean, worst = statistics.fmean(likes.values()), found["tables"][least]
         text += (
             f" To pooled trees of like settings, over {len(likes)} tables, the mean gap is {mean:+.4f}, the worst "
-            f"{_gap(worst['gap to like'], worst['error of the gap to like'])} ({least})."
+            f"{_format_gap(worst['gap to like'], worst['error of the gap to like'])} ({least})."
         )
     return text
 

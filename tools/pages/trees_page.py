@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "few-rows.md"
 RESULTS = ROOT / "benchmarks" / "results" / "few_trees.json"
 TEST = 0.2
-"""Share of the clients that test; seeds draw them anew, so tests are corrected by TEST / (1 − TEST)."""
+"""Share of the clients that test; each seed draws others, so tests are corrected by TEST / (1 − TEST)."""
 POOLED, ALONE = "best with trees", "own trees, four models"
 """The recommended method, and what it must not fall behind."""
 
@@ -53,7 +53,7 @@ def read_cells(file: Path = RESULTS) -> list[dict[str, Any]]:
     return found
 
 
-def _places(cells: Sequence[Cell]) -> list[tuple[str, float]]:
+def _list_places(cells: Sequence[Cell]) -> list[tuple[str, float]]:
     return sorted({(cell["side"], cell["overlap"]) for cell in cells}, key=lambda place: (place[0] != "weak", place[1]))
 
 
@@ -67,16 +67,16 @@ def _by_seed(cells: Sequence[Cell], row: str, place: tuple[str, float]) -> dict[
     }
 
 
-def _heads(cells: Sequence[Cell]) -> list[str]:
-    return [f"{side}, {100 * overlap:g} %" for side, overlap in _places(cells)]
+def _format_heads(cells: Sequence[Cell]) -> list[str]:
+    return [f"{side}, {100 * overlap:g} %" for side, overlap in _list_places(cells)]
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
-def _signed(value: float) -> str:
+def _format_signed(value: float) -> str:
     return f"{value:+.1f}".replace("-", "−")
 
 
@@ -91,7 +91,7 @@ def means(cells: Sequence[Cell]) -> str:
     rows = []
     for name in _PICKS:
         shown = []
-        for place in _places(cells):
+        for place in _list_places(cells):
             found = list(_by_seed(cells, name, place).values())
             if not found:
                 shown.append("–")
@@ -101,16 +101,16 @@ def means(cells: Sequence[Cell]) -> str:
             shown.append(f"{statistics.fmean(found):.1f}{spread}{count}")
         rows.append([name, *shown])
     told = "*In brackets: seeds, where they are fewer than five.*"
-    return f"{_table(['', *_heads(cells)], rows)}\n\n{told}"
+    return f"{_format_table(['', *_format_heads(cells)], rows)}\n\n{told}"
 
 
-def _interval(found: Sequence[float]) -> str:
+def _format_interval(found: Sequence[float]) -> str:
     if not found:
         return "–"
     sample = run_paired_test(found, ratio=TEST / (1 - TEST))
     if sample.low is None or sample.high is None:
-        return f"{_signed(sample.mean)} (1)"
-    return f"{_signed(sample.mean)} ± {(sample.high - sample.low) / 2:.1f}" + (
+        return f"{_format_signed(sample.mean)} (1)"
+    return f"{_format_signed(sample.mean)} ± {(sample.high - sample.low) / 2:.1f}" + (
         f" ({len(found)})" if len(found) < 5 else ""
     )
 
@@ -118,11 +118,11 @@ def _interval(found: Sequence[float]) -> str:
 def against(cells: Sequence[Cell]) -> str:
     """Differences of the recommended method from others, in points, with corrected 95 % intervals."""
     rows = [
-        [f"less {name}", *(_interval(differences(cells, POOLED, name, place)) for place in _places(cells))]
+        [f"less {name}", *(_format_interval(differences(cells, POOLED, name, place)) for place in _list_places(cells))]
         for name in _PICKS
         if name != POOLED
     ]
-    return _table([POOLED, *_heads(cells)], rows)
+    return _format_table([POOLED, *_format_heads(cells)], rows)
 
 
 def costs(cells: Sequence[Cell]) -> str:
@@ -151,7 +151,7 @@ def costs(cells: Sequence[Cell]) -> str:
         ]
         for name, each in found.items()
     ]
-    return _table(["", "MB from the active party", "MB from the passive party", "processor seconds"], rows)
+    return _format_table(["", "MB from the active party", "MB from the passive party", "processor seconds"], rows)
 
 
 def worst(cells: Sequence[Cell]) -> str:
@@ -160,13 +160,13 @@ def worst(cells: Sequence[Cell]) -> str:
     for name in (POOLED, "mean of all three", "mean of `best` and corrected trees", "own trees, corrected"):
         gaps = {
             place: statistics.fmean(found)
-            for place in _places(cells)
+            for place in _list_places(cells)
             if (found := differences(cells, name, ALONE, place))
         }
         if not gaps:
             continue
         place = min(gaps, key=lambda one: gaps[one])
-        parts.append(f"{name} {_signed(gaps[place])} ({place[0]}, {100 * place[1]:g} %)")
+        parts.append(f"{name} {_format_signed(gaps[place])} ({place[0]}, {100 * place[1]:g} %)")
     seeds = sorted({cell["seed"] for cell in cells if cell["method"] == "best_with_trees"})
     return (
         f"Against the own trees alone (four models), the worst mean over seeds of a place is, in points: "

@@ -1,7 +1,7 @@
 """One party's columns as statistics take them: standardised numbers, bins, and coarser bins for where counts are few.
 
 Everything here happens at the owner. Bins of exact rows are those of boosted trees: frequent values apart, quantiles
-for the rest. With a budget they come from noisy counts over a range, and a number becomes the normal score of its bin.
+for the rest. `noisy_columns` makes the bins of a job with a budget.
 """
 
 from __future__ import annotations
@@ -9,14 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from statistics import NormalDist
 
 import numpy as np
 
-from securevfl.algorithms.additive.edges import category_column, noisy_category, noisy_column, signed_log
 from securevfl.algorithms.boosting.bins import fit_bins
-from securevfl.privacy.noise import draw_gaussian
 from securevfl.privacy.statistics_budget import StatisticsBudget, clip_norm
 from securevfl.training.crossing import PartyLayout, join_bins
 
@@ -29,9 +25,7 @@ __all__ = [
     "clip_of",
     "coarsen",
     "cut_columns",
-    "cut_privately",
     "encode_scores",
-    "score_by_bins",
 ]
 
 ONE = 1 << 16
@@ -41,17 +35,14 @@ SQUARE_ONE = 1 << 12
 """Units of a squared deviation of one."""
 
 FARTHEST = 128.0
-"""A score is at most so large, so that sums fit the ring; `_pull_in` keeps it far smaller where `least` is not 1."""
+"""Bound of a score, with which sums fit the ring; `_pull_in` keeps scores far smaller unless `least` is 1."""
 
 ONE_LEVEL = "too few rows have another level than its most frequent one"
-"""Why a column of categories is left out."""
+"""The reason to leave a column of categories out."""
 
 _SHARE_OF_LEAST = 2.0
-"""One row has at most this part of a column's squares, divided by `least`. The share is the R² with which an exact
-correlation tells the row's value of another column; a row of a rare value that `least` rows have has 1 / least."""
-
-_EVERYWHERE = 1e9
-_CELLS = 64
+"""A row's share of a column's squares is at most this, divided by `least`. The share is the R² with which an exact
+correlation reveals the row's value in another column; a row whose rare value `least` rows share has 1 / least."""
 
 
 @dataclass
@@ -120,7 +111,7 @@ class OwnColumns:
         return [one for one in self.columns if len(one.labels) > 1]
 
     def layout(self) -> PartyLayout:
-        """What a passive party tells of them."""
+        """The layout that a passive party sends, without names."""
         binned, scored = self.binned, self.scored
         means = tuple(bool(one.missing) for one in scored) if self.means else ()
         places = {one.name: place for place, one in enumerate(binned)}
@@ -129,7 +120,9 @@ class OwnColumns:
 
     def score_matrix(self) -> np.ndarray:
         """Standardised numbers, float64 (n, scores)."""
-        return np.stack([_scores(one) for one in self.scored], axis=1) if self.scored else np.zeros((self.rows, 0))
+        return (
+            np.stack([_require_scores(one) for one in self.scored], axis=1) if self.scored else np.zeros((self.rows, 0))
+        )
 
     @property
     def rows(self) -> int:
@@ -141,7 +134,7 @@ class OwnColumns:
         scores = encode_scores(self.score_matrix(), clip)
         parts = [np.ones((len(scores), 1), np.int64), scores]
         if self.means:
-            squares = [np.rint(np.square(_scores(one)) * SQUARE_ONE).astype(np.int64) for one in self.scored]
+            squares = [np.rint(np.square(_require_scores(one)) * SQUARE_ONE).astype(np.int64) for one in self.scored]
             there = [one.present.astype(np.int64) for one in self.scored if one.present is not None and one.missing]
             parts += [np.stack(some, axis=1) for some in (squares, there) if some]
         for one in self.binned:
@@ -149,7 +142,7 @@ class OwnColumns:
         return np.ascontiguousarray(np.concatenate(parts, axis=1))
 
 
-def _scores(column: OwnColumn) -> np.ndarray:
+def _require_scores(column: OwnColumn) -> np.ndarray:
     if column.scores is None:
         raise ValueError("a column without scores")
     return column.scores
@@ -218,7 +211,7 @@ def cut_columns(
         fitted = fit_bins(column[:, None], bins, (codes[j],) if codes[j] else ())
         coded = fitted.encode_rows(column[:, None])[:, 0]
         edges = fitted.edges[0]
-        # Both of two values have a bin each: what is told of such a column is guarded by their counts.
+        # Each of two values has its own bin: their counts guard all that is released of such a column.
         fewest = 2 * least if len(edges) == 1 else max(2 * least, len(column) // (4 * bins))
         merge = _merge_small(np.bincount(coded[there], minlength=len(edges) + 1), fewest, ordered=not codes[j])
         values = int(merge.max()) + 1
@@ -235,14 +228,14 @@ def cut_columns(
             present=there,
         )
         if not codes[j]:
-            _standardise(one, column, there, least)
+            _standardise_column(one, column, there, least)
         elif len(one.labels) < 2:
             one.left_out = ONE_LEVEL
         found.append(one)
     return found
 
 
-def _standardise(one: OwnColumn, column: np.ndarray, there: np.ndarray, least: int) -> None:
+def _standardise_column(one: OwnColumn, column: np.ndarray, there: np.ndarray, least: int) -> None:
     counts = np.unique(column[there], return_counts=True)[1]
     beside = int(there.sum() - counts.max(initial=0))
     if beside < 2 * least:
@@ -252,7 +245,7 @@ def _standardise(one: OwnColumn, column: np.ndarray, there: np.ndarray, least: i
         scale = float(np.abs(column[there]).max())
         values = _pull_in(column[there] / scale, _SHARE_OF_LEAST / least)
         mean = float(values.mean())
-        # Missing values count as the mean, so that the scores of a column have a mean square of one.
+        # Missing values count as the mean, so a column's scores keep a mean square of one.
         deviation = math.sqrt(float(np.square(values - mean).sum()) / len(column))
     if not deviation > 1e-13 * abs(mean) or not math.isfinite(deviation):
         one.left_out = "its values have no spread"
@@ -328,91 +321,6 @@ def _name_bins(values: np.ndarray, coded: np.ndarray, bins: int, levels: Sequenc
         else:
             found.append(f"{inside[0]:.6g} to {inside[-1]:.6g}")
     return found
-
-
-def cut_privately(
-    names: Sequence[str],
-    codes: Sequence[int],
-    levels: Mapping[str, Sequence[str]],
-    x: np.ndarray,
-    *,
-    bins: int,
-    ranges: Mapping[str, tuple[float, float]],
-    budget: StatisticsBudget,
-) -> list[OwnColumn]:
-    """A passive party's columns by noisy counts.
-
-    Args:
-        names: of the columns.
-        codes: number of codes of each, 0 for numbers.
-        levels: column → names of its declared codes.
-        x: rows, float64 (n, columns), NaN where missing.
-        bins: most bins of values.
-        ranges: column → its lowest and highest value, where the job states them; elsewhere a quarter of the column's
-            budget finds them.
-        budget: of the job.
-    """
-    found, mu = [], budget.mu_column(len(names))
-    for j, name in enumerate(names):
-        values = x[:, j]
-        if codes[j]:
-            made = noisy_category(category_column(name, codes[j], tuple(levels.get(name, ()))), values, mu)
-            texts = [*levels.get(name, ()), "other"][: codes[j]]
-        else:
-            left, low, high = mu, *ranges.get(name, (0.0, 0.0))
-            if name not in ranges:
-                low, high = _find_range(values, mu / 2)
-                left = mu * math.sqrt(0.75)
-            made = noisy_column(name, values, bins, low, high, left)
-            ends = [f"{low:.4g}", *(f"{edge:.4g}" for edge in made.edges), f"{high:.4g}"]
-            texts = [f"{one} to {other}" for one, other in pairwise(ends)]
-        one = OwnColumn(
-            name=name,
-            is_number=not codes[j],
-            missing=0,
-            codes=made.encode(values),
-            labels=[*texts, "missing"],
-            levels=(tuple(range(made.bins)),),
-        )
-        if not codes[j]:
-            one.scores = _normal_scores(made.masses)[one.codes]
-        found.append(one)
-    return found
-
-
-def _find_range(values: np.ndarray, mu: float) -> tuple[float, float]:
-    """Where nearly all values of a column are, from noisy counts in 64 cells of all numbers, on the signed logarithm.
-
-    Replacing a row moves two counts by one. A cell counts as filled from four standard deviations of the noise on.
-    """
-    last = float(signed_log(_EVERYWHERE))
-    places = np.clip((signed_log(values[~np.isnan(values)]) + last) / (2 * last), 0, 1)
-    counts = np.bincount(np.minimum((places * _CELLS).astype(np.int64), _CELLS - 1), minlength=_CELLS)
-    sd = math.sqrt(2.0) / mu
-    filled = np.flatnonzero(counts + draw_gaussian((_CELLS,), sd).numpy() >= 4 * sd)
-    ends = (0, _CELLS) if not len(filled) else (int(filled[0]), int(filled[-1]) + 1)
-    low, high = (2 * last * end / _CELLS - last for end in ends)
-    return math.copysign(math.expm1(abs(low)), low), math.copysign(math.expm1(abs(high)), high)
-
-
-def _normal_scores(masses: np.ndarray) -> np.ndarray:
-    """Standardised normal scores of bins of these masses, the last one of missing values: 0, float64 (bins,)."""
-    own = masses[:-1] / max(masses[:-1].sum(), 1e-12)
-    middle = np.clip(np.cumsum(own) - own / 2, 1e-3, 1 - 1e-3)
-    scores = np.array([NormalDist().inv_cdf(float(one)) for one in middle])
-    scores -= own @ scores
-    spread = math.sqrt(float(own @ np.square(scores)))
-    return np.append(scores / spread if spread > 1e-6 else np.zeros(len(scores)), 0.0)
-
-
-def score_by_bins(columns: Sequence[OwnColumn]) -> None:
-    """Give columns of numbers the normal scores of their bins, as a party with noisy counts does."""
-    for one in columns:
-        if one.scores is not None:
-            there = one.present if one.present is not None else np.ones(len(one.codes), bool)
-            values = len(one.labels) - (one.missing > 0)
-            masses = np.append(np.bincount(one.codes[there], minlength=values)[:values] / max(there.sum(), 1), 0.0)
-            one.scores = _normal_scores(masses)[np.where(there, one.codes, values)]
 
 
 def clip_of(budget: StatisticsBudget | None, scores: int) -> float | None:

@@ -1,4 +1,4 @@
-"""What the active party makes of the opened sums: correlations, variance inflation, means and weights of evidence.
+"""What the active party computes from the opened sums: correlations, variance inflation, means, weights of evidence.
 
 With P rows of the second class and N of the first, and p and n of them in a bin: ``woe = ln((p + ½) / (n + ½)) −
 ln((P + ½) / (N + ½))``, and the information value is ``Σ (p / P − n / N) woe``, as in a scorecard.
@@ -66,16 +66,16 @@ class ColumnNames(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Check that a layout has as many columns.
 
         Raises:
-            ProtocolError: it has not.
+            ProtocolError: it has another number.
         """
         counts = len(self.scored), len(self.binned), len(self.numbers), len(self.missing)
         if counts != (layout.scores, *[len(layout.bins)] * 3):
-            raise ProtocolError(f"{peer!r} tells names of {counts} columns, and a layout of others")
+            raise ProtocolError(f"{peer!r} sent names of {counts} columns, which its layout does not have")
 
 
 @dataclass
 class OwnFigures:
-    """What the active party has itself.
+    """The active party's own columns and their statistics.
 
     Attributes:
         party: its name.
@@ -121,10 +121,10 @@ def compose_statistics(
     for number, (party, told, _) in enumerate(passive, 1):
         names += [f"{party}.{name}" for name in told.scored]
         owners += [number] * len(told.scored)
-    matrix = _correlations(plan, blocks, own, [one[2] for one in passive], np.array(owners))
+    matrix = _compute_correlations(plan, blocks, own, [one[2] for one in passive], np.array(owners))
     if own.has_label and plan.classes == 2:
         _hide_withheld(matrix, plan, blocks, np.array(owners), names.index(_LABEL))
-    errors = _errors(plan)
+    errors = _compute_errors(plan)
     columns = [_own_column(own, one) for one in own.columns.columns]
     for number, (party, told, _) in enumerate(passive, 1):
         columns += _passive_columns(plan, blocks, number, party, told, own, settings, errors)
@@ -159,19 +159,19 @@ def compose_statistics(
     }
 
 
-def _errors(plan: CrossPlan) -> tuple[float, float]:
+def _compute_errors(plan: CrossPlan) -> tuple[float, float]:
     """Standard errors from noise alone, of correlations and of counts."""
     return plan.noise[0] / (plan.rows * float(ONE) ** 2), plan.noise[1]
 
 
-def _correlations(
+def _compute_correlations(
     plan: CrossPlan,
     blocks: dict[tuple[object, ...], np.ndarray],
     own: OwnFigures,
     told: Sequence[np.ndarray | None],
     owners: np.ndarray,
 ) -> np.ndarray:
-    """Of all columns z, float64; NaN where they were not told."""
+    """Correlations of all columns z, float64; NaN where their owner did not send them."""
     found = np.full((len(owners), len(owners)), np.nan)
     scale = plan.rows * float(ONE) ** 2
     for name, block in blocks.items():
@@ -240,7 +240,7 @@ def _means_from_label(correlation: float, counts: np.ndarray) -> list[float]:
 
 def _own_column(own: OwnFigures, column: OwnColumn) -> dict[str, Any]:
     """Statistics of one of the active party's own columns, from its rows."""
-    found = _empty(own.party, column.name, "numbers" if column.is_number else "categories")
+    found = _make_empty_column(own.party, column.name, "numbers" if column.is_number else "categories")
     found["missing"] = column.missing
     found["mean"] = None if math.isnan(column.mean) else column.mean
     found["deviation"] = None if math.isnan(column.deviation) else column.deviation
@@ -258,7 +258,7 @@ def _own_column(own: OwnFigures, column: OwnColumn) -> dict[str, Any]:
     return found
 
 
-def _empty(party: str, column: str, kind: str) -> dict[str, Any]:
+def _make_empty_column(party: str, column: str, kind: str) -> dict[str, Any]:
     return {
         "party": party,
         "column": column,
@@ -309,7 +309,7 @@ def _passive_columns(
     names = list(dict.fromkeys((*told.scored, *told.binned, *told.left_out)))
     kinds = {name: why != ONE_LEVEL for name, why in told.left_out.items()}
     kinds |= dict.fromkeys(told.scored, True) | dict(zip(told.binned, told.numbers, strict=True))
-    found = {name: _empty(party, name, "numbers" if kinds[name] else "categories") for name in names}
+    found = {name: _make_empty_column(party, name, "numbers" if kinds[name] else "categories") for name in names}
     for name, why in told.left_out.items():
         found[name]["withheld"] = why
     for column, name in enumerate(told.scored):

@@ -8,6 +8,7 @@ import numpy as np
 
 from securevfl.algorithms.statistics.settings import ROWS
 from securevfl.errors import ProtocolError
+from securevfl.training.crossing import begin_crossing
 from securevfl.training.program import Program
 from securevfl.training.rows import Trained
 from securevfl.transport import Kind
@@ -15,21 +16,28 @@ from securevfl.transport import Kind
 __all__ = ["PlainActive", "PlainPassive"]
 
 
-class PlainActive(Program):
-    """The active party's program.
+class _PlainProgram(Program):
+    """Base of both programs.
 
     Args:
-        role: its role.
+        role: the party's.
     """
 
     def __init__(self, role: Any) -> None:
         self.role = role
 
+
+class PlainActive(_PlainProgram):
+    """The active party's program."""
+
     async def run(self) -> Trained:
+        """See `Program.run`.
+
+        Raises:
+            ProtocolError: a passive party sent other rows.
+        """
         role = self.role
-        plan = await role.agree_layout(role.site.other_links)
-        role.begin_release()
-        await role.tell_own()
+        plan = await begin_crossing(role, role.site.other_links)
         passive = []
         for name, layout in zip(role.site.passive, plan.layouts[1:], strict=True):
             message = await role.site.links[name].receive(Kind.ACTIVATION, ROWS, "rows")
@@ -44,21 +52,12 @@ class PlainActive(Program):
         return found
 
 
-class PlainPassive(Program):
-    """A passive party's program.
-
-    Args:
-        role: its role.
-    """
-
-    def __init__(self, role: Any) -> None:
-        self.role = role
+class PlainPassive(_PlainProgram):
+    """A passive party's program."""
 
     async def run(self) -> Trained:
         role = self.role
-        await role.agree_layout(role.site.other_links)
-        role.begin_release()
-        await role.tell_own()
+        await begin_crossing(role, role.site.other_links)
         await role.upstream.send(Kind.ACTIVATION, ROWS, rows=role.matrix())
         found: Trained = await role.finish()
         return found

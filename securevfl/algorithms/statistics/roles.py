@@ -12,25 +12,22 @@ import torch
 from securevfl.algorithms.additive.named import own_entries
 from securevfl.algorithms.statistics.columns import (
     ONE,
-    OwnColumn,
     OwnColumns,
     clip_of,
-    cut_columns,
-    cut_privately,
     encode_scores,
-    score_by_bins,
 )
 from securevfl.algorithms.statistics.figures import ColumnNames, OwnFigures, compose_statistics
-from securevfl.algorithms.statistics.settings import OWN, StatisticsSettings
+from securevfl.algorithms.statistics.noisy_columns import cut_privately, score_by_bins
+from securevfl.algorithms.statistics.role import StatisticsRole
+from securevfl.algorithms.statistics.settings import OWN
 from securevfl.data.prepare.coded import CodedDate
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.privacy import Link, fan_out
 from securevfl.privacy.noise import draw_gaussian
-from securevfl.privacy.statistics_budget import StatisticsBudget, StatisticsUses
+from securevfl.privacy.statistics_budget import StatisticsUses
 from securevfl.training.active_role import ActiveRole
 from securevfl.training.crossing import COLUMNS, LAYOUT, CrossPlan, read_layouts
 from securevfl.training.passive_role import PassiveRole
-from securevfl.training.role import Role
 from securevfl.training.rows import Trained
 from securevfl.transport import Kind
 
@@ -38,104 +35,14 @@ __all__ = ["StatisticsActive", "StatisticsPassive"]
 
 _MOST_NAMES = 1 << 22
 _ROUNDED = 1000.0
-"""Exact correlations of a party's own columns are told in steps of this part."""
+"""Steps per unit to which a party rounds the exact correlations among its own columns."""
 
 
-class _StatisticsRole(Role):
-    """What both roles do alike.
-
-    Attributes:
-        uses: counts releases of each row; None without a budget, and at the active party.
-        trained: the result so far.
-        columns: of this party, once they are cut.
-        cross: the plan of the products, once it is agreed.
-    """
-
-    config: StatisticsSettings
-    columns: OwnColumns
-    cross: CrossPlan
-
-    def begin(self) -> None:
-        """Check the rows, and plan what the release spends.
-
-        Raises:
-            PolicyError: too few common rows, or more than the party's policy allows.
-        """
-        self.uses: StatisticsUses | None = None
-        self.trained = Trained(split=self.table.split)
-        if len(self.rows) < self.config.least_rows:
-            raise PolicyError(
-                f"{self.site.name!r} refuses: {len(self.rows)} rows are common, and statistics of fewer than "
-                f"{self.config.least_rows} show single rows; find more rows, or agree on another least_rows"
-            )
-
-    def build(self) -> None:
-        """There is no model."""
-
-    @property
-    def rows(self) -> np.ndarray:
-        """Numbers of the common rows."""
-        return np.arange(self.table.aligned_count)
-
-    @property
-    def budget(self) -> StatisticsBudget | None:
-        """Of the job."""
-        return self.config.budget(self.protection, len(self.site.passive))
-
-    def own_rows(self) -> np.ndarray:
-        """The common rows as this party has them, float64 (n, columns), NaN where missing."""
-        x = self.features(self.rows)
-        found: np.ndarray = x.reshape(len(self.rows), -1).double().cpu().numpy()
-        return found if found.size else np.empty((len(self.rows), 0))
-
-    def level_names(self) -> dict[str, tuple[str, ...]]:
-        """Column of categories → its levels."""
-        encoder = self.table.encoder
-        return {} if encoder is None else dict(encoder.level_names)
-
-    def cut_exactly(self) -> list[OwnColumn]:
-        """This party's columns by its exact rows."""
-        config = self.config
-        return cut_columns(
-            self.table.encoded,
-            self.table.codes,
-            self.level_names(),
-            self.own_rows(),
-            bins=config.bins,
-            least=config.least,
-        )
-
-    async def finish(self) -> Trained:
-        """Close the books."""
-        trained, role = self.trained, self
-        if self.budget is None:
-            self._note_pulled()
-        role.site.ledger.catch_up()
-        trained.finish = role.site.clock.lap()
-        trained.rows = len(self.rows)
-        trained.stopped = "statistics are computed"
-        role.releases.end_epoch()
-        trained.spent += role.releases.final_costs()
-        trained.notes += role.releases.interruption_notes(role.site.name)
-        return trained
-
-    def _note_pulled(self) -> None:
-        if far := [f"{one.pulled_in} of {one.name}" for one in self.columns.columns if one.pulled_in]:
-            self.trained.notes.append(
-                f"{self.site.name!r} pulled in far values, {', '.join(far)}: exact sums would tell the row "
-                f"of a value that has more than 2/{self.config.least} of a column's squares"
-            )
-
-    async def train_batch(self, rows: np.ndarray) -> NoReturn:
-        """Not possible: nothing is trained."""
-        raise InputError("statistics train no model")
-
-
-class StatisticsActive(_StatisticsRole, ActiveRole):
+class StatisticsActive(StatisticsRole, ActiveRole):
     """The active party: it has the classes, and gets all statistics."""
 
     async def agree_layout(self, others: Sequence[Link]) -> CrossPlan:
-        """Learn the passive parties' layouts and names, and tell the numbers of all.
+        """Receive the passive parties' layouts and names, and send all layouts without names.
 
         Args:
             others: links to all other parties.
@@ -182,7 +89,7 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
         return self.cross
 
     async def tell_own(self) -> None:
-        """Receive the correlations among each passive party's own columns, where the job asks for them."""
+        """Receive the correlations among each passive party's own columns, if the job asks for them."""
         counts = [one.scores for one in self.cross.layouts[1:]]
         self.blocks = [await self._receive_own(*one) for one in zip(self.site.passive, counts, strict=True)]
 
@@ -223,7 +130,7 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
         return scores
 
     def begin_release(self) -> None:
-        """Nothing of the active party's rows is released to others."""
+        """Count nothing: the active party releases nothing of its rows to others."""
 
     def score_matrix(self) -> np.ndarray:
         """Its columns z, the label's last, float64 (n, scores)."""
@@ -239,7 +146,7 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
         return np.ascontiguousarray(np.concatenate([scores, classes.astype(np.int64)], axis=1))
 
     def take_sums(self, opened: np.ndarray) -> None:
-        """Make statistics of what was opened."""
+        """Compute the statistics from the opened sums."""
         labels = None if not len(self.class_counts) else self.labels(self.rows).cpu().numpy()
         self.trained.statistics = compose_statistics(
             plan=self.cross,
@@ -263,15 +170,15 @@ class StatisticsActive(_StatisticsRole, ActiveRole):
         raise InputError("statistics leave no model to score rows with")
 
 
-class StatisticsPassive(_StatisticsRole, PassiveRole):
-    """A passive party: it tells names and numbers of bins, and takes part in the sums.
+class StatisticsPassive(StatisticsRole, PassiveRole):
+    """A passive party: it sends column names and bin counts, and takes part in the sums.
 
     Attributes:
         numbers: how many numbers of each row the release counts as, without a budget.
     """
 
     def begin(self) -> None:
-        """See `_StatisticsRole.begin`; rows are counted, too.
+        """See `StatisticsRole.begin`; rows are counted, too.
 
         Raises:
             PolicyError: the party's policy allows no further number of a row, or less ε.
@@ -291,13 +198,13 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         self.releases.begin_attempt(self.site.keeper.journal, 0, self.site.keeper.scope)
 
     async def agree_layout(self, others: Sequence[Link]) -> CrossPlan:
-        """Cut this party's columns, tell their layout, and learn those of all.
+        """Cut this party's columns into bins, send their layout and receive those of all parties.
 
         Args:
             others: links to all other parties.
 
         Raises:
-            ProtocolError: the active party tells another layout of this party's columns.
+            ProtocolError: the active party sent another layout of this party's columns.
         """
         self.begin()
         self.site.clock.lap()
@@ -337,7 +244,7 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
             or not 0 <= classes < 1 << 16
         ):
             raise ProtocolError(
-                f"{self.upstream.peer!r} tells another layout of the columns of {self.site.name!r}, or {rows!r} rows "
+                f"{self.upstream.peer!r} sent another layout of the columns of {self.site.name!r}, or {rows!r} rows "
                 f"in the place of {len(self.rows)}; nothing was sent"
             )
         self.cross = self.config.plan_products(self.protection, rows=len(self.rows), classes=classes, layouts=layouts)
@@ -396,7 +303,7 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
         return self.columns.passive_matrix(clip_of(self.budget, len(self.columns.scored)))
 
     async def tell_own(self) -> None:
-        """Tell the correlations among this party's own columns, where the job asks for them."""
+        """Send the correlations among this party's own columns, if the job asks for them."""
         if not self.config.vif:
             return
         budget, scores = self.budget, len(self.columns.scored)
@@ -422,15 +329,15 @@ class StatisticsPassive(_StatisticsRole, PassiveRole):
 
 def _read_names(text: object, peer: str) -> ColumnNames:
     if not isinstance(text, str) or len(text) > _MOST_NAMES:
-        raise ProtocolError(f"{peer!r} tells no names of its columns")
+        raise ProtocolError(f"{peer!r} sent no names of its columns")
     try:
         return msgspec.json.decode(text.encode(), type=ColumnNames)
     except msgspec.DecodeError as error:
-        raise ProtocolError(f"{peer!r} tells impossible names of columns: {error}") from error
+        raise ProtocolError(f"{peer!r} sent impossible names of columns: {error}") from error
 
 
 def describe_own(columns: OwnColumns, *, exact: bool) -> dict[str, object]:
-    """What a party knows of its own columns, as plain values for its own report."""
+    """A party's figures of its own columns, as plain values for its own report."""
     return {
         "own": [
             {

@@ -1,4 +1,4 @@
-"""What a job can ask of statistics, and every message that they send."""
+"""The configuration of statistics and the messages that they send."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class StatisticsSettings(Algorithm):
         """See `Algorithm.check_protection`.
 
         Raises:
-            InputError: a protection of the cut, which statistics do not have, or noise that hides nothing.
+            InputError: the protection seals a cut layer, which statistics lack, or the noise hides nothing.
         """
         super().check_protection(protection)
         if not protection.on_shares and not isinstance(protection, Plain):
@@ -92,7 +92,7 @@ class StatisticsSettings(Algorithm):
             )
         if dp.model.noise_multiplier is not None or dp.model.clip != 1.0:
             raise InputError(
-                "statistics take epsilon and delta of dp.model alone: their noise follows from them. Leave "
+                "statistics take epsilon and delta of dp.model only: these determine their noise. Leave "
                 "noise_multiplier and clip out"
             )
         if dp.model.delta < _LEAST_DELTA:
@@ -118,7 +118,7 @@ class StatisticsSettings(Algorithm):
     def plan_products(
         self, protection: Protection, *, rows: int, classes: int, layouts: Sequence[PartyLayout]
     ) -> CrossPlan:
-        """What all parties know of the products.
+        """The plan of the products, as all parties know it.
 
         Args:
             protection: of the job.
@@ -127,7 +127,7 @@ class StatisticsSettings(Algorithm):
             layouts: of the data parties, the active one's first.
 
         Raises:
-            InputError: the active party offers so many columns that exact sums with them tell rows.
+            InputError: the active party offers so many columns that exact sums with them reveal rows.
         """
         from securevfl.algorithms.statistics.columns import ONE
 
@@ -155,7 +155,7 @@ class StatisticsSettings(Algorithm):
         there are rows it would read them all, and with n / least of them it reads a part of 1 / least."""
         if columns * self.least > rows:
             raise InputError(
-                f"the active party offers {columns} columns, its label among them, and exact sums with so many tell "
+                f"the active party offers {columns} columns, its label among them, and exact sums with so many reveal "
                 f"values of {rows} rows: each needs {self.least} rows (statistics.least), all {columns * self.least}. "
                 "Leave columns of the active party out (drop), find more rows, or add noise (dp.model)"
             )
@@ -205,7 +205,7 @@ class StatisticsSettings(Algorithm):
         if protection.on_shares and protection.dp is None:
             return [
                 "statistics are exact where they are opened: two runs whose rows differ in one person, or a column "
-                "that singles one out, tell that person's values; dp.model bounds that by ε"
+                "that singles one out, reveal that person's values; dp.model bounds that by ε"
             ]
         return []
 

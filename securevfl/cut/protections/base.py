@@ -175,7 +175,7 @@ class Protection(Config):
 
         Args:
             passive: number of passive parties.
-            reveals: what is opened tells the active party.
+            reveals: what the active party learns from the opened sums.
             sights: the same, taken apart.
         """
         return ()

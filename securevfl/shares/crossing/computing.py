@@ -52,15 +52,15 @@ async def choose_cells(engine: Engine, plan: CrossPlan, products: Share, noise: 
         noise: this party's own, uint64 (released,); None for none.
     """
     release = plan.release
-    cells = _map(products, release.sum_cells)
+    cells = _map_share(products, release.sum_cells)
     wanted = cells[release.released]
     if plan.least and len(release.guards):
-        enough = await _compare(engine, cells[release.guards], plan.least)
+        enough = await _compare_to_threshold(engine, cells[release.guards], plan.least)
         one = engine.constant(np.ones(enough.shape, np.uint64))
-        passes = await _compare(engine, -_map(one - enough, release.count_short), 0)
-        chosen = await _compare(engine, passes - _map(passes, release.earlier_passes), 1)
+        passes = await _compare_to_threshold(engine, -_map_share(one - enough, release.count_short), 0)
+        chosen = await _compare_to_threshold(engine, passes - _map_share(passes, release.earlier_passes), 1)
         guarded = release.cell_level >= 0
-        factor = _map(chosen, lambda words: words[np.maximum(release.cell_level, 0)])
+        factor = _map_share(chosen, lambda words: words[np.maximum(release.cell_level, 0)])
         free = engine.constant((~guarded).astype(np.uint64))
         factor = factor * guarded.astype(np.int64) + free
     else:
@@ -77,7 +77,7 @@ async def choose_cells(engine: Engine, plan: CrossPlan, products: Share, noise: 
             Product(factor[scores], wanted[scores], "times", shift=shift),
         ],
     )
-    return _join(found, rounded * (1 << shift), scores)
+    return _join_shares(found, rounded * (1 << shift), scores)
 
 
 def draw_noise(plan: CrossPlan, share: float) -> np.ndarray | None:
@@ -99,11 +99,11 @@ def draw_noise(plan: CrossPlan, share: float) -> np.ndarray | None:
     return found.view(np.uint64)
 
 
-def _map(x: Share, change: object) -> Share:
+def _map_share(x: Share, change: object) -> Share:
     return Share(np.asarray(change(x.mine)), np.asarray(change(x.next)))  # type: ignore[operator]
 
 
-def _join(counts: Share, scores: Share, where: np.ndarray) -> Share:
+def _join_shares(counts: Share, scores: Share, where: np.ndarray) -> Share:
     def merge(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         found = np.zeros(len(where), np.uint64)
         found[~where], found[where] = left, right
@@ -112,7 +112,7 @@ def _join(counts: Share, scores: Share, where: np.ndarray) -> Share:
     return Share(merge(counts.mine, scores.mine), merge(counts.next, scores.next))
 
 
-async def _compare(engine: Engine, x: Share, threshold: int) -> Share:
+async def _compare_to_threshold(engine: Engine, x: Share, threshold: int) -> Share:
     """Words 1 where x ≥ threshold, else 0."""
     ((bits,),) = await engine.run_masked([Task(engine.additive_summand(x), curve=Curve((threshold,)))])
     return bits.reshape(-1)

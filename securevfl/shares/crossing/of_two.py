@@ -5,7 +5,6 @@ active party's columns, which cross masked; both then have summands of the produ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from securevfl_crypto.replicated import Opening
@@ -18,14 +17,13 @@ from securevfl_crypto.two.pair import PairCorrelations
 from securevfl_crypto.two.wire import swap
 
 from securevfl.shares.crossing.computing import OPENING, draw_noise
-from securevfl.shares.crossing.programs import receive_plan
-from securevfl.shares.sharing import Sharing, name_parties_in_errors
+from securevfl.shares.crossing.programs import CrossingProgram, receive_plan
+from securevfl.shares.sharing import name_parties_in_errors
 from securevfl.shares.two.dealt_lots import HelperLink, LotDealer
 from securevfl.shares.two.helper import TwoHelper
 from securevfl.shares.two.parties import CountedWire, TwoParty
 from securevfl.shares.two.wire import LinkTwoWire
-from securevfl.training.crossing import LIMB_BITS, CrossedRole, CrossPlan
-from securevfl.training.program import Program
+from securevfl.training.crossing import LIMB_BITS, CrossPlan, begin_crossing
 from securevfl.training.rows import Trained
 
 __all__ = ["CrossingHelper", "CrossingOfTwo"]
@@ -41,7 +39,7 @@ _BATCHES = 8
 
 _COUNT_BITS = 32
 _FIRST = 1 << 42
-"""Where the numbers of batches begin."""
+"""The number of the first batch."""
 
 
 def split_limbs(matrix: np.ndarray, wide: np.ndarray) -> np.ndarray:
@@ -65,41 +63,24 @@ def join_limbs(sums: np.ndarray, wide: np.ndarray) -> np.ndarray:
     return found
 
 
-class CrossingOfTwo(Program):
-    """The program of one of two parties that compute.
+class CrossingOfTwo(CrossingProgram):
+    """The program of one of two parties that compute."""
 
-    Args:
-        role: the party's.
-        sharing: of the job.
-    """
+    _helper: HelperLink | None = None
 
-    def __init__(self, role: CrossedRole, sharing: Sharing) -> None:
-        self.role = role
-        self.sharing = sharing
-        self._helper: HelperLink | None = None
-
-    async def run(self) -> Trained:
-        with name_parties_in_errors(self.sharing.computing_parties):
-            plan = await self.role.agree_layout(self.sharing.site.other_links)
-            self.role.begin_release()
-            await self.role.tell_own()
-            party, wire = await self._make_party(plan)
-            products = await self._multiply(party, plan, self.role.matrix())
-            opened = await self._release(party, plan, products)
-            await wire.flush()
-            if self._helper is not None:
-                await self._helper.pause()
-        if opened is not None:
-            self.role.take_sums(opened)
-        self.role.trained.notes.append(
+    async def compute(self) -> tuple[np.ndarray | None, list[str]]:
+        plan = await begin_crossing(self.role, self.sharing.site.other_links)
+        party, wire = await self._make_party(plan)
+        products = await self._multiply_columns(party, plan, self.role.matrix())
+        opened = await self._open_cells(party, plan, products)
+        await wire.flush()
+        if self._helper is not None:
+            await self._helper.pause()
+        return opened, [
             f"{self.sharing.site.name!r} multiplied {plan.rows:,} rows on shares of two and sent "
             f"{party.wire.octets / 1e6:.2f} MB to the other; {len(plan.release.released):,} numbers were opened, each "
             "zero where it was withheld"
-        )
-        return await self.role.finish()
-
-    def privacy_spent(self) -> list[Any]:
-        return [] if self.role.uses is None or not self.role.uses.counts.max_releases else [self.role.uses.cost_so_far]
+        ]
 
     async def _make_party(self, plan: CrossPlan) -> tuple[TwoParty, LinkTwoWire]:
         sharing, site = self.sharing, self.sharing.site
@@ -116,7 +97,7 @@ class CrossingOfTwo(Program):
         opening = Opening(1, (0,), len(plan.release.released))
         return TwoParty(site, names, counted, source, {OPENING: opening}), wire
 
-    async def _multiply(self, party: TwoParty, plan: CrossPlan, matrix: np.ndarray) -> np.ndarray:
+    async def _multiply_columns(self, party: TwoParty, plan: CrossPlan, matrix: np.ndarray) -> np.ndarray:
         """This party's summands of all products, uint64 (raw,)."""
         wide = plan.layouts[1].wide_columns()
         width, active = len(wide) + int(wide.sum()), plan.active_width
@@ -157,7 +138,9 @@ class CrossingOfTwo(Program):
         uses = [made.popleft() for made in await party.source.make_linear(tasks, 1)]
         found = np.zeros((width, outputs), np.uint64)
         sent = [
-            own[part, columns].view(np.uint64) - _pad(use) if party.is_active else np.zeros((0, outputs), np.uint64)
+            own[part, columns].view(np.uint64) - _require_pad(use)
+            if party.is_active
+            else np.zeros((0, outputs), np.uint64)
             for part, use in zip(batches, uses, strict=True)
         ]
         rows = sum(part.stop - part.start for part in batches)
@@ -166,16 +149,16 @@ class CrossingOfTwo(Program):
         start = 0
         for part, use in zip(batches, uses, strict=True):
             if party.is_active:
-                found += _back(use.share_back)
+                found += _require_words(use.share_back)
                 continue
             end = start + part.stop - part.start
             words = np.ascontiguousarray(own[part].T).view(np.uint64)
-            found += matmul(words, np.ascontiguousarray(theirs[start:end])) + _back(use.mask_back)
+            found += matmul(words, np.ascontiguousarray(theirs[start:end])) + _require_words(use.mask_back)
             start = end
         return found
 
-    async def _release(self, party: TwoParty, plan: CrossPlan, products: np.ndarray) -> np.ndarray | None:
-        """What is opened, int64 (released,) at the active party."""
+    async def _open_cells(self, party: TwoParty, plan: CrossPlan, products: np.ndarray) -> np.ndarray | None:
+        """Open the released cells, int64 (released,) at the active party; None at the other."""
         release, wire, transfers = plan.release, party.wire, party.transfers
         cells = release.sum_cells(products)
         wanted = cells[release.released]
@@ -201,12 +184,12 @@ class CrossingOfTwo(Program):
         return None if opened is None else opened[0] << shifts
 
 
-def _pad(use: Linear) -> np.ndarray:
+def _require_pad(use: Linear) -> np.ndarray:
     assert use.pad_back is not None  # noqa: S101 - the task goes backward
     return use.pad_back
 
 
-def _back(words: np.ndarray | None) -> np.ndarray:
+def _require_words(words: np.ndarray | None) -> np.ndarray:
     assert words is not None  # noqa: S101 - the task goes backward
     return words
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,13 +13,13 @@ from securevfl.errors import ProtocolError
 from securevfl.shares.crossing.computing import OPENING, choose_cells, draw_noise, multiply_part
 from securevfl.shares.share_party import ShareParty
 from securevfl.shares.sharing import Sharing, name_parties_in_errors
-from securevfl.training.crossing import LAYOUT, CrossedRole, CrossPlan, read_layouts
+from securevfl.training.crossing import LAYOUT, CrossedRole, CrossPlan, begin_crossing, read_layouts
 from securevfl.training.program import HelperProgram, Program
 from securevfl.training.rows import Trained
 from securevfl.training.state import State
 from securevfl.transport import Kind
 
-__all__ = ["CrossingCoordinator", "CrossingData", "receive_plan"]
+__all__ = ["CrossingCoordinator", "CrossingData", "CrossingProgram", "receive_plan"]
 
 _DEALT = 1 << 21
 """Words that one message deals."""
@@ -76,8 +77,8 @@ def _split_rows(rows: int, width: int) -> Iterator[slice]:
         yield slice(start, min(start + most, rows))
 
 
-class CrossingData(Program):
-    """The program of a party with a table.
+class CrossingProgram(Program):
+    """Base of the programs of parties with a table.
 
     Args:
         role: the party's.
@@ -88,19 +89,33 @@ class CrossingData(Program):
         self.role = role
         self.sharing = sharing
 
+    @abstractmethod
+    async def compute(self) -> tuple[np.ndarray | None, list[str]]:
+        """Compute the sums with the others.
+
+        Returns:
+            At the active party what is opened, int64 (released,); and notes for the report.
+        """
+
     async def run(self) -> Trained:
         with name_parties_in_errors(self.sharing.computing_parties):
-            plan = await self.role.agree_layout(self.sharing.site.other_links)
-            self.role.begin_release()
-            await self.role.tell_own()
-            opened, member = await _Crossing(self.sharing).compute(plan, self.role.matrix())
+            opened, notes = await self.compute()
         if opened is not None:
             self.role.take_sums(opened)
-        self.role.trained.notes += describe_computing(member, plan)
+        self.role.trained.notes += notes
         return await self.role.finish()
 
     def privacy_spent(self) -> list[Any]:
         return [] if self.role.uses is None or not self.role.uses.counts.max_releases else [self.role.uses.cost_so_far]
+
+
+class CrossingData(CrossingProgram):
+    """The program of a party with a table, of three that compute."""
+
+    async def compute(self) -> tuple[np.ndarray | None, list[str]]:
+        plan = await begin_crossing(self.role, self.sharing.site.other_links)
+        opened, member = await _Crossing(self.sharing).compute(plan, self.role.matrix())
+        return opened, describe_computing(member, plan)
 
 
 class CrossingCoordinator(HelperProgram):
@@ -133,7 +148,7 @@ class CrossingCoordinator(HelperProgram):
 
 
 async def receive_plan(sharing: Sharing) -> CrossPlan:
-    """The plan, as the active party tells it to a party without data.
+    """Receive the plan from the active party, at a party without data.
 
     Raises:
         ProtocolError: impossible sizes.
@@ -144,14 +159,14 @@ async def receive_plan(sharing: Sharing) -> CrossPlan:
     layouts = read_layouts(message.meta.get("layouts"), link.peer, 1 + len(site.passive))
     told = {name: message.meta.get(name) for name in ("rows", "classes")}
     if not all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 1 << 26 for one in told.values()):
-        raise ProtocolError(f"{link.peer!r} tells impossible sizes {told}")
+        raise ProtocolError(f"{link.peer!r} sent impossible sizes {told}")
     planner: Any = sharing.algorithm
     found: CrossPlan = planner.plan_products(sharing.protection, **told, layouts=layouts)
     return found
 
 
 def describe_computing(member: ShareParty, plan: CrossPlan) -> list[str]:
-    """What a computing party did, for the report."""
+    """Describe a computing party's work, for the report."""
     engine = member.engine
     if engine is None:
         return []

@@ -177,7 +177,7 @@ def crossing_exchanges(
         passive: number of passive parties.
         two: whether two parties compute.
         helper: whether a helper deals to them.
-        reveals: what the opening tells the active party.
+        reveals: what the active party learns from the opening.
         sights: the same, taken apart.
     """
     if not passive:

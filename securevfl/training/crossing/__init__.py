@@ -4,13 +4,13 @@ from securevfl.training.crossing.plan import (
     COLUMNS,
     LAYOUT,
     LIMB_BITS,
-    CrossedRole,
     CrossPlan,
     PartyLayout,
     Release,
     join_bins,
     read_layouts,
 )
+from securevfl.training.crossing.role import CrossedRole, begin_crossing
 
 __all__ = [
     "COLUMNS",
@@ -20,6 +20,7 @@ __all__ = [
     "CrossedRole",
     "PartyLayout",
     "Release",
+    "begin_crossing",
     "join_bins",
     "read_layouts",
 ]

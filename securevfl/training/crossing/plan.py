@@ -1,13 +1,13 @@
-"""Products of columns of different parties, summed over the common rows: what statistics before a model are made from.
+"""Products of columns of different parties, summed over the common rows: the sums that statistics are computed from.
 
 Each party encodes its rows as whole numbers. A passive party has the columns ``[1 | z | squares | present | bins]``: a
-column of ones, standardised numbers, what their squares are, whether a value is there, and one column for each bin. The
+column of ones, standardised numbers, their squares, whether a value is present, and one column for each bin. The
 active party has ``[z | classes]``. Wanted are the sums over rows of each active column times each passive column, and
 of z of one passive party times z of another.
 
 Some of these sums are counts of few people. So they form *families*, such as all counts of one column's bins. A family
 has levels, the finest first; of each family one level is released, the first in which every guarded count is large
-enough, and nothing of the others. Where no level passes, nothing of the family is.
+enough, and nothing of the others. If no level passes, nothing of the family is released.
 """
 
 from __future__ import annotations
@@ -15,24 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
 
 from securevfl.errors import ProtocolError
 
-if TYPE_CHECKING:
-    from securevfl.privacy import Link
-    from securevfl.privacy.sums_budget import SumsUses
-    from securevfl.training.rows import Trained
-
 __all__ = [
     "COLUMNS",
     "LAYOUT",
     "LIMB_BITS",
     "CrossPlan",
-    "CrossedRole",
     "PartyLayout",
     "Release",
     "join_bins",
@@ -40,7 +33,7 @@ __all__ = [
 ]
 
 COLUMNS, LAYOUT = "statistics/columns", "statistics/layout"
-"""Steps that tell the layout of columns: each passive party its own, the active party those of all, without names."""
+"""Steps that send layouts of columns, without names: each passive party sends its own, the active party everyone's."""
 
 LIMB_BITS = 13
 """Two parties multiply rows of at most 2^13 in size: larger numbers are split into a high and a low part."""
@@ -67,7 +60,7 @@ class PartyLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     twofold: tuple[int, ...] = ()
 
     def find_problem(self) -> str:
-        """What is impossible in it; empty if nothing is."""
+        """The reason why the layout is impossible; empty if it is possible."""
         if not 0 <= self.scores <= _MOST_COLUMNS or len(self.means) not in {0, self.scores}:
             return f"{self.scores} columns of numbers with {len(self.means)} of squares"
         if len(self.bins) > _MOST_COLUMNS:
@@ -103,7 +96,7 @@ class PartyLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def read_layouts(text: object, peer: str, parties: int) -> tuple[PartyLayout, ...]:
-    """Layouts as a peer tells them.
+    """Read the layouts that a peer sent.
 
     Args:
         text: JSON.
@@ -111,19 +104,19 @@ def read_layouts(text: object, peer: str, parties: int) -> tuple[PartyLayout, ..
         parties: how many are expected.
 
     Raises:
-        ProtocolError: impossible ones.
+        ProtocolError: the layouts are malformed or impossible.
     """
     if not isinstance(text, str) or len(text) > 1 << 24:
-        raise ProtocolError(f"{peer!r} tells no layout of columns")
+        raise ProtocolError(f"{peer!r} sent no layout of columns")
     try:
         found = msgspec.json.decode(text.encode(), type=tuple[PartyLayout, ...])
     except msgspec.DecodeError as error:
-        raise ProtocolError(f"{peer!r} tells an impossible layout of columns: {error}") from error
+        raise ProtocolError(f"{peer!r} sent an impossible layout of columns: {error}") from error
     if len(found) != parties:
-        raise ProtocolError(f"{peer!r} tells layouts of {len(found)} parties; {parties} were expected")
+        raise ProtocolError(f"{peer!r} sent layouts of {len(found)} parties; {parties} were expected")
     for one in found:
         if problem := one.find_problem():
-            raise ProtocolError(f"{peer!r} tells an impossible layout of columns: {problem}")
+            raise ProtocolError(f"{peer!r} sent an impossible layout of columns: {problem}")
     return found
 
 
@@ -143,7 +136,7 @@ def join_bins(words: Sequence[str], *, number: bool) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CrossPlan:
-    """What all parties know of the products.
+    """The plan of the products, as all parties know it.
 
     Attributes:
         rows: n, the common ones.
@@ -173,7 +166,7 @@ class CrossPlan:
 
         Args:
             party: from 1.
-            own: whether it tells the correlations among its own columns.
+            own: whether it sends the correlations among its own columns.
         """
         layout = self.layouts[party]
         others = sum(one.scores for place, one in enumerate(self.layouts) if place != party)
@@ -189,7 +182,7 @@ class CrossPlan:
 
     @cached_property
     def release(self) -> Release:
-        """What of the products is released."""
+        """The rule of which sums are released."""
         return Release.of(self)
 
     def clear_products(self, active: np.ndarray, passive: Sequence[np.ndarray]) -> np.ndarray:
@@ -208,7 +201,7 @@ class CrossPlan:
         return passive[party - 1][:, 1 : 1 + self.layouts[party].scores]
 
     def release_in_clear(self, products: np.ndarray) -> np.ndarray:
-        """What is released of the products, as computing parties compute it on shares, int64 (released,)."""
+        """Compute in the clear what computing parties release on shares, int64 (released,)."""
         release = self.release
         cells = release.sum_cells(products.view(np.uint64)).view(np.int64)
         chosen = release.choose_levels(cells[release.guards] >= self.least)
@@ -304,7 +297,7 @@ class _Builder:
         for j, k in plan.pairs():
             shape = plan.layouts[j].scores, plan.layouts[k].scores
             count = shape[0] * shape[1]
-            self._release(("scores", j, k), shape, [[start + i] for i in range(count)], level=-1, kind=0)
+            self._add_block(("scores", j, k), shape, [[start + i] for i in range(count)], level=-1, kind=0)
             start += count
         return Release(
             sources=np.array(self.sources, dtype=np.int64),
@@ -329,7 +322,7 @@ class _Builder:
         block = [[at(a, 1 + b)] for a in range(scores) for b in range(own.scores)]
         classes = [scores + k for k in range(plan.classes)]
         where = len(self.cell_level)
-        self._release(("scores", 0, party), (scores, own.scores), block, level=-1, kind=0)
+        self._add_block(("scores", 0, party), (scores, own.scores), block, level=-1, kind=0)
         of_label = where + (scores - 1) * own.scores  # the active party's last column, where there are two classes
         bins_at = 1 + own.scores + len(own.means) + sum(own.means)
         starts = np.cumsum([bins_at, *(len(levels[0]) for levels in own.bins)]).tolist()
@@ -337,19 +330,19 @@ class _Builder:
         for column, missing in enumerate(own.means if classes else ()):
             level = self._begin_level(new=True)
             count_at = present if missing else 0
-            self._guard([[at(row, 0)] for row in classes], level)
+            self._add_guards([[at(row, 0)] for row in classes], level)
             if missing:
                 there = [[at(row, present)] for row in classes]
-                self._guard(there, level)
-                self._guard([[at(row, 0), ~at(row, present)] for row in classes], level)
+                self._add_guards(there, level)
+                self._add_guards([[at(row, 0), ~at(row, present)] for row in classes], level)
                 present += 1
             if own.twofold and own.twofold[column] >= 0:
                 values = starts[own.twofold[column]]
-                self._guard([[at(row, values + one)] for row in classes for one in (0, 1)], level)
+                self._add_guards([[at(row, values + one)] for row in classes for one in (0, 1)], level)
                 if len(classes) == 2 and scores:
                     self.cell_level[of_label + column] = level
             parts = [[at(row, where)] for where in (1 + column, 1 + own.scores + column, count_at) for row in classes]
-            self._release(("means", party, column), (3, plan.classes), parts, level=level, kind=1)
+            self._add_block(("means", party, column), (3, plan.classes), parts, level=level, kind=1)
         for column, levels in enumerate(own.bins):
             first = starts[column]
             for number, level_map in enumerate(levels[: None if plan.least else 1] if classes else ()):
@@ -360,15 +353,15 @@ class _Builder:
                     for row in classes
                     for bin_ in range(count)
                 ]
-                self._guard(cells, level)
-                self._release(("bins", party, column, number), (plan.classes, count), cells, level=level, kind=1)
+                self._add_guards(cells, level)
+                self._add_block(("bins", party, column, number), (plan.classes, count), cells, level=level, kind=1)
 
     def _begin_level(self, *, new: bool) -> int:
         family = (self.level_family[-1] + 1 if new else self.level_family[-1]) if self.level_family else 0
         self.level_family.append(family)
         return len(self.level_family) - 1
 
-    def _cells(self, parts: Sequence[Sequence[int]]) -> Iterator[int]:
+    def _add_cells(self, parts: Sequence[Sequence[int]]) -> Iterator[int]:
         for part in parts:
             self.starts.append(len(self.sources))
             for source in part:  # an inverted number stands for a product that is subtracted
@@ -376,12 +369,12 @@ class _Builder:
                 self.signs.append(1 if source >= 0 else -1)
             yield len(self.starts) - 1
 
-    def _guard(self, parts: Sequence[Sequence[int]], level: int) -> None:
-        for cell in self._cells(parts):
+    def _add_guards(self, parts: Sequence[Sequence[int]], level: int) -> None:
+        for cell in self._add_cells(parts):
             self.guards.append(cell)
             self.guard_level.append(level)
 
-    def _release(
+    def _add_block(
         self,
         name: tuple[object, ...],
         shape: tuple[int, ...],
@@ -391,47 +384,7 @@ class _Builder:
         kind: int,
     ) -> None:
         self.blocks.append((name, len(self.released), shape))
-        for cell in self._cells(parts):
+        for cell in self._add_cells(parts):
             self.released.append(cell)
             self.cell_level.append(level)
             self.cell_kind.append(kind)
-
-
-class CrossedRole(Protocol):
-    """A data party's role in such a job.
-
-    Attributes:
-        uses: counts what the release spends of each row; None without a budget.
-        trained: its result so far.
-    """
-
-    uses: SumsUses | None
-    trained: Trained
-
-    async def agree_layout(self, others: Sequence[Link]) -> CrossPlan:
-        """Tell this party's layout and learn those of all.
-
-        Args:
-            others: links to all other parties, also to one without data.
-        """
-        ...
-
-    def begin_release(self) -> None:
-        """Count the release of all rows. Call it before anything of them leaves."""
-        ...
-
-    async def tell_own(self) -> None:
-        """Tell the active party what this party computes alone, or receive it there."""
-        ...
-
-    def matrix(self) -> np.ndarray:
-        """This party's rows, int64 (n, width)."""
-        ...
-
-    def take_sums(self, opened: np.ndarray) -> None:
-        """Make statistics of what was opened, int64 (released,); at the active party."""
-        ...
-
-    async def finish(self) -> Trained:
-        """Close the books."""
-        ...

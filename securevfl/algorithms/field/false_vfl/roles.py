@@ -85,7 +85,7 @@ class _LatentRole(Role):
         return found
 
     def common_of(self, rows: np.ndarray) -> np.ndarray:
-        """Those of a batch's rows that all parties have."""
+        """The rows of a batch that all parties have."""
         found: np.ndarray = rows[rows < self.table.aligned_count]
         return found
 
@@ -110,33 +110,30 @@ class FalseActive(_LatentRole, ActiveRole):
         self.networks = Networks(self.classifier, config.lr, 0.0, self.plan.device)
         self.parts["networks"] = self.networks
 
-    def _links(self) -> list[Link]:
-        return [self.site.links[name] for name in self.site.passive]
-
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
-            draws = self._draws("pretraining")
+            draws = self._make_generator("pretraining")
             for step in range(self.config.pretraining):
-                await self._pretrain(step, draws)
+                await self._take_pretraining_step(step, draws)
         return False
 
-    def _draws(self, *purpose: str | int) -> torch.Generator:
-        """What draws samples; no state of torch, for parties of one process take turns while messages travel."""
+    def _make_generator(self, *purpose: str | int) -> torch.Generator:
+        """A generator for samples, not torch's global one: parties of a process take turns while messages travel."""
         return torch.Generator(self.plan.device).manual_seed(self.seed(*purpose))
 
-    async def _pretrain(self, step: int, draws: torch.Generator) -> None:
+    async def _take_pretraining_step(self, step: int, draws: torch.Generator) -> None:
         """One step on common rows, on rows of each passive party alone, and on own rows."""
         common, own = self.draw_common(step), self.draw_own(step)
         self.generative.optimizer.zero_grad(set_to_none=True)
         if len(common):
-            await self._learn(self.columns(common), self._links(), len(common), draws)
-        for link in self._links():
-            await self._learn(None, [link], None, draws)
+            await self._learn_rows(self.columns(common), self.site.passive_links, len(common), draws)
+        for link in self.site.passive_links:
+            await self._learn_rows(None, [link], None, draws)
         if len(own):
-            await self._learn(self.columns(own), [], len(own), draws)
+            await self._learn_rows(self.columns(own), [], len(own), draws)
         self.generative.optimizer.step()
 
-    async def _learn(
+    async def _learn_rows(
         self, x: torch.Tensor | None, links: Sequence[Link], rows: int | None, draws: torch.Generator
     ) -> None:
         """Add the gradient of the bound of some rows, of this party's columns x and those of others."""
@@ -144,11 +141,11 @@ class FalseActive(_LatentRole, ActiveRole):
         if not theirs and x is None:
             return
         if theirs and not len(theirs[0][0]):
-            return  # a party without rows of its own
+            return  # the party has no other rows
         own = [] if x is None else [self.model.encode(x)]
         leaves = [tuple(part.requires_grad_() for part in one) for one in theirs]
         posterior = fuse_posteriors([*own, *((mean, wide) for mean, wide in leaves)])
-        h, logs = self._sample(posterior, self._draw_noise(len(posterior[0]), draws))
+        h, logs = self._sample_latents(posterior, self._draw_noise(len(posterior[0]), draws))
         if x is not None:
             logs = logs + self.model.log_likelihood(x, h)
         likely = [one.requires_grad_() for one in await self._ask_likelihoods(links, h)]
@@ -195,7 +192,7 @@ class FalseActive(_LatentRole, ActiveRole):
             for width in (config.latent, config.deep)
         ]
 
-    def _sample(self, posterior: Gaussian, noise: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _sample_latents(self, posterior: Gaussian, noise: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """Samples of h, (κ, n, d), and what their log-ratios have without the columns' likelihoods, (κ, n)."""
         mean, wide = posterior
         of_h, of_z = noise
@@ -219,7 +216,7 @@ class FalseActive(_LatentRole, ActiveRole):
             found.append(read_tensor(message.arrays["likelihoods"], shape, link.peer, self.plan.device))
         return found
 
-    async def _weigh(
+    async def _weigh_samples(
         self, rows: np.ndarray, links: Sequence[Link], noise: Sequence[torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Samples of h of rows that these parties have, (κ, n, d), and their log-ratios, (κ, n), without gradients."""
@@ -234,22 +231,22 @@ class FalseActive(_LatentRole, ActiveRole):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         with torch.no_grad():
             x = self.columns(rows)
-            h, logs = self._sample(fuse_posteriors([self.model.encode(x), *theirs]), noise)
+            h, logs = self._sample_latents(fuse_posteriors([self.model.encode(x), *theirs]), noise)
             return h, logs + self.model.log_likelihood(x, h)
 
     async def train_batch(self, rows: np.ndarray) -> torch.Tensor:
         common = self.common_of(rows)
         own = rows[rows >= self.table.aligned_count]
-        draws, parts = self._draws("batch", *map(int, rows[:16])), []
-        for which, links in ((common, self._links()), (own, [])):
+        draws, parts = self._make_generator("batch", *map(int, rows[:16])), []
+        for which, links in ((common, self.site.passive_links), (own, [])):
             if len(which):
-                parts.append((which, *await self._weigh(which, links, self._draw_noise(len(which), draws))))
-        losses = [self._bound(h, logs, self.labels(which)) for which, h, logs in parts]
+                parts.append((which, *await self._weigh_samples(which, links, self._draw_noise(len(which), draws))))
+        losses = [self._compute_bound(h, logs, self.labels(which)) for which, h, logs in parts]
         loss = torch.cat(losses).sum()
         self.networks.step(loss / self.plan.batch_size)
         return loss.detach()
 
-    def _bound(self, h: torch.Tensor, logs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def _compute_bound(self, h: torch.Tensor, logs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """``−log Σ_j w_j p_φ(y | h_j)`` of each row, (n,): the joint bound without what φ cannot change."""
         return -torch.logsumexp(torch.log_softmax(logs, dim=0) + self._log_chances(h, y), dim=0)
 
@@ -260,7 +257,7 @@ class FalseActive(_LatentRole, ActiveRole):
             return functional.logsigmoid(logits[..., 0] * (2.0 * y - 1.0))
         return functional.log_softmax(logits, dim=-1).gather(-1, y.expand(len(h), -1).unsqueeze(-1)).squeeze(-1)
 
-    def _predict(self, h: torch.Tensor, logs: torch.Tensor) -> torch.Tensor:
+    def _mix_logits(self, h: torch.Tensor, logs: torch.Tensor) -> torch.Tensor:
         """Logits of ``Σ_j w_j p_φ(y | h_j)``, (n, outputs)."""
         with torch.no_grad():
             weights, logits = torch.log_softmax(logs, dim=0).unsqueeze(-1), self.classifier(h)
@@ -270,10 +267,10 @@ class FalseActive(_LatentRole, ActiveRole):
             return torch.logsumexp(weights + functional.log_softmax(logits, dim=-1), dim=0)
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
-        return self._predict(*await self._weigh(rows, self._links(), list(self.noise)))
+        return self._mix_logits(*await self._weigh_samples(rows, self.site.passive_links, list(self.noise)))
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
-        return self._predict(*self._weigh_own(rows, [], list(self.noise)))
+        return self._mix_logits(*self._weigh_own(rows, [], list(self.noise)))
 
 
 class FalsePassive(_LatentRole, PassiveRole):
@@ -290,12 +287,12 @@ class FalsePassive(_LatentRole, PassiveRole):
                 self.generative.optimizer.zero_grad(set_to_none=True)
                 common = self.draw_common(step)
                 if len(common):
-                    await self._learn(self.columns(common))
-                await self._learn(self.columns(self.draw_own(step)))
+                    await self._learn_rows(self.columns(common))
+                await self._learn_rows(self.columns(self.draw_own(step)))
                 self.generative.optimizer.step()
         return False
 
-    async def _learn(self, x: torch.Tensor) -> None:
+    async def _learn_rows(self, x: torch.Tensor) -> None:
         """Add the gradient of the bound of some rows."""
         mean, wide = self.model.encode(x)
         await self._send_posterior(mean, wide)
@@ -304,7 +301,7 @@ class FalsePassive(_LatentRole, PassiveRole):
         h = (await self._receive_samples(len(x))).requires_grad_()
         likely = self.model.log_likelihood(x, h)
         await self.upstream.send(Kind.STATISTIC, "false/likelihoods", likelihoods=likely.detach())
-        weights = await self._receive("false/weights", "weights", tuple(likely.shape))
+        weights = await self._receive_gradient("false/weights", "weights", tuple(likely.shape))
         torch.autograd.backward(likely, weights)
         await self.upstream.send(Kind.GRADIENT, "false/pull", pull=_gradient_at(h))
         message = await self.upstream.receive(Kind.GRADIENT, "false/gradient", "mean", "wide")
@@ -317,7 +314,7 @@ class FalsePassive(_LatentRole, PassiveRole):
     async def _send_posterior(self, mean: torch.Tensor, wide: torch.Tensor) -> None:
         await self.upstream.send(Kind.REPRESENTATION, "false/posterior", mean=mean.detach(), wide=wide.detach())
 
-    async def _receive(self, step: str, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    async def _receive_gradient(self, step: str, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         message = await self.upstream.receive(Kind.GRADIENT, step, name)
         return read_tensor(message.arrays[name], shape, self.upstream.peer, self.plan.device)
 
@@ -326,7 +323,7 @@ class FalsePassive(_LatentRole, PassiveRole):
         shape = (self.config.samples, rows, self.config.latent)
         return read_tensor(message.arrays["h"], shape, self.upstream.peer, self.plan.device)
 
-    async def _answer(self, rows: np.ndarray) -> None:
+    async def _send_likelihoods(self, rows: np.ndarray) -> None:
         x = self.columns(rows)
         await self._send_posterior(*self.model.encode(x))
         h = await self._receive_samples(len(rows))
@@ -336,7 +333,7 @@ class FalsePassive(_LatentRole, PassiveRole):
     async def train_batch(self, rows: np.ndarray) -> None:
         common = self.common_of(rows)
         if len(common):
-            await self._answer(common)
+            await self._send_likelihoods(common)
 
     async def answer(self, rows: np.ndarray) -> None:
-        await self._answer(rows)
+        await self._send_likelihoods(rows)

@@ -76,7 +76,7 @@ class FalseSettings(Algorithm):
         """See `Algorithm.check_protection`.
 
         Raises:
-            InputError: the job asks for differential privacy, which this algorithm has nowhere.
+            InputError: the job asks for differential privacy, which this algorithm does not have.
         """
         super().check_protection(protection)
         if protection.dp is not None:
