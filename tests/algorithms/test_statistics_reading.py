@@ -1,4 +1,4 @@
-"""What a party believes of the layouts, names and sizes that others tell for statistics: checked before it allocates."""
+"""What a party believes of layouts, names and sizes that others tell for statistics: checked before it allocates."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_a_passive_party_refuses_other_sizes_than_were_agreed(
 def test_more_products_than_a_party_should_allocate_are_refused() -> None:
     """4,096 columns on both sides are no more than a layout may have."""
     wide = PartyLayout(scores=4096)
-    with pytest.raises(sv.InputError, match="terms in all.*leave columns out"):
+    with pytest.raises(sv.InputError, match=r"terms in all.*leave columns out"):
         sv.Statistics(vif=False).plan_products(sv.Plain(), rows=10**6, classes=2, layouts=[wide, wide])
     binned = PartyLayout(scores=0, bins=(coarsen(50, missing=True, ordered=True),) * 40)
     asked = sv.Shares(dp=sv.DP(model=sv.Gaussian(epsilon=1.0, delta=1e-5)))
-    with pytest.raises(sv.InputError, match="terms in all.*fewer bins"):
+    with pytest.raises(sv.InputError, match=r"terms in all.*fewer bins"):
         sv.Statistics().plan_products(asked, rows=10**6, classes=60_000, layouts=[PartyLayout(scores=1), binned])
     found = sv.Statistics().plan_products(asked, rows=10**6, classes=2, layouts=[PartyLayout(scores=200), binned])
     terms = len(found.release.sources)
@@ -84,6 +84,10 @@ def test_layouts_and_names_that_contradict_each_other_are_refused() -> None:
     for layout in (PartyLayout(scores=0, bins=bins, missing=(True, False)), PartyLayout(scores=0, missing=(True,))):
         with pytest.raises(sv.ProtocolError, match="impossible layout"):
             read_layouts(msgspec.json.encode([layout]).decode(), "shop", 1)
+    for level in ((0, 1 << 32, 1), (0, -1, 0), (0, 2, 2)):  # the first would be 4 GB of numbers
+        bad = PartyLayout(scores=0, bins=(((0, 1, 2), level),))
+        with pytest.raises(sv.ProtocolError, match="not one of merged bins"):
+            read_layouts(msgspec.json.encode([bad]).decode(), "shop", 1)
     for words in ("fewer\x1b[2J", "x" * 121):
         told = msgspec.structs.replace(names, left_out={"b": words})
         with pytest.raises(sv.ProtocolError, match="impossible words"):

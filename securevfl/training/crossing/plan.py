@@ -81,7 +81,7 @@ class PartyLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             if levels[0] != tuple(range(len(levels[0]))):
                 return "a column whose finest bins are not numbered in order"
             for level in levels:
-                if len(level) != len(levels[0]) or set(level) != set(range(max(level) + 1)):
+                if len(level) != len(levels[0]) or sorted(set(level)) != list(range(len(set(level)))):
                     return "a level of bins that is not one of merged bins"
         return self._find_twofold_problem()
 
