@@ -189,11 +189,13 @@ class CrossPlan:
         """How many products all parties compute, and about how many terms their release adds up: known before any of
         them is allocated."""
         passive = self.layouts[1:]
-        products = sum(self.active_width * one.width for one in passive)
-        products += sum(passive[j - 1].scores * passive[k - 1].scores for j, k in self.pairs())
-        levels = sum(len(level) for one in passive for column in one.bins for level in column)
+        between = sum(passive[j - 1].scores * passive[k - 1].scores for j, k in self.pairs())
+        scores = between + self.layouts[0].scores * sum(one.scores for one in passive)
+        tried = None if self.least else 1
+        levels = sum(len(level) for one in passive for column in one.bins for level in column[:tried])
         means = sum(len(one.means) for one in passive)
-        return products, products + 2 * self.classes * (levels + 5 * means)
+        products = between + self.active_width * sum(one.width for one in passive)
+        return products, scores + 2 * self.classes * (levels + 5 * means)
 
     def pairs(self) -> list[tuple[int, int]]:
         """Passive parties whose z are multiplied, numbered from 1."""
