@@ -34,7 +34,7 @@ class Heard:
         matrices: party → its rows.
         added: party that added noise, its share, and the noise.
         own: σ and noise of own correlations, in the order in which parties drew them.
-        told: passive party → its own correlations as they arrived.
+        told: passive party, in the plan's order → its own correlations as they arrived.
         plan: of the products.
         opened: what was opened.
     """
@@ -93,7 +93,7 @@ def hear(parties: int, protection: sv.Protection) -> Heard:
             )
             for name, count in [("bank", 1), ("shop", 2), ("phone", 1)][:parties]
         ]  # fmt: skip
-        job = sv.Job(algorithm=sv.Statistics(bins=4), protection=protection, epochs=1, seed=1)
+        job = sv.Job(algorithm=sv.Statistics(bins=10), protection=protection, epochs=1, seed=1)
         sv.simulate(job, sv.Parties.of(*tables), observer=sv.Observer())
     return heard
 
@@ -119,21 +119,22 @@ def test_what_is_opened_has_the_noise_of_all_that_do_not_read_it(
     plan = heard.plan
     assert plan is not None
     assert {party: share for party, share, _ in heard.added} == adders
-    passive = [heard.matrices[name] for name in ("shop", "phone") if name in heard.matrices]
+    passive = [heard.matrices[name] for name in heard.told]
     exact = plan.release_in_clear(plan.clear_products(heard.matrices["bank"], passive))
     noise = sum(made.view(np.int64) for *_, made in heard.added)
-    assert np.array_equal(heard.opened - exact, noise)
+    assert (heard.opened - exact - noise).tolist() == [0] * len(exact)
     assert (noise != 0).mean() > 0.8
 
 
 def test_rows_are_clipped_at_every_party(three: Heard) -> None:
     plan = three.plan
     assert plan is not None
-    for place, (name, layout) in enumerate(zip(("bank", "shop", "phone"), plan.layouts, strict=True)):
+    for place, (name, layout) in enumerate(zip(("bank", *three.told), plan.layouts, strict=True)):
         first = int(place > 0)
         norms = np.linalg.norm(three.matrices[name][:, first : first + layout.scores] / ONE, axis=1)
         assert norms.max() <= clip_norm(layout.scores)
-        assert norms.max() == pytest.approx(clip_norm(layout.scores), abs=1e-3)  # a row was longer
+        if name == "bank":  # its bins are exact, and the label's rare class is 2.2 deviations from the mean
+            assert norms.max() == pytest.approx(clip_norm(layout.scores), abs=1e-3)
 
 
 def test_own_correlations_are_told_with_their_noise(three: Heard) -> None:

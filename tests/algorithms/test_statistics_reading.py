@@ -19,10 +19,10 @@ from securevfl.training import Trained
 from securevfl.training.crossing import LAYOUT, PartyLayout, read_layouts
 from securevfl.transport import Kind
 
-PEOPLE = make_parties(passive=1, rows=220)
+PEOPLE = make_parties(passive=1, rows=260)
 
 
-@pytest.mark.parametrize("wrong", [{"classes": 3}, {"classes": 0}, {"classes": 1 << 40}, {"rows": 219}, {"rows": None}])
+@pytest.mark.parametrize("wrong", [{"classes": 3}, {"classes": 0}, {"classes": 1 << 40}, {"rows": 209}, {"rows": None}])
 def test_a_passive_party_refuses_other_sizes_than_were_agreed(
     wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
