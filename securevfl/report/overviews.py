@@ -11,7 +11,7 @@ from rich.text import Text
 from securevfl.data.overview import TableOverview
 from securevfl.report.tables import make_table, number_column, text_column
 
-__all__ = ["overview_table"]
+__all__ = ["clean_name", "overview_table"]
 
 _WIDTH = 80
 _NAMED = 3
@@ -50,9 +50,9 @@ def _format_percent(share: float) -> str:
 
 
 def _describe_table(one: TableOverview) -> str:
-    ids = " + ".join(map(_clean_name, one.ids)) or "none found"
+    ids = " + ".join(map(clean_name, one.ids)) or "none found"
     classes = "" if one.classes is None else f" ({_format_count(one.classes, 'class', 'classes')})"
-    roles = [f"{role} {_clean_name(column)}{classes * (role == 'label')}" for role, column in one.roles.items()]
+    roles = [f"{role} {clean_name(column)}{classes * (role == 'label')}" for role, column in one.roles.items()]
     lines = ["; ".join([f"identifier {ids}", *roles])]
     kinds = [f"{count:,} {kind if count > 1 else _ONE[kind]}" for kind, count in one.kind_counts.items()]
     if one.numeric_text_count:
@@ -70,7 +70,7 @@ def _describe_table(one: TableOverview) -> str:
         lines.append(f"{dropped}: {_list_columns(one.scattered_columns)}")
     most = one.most_missing
     if most is not None and len(one.lines) > 1:
-        lines.append(f"most missing: {_clean_name(most.column)}, {_format_percent(most.missing)}")
+        lines.append(f"most missing: {clean_name(most.column)}, {_format_percent(most.missing)}")
     return "\n".join([*lines, *([one.written] if one.written else [])])
 
 
@@ -80,9 +80,9 @@ def _format_count(number: int, one: str, several: str) -> str:
 
 def _list_columns(columns: Sequence[str]) -> str:
     more = len(columns) - _NAMED
-    return ", ".join(map(_clean_name, columns[:_NAMED])) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(map(clean_name, columns[:_NAMED])) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _clean_name(name: str) -> str:
+def clean_name(name: str) -> str:
     """A column's name without control characters, which would reach the terminal."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)

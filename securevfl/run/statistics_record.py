@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from securevfl.report.column_statistics import BinStatistics, ColumnStatistics, StatisticsRecord
+from securevfl.report.overviews import clean_name
 from securevfl.training import Trained
 from securevfl.training.crossing import join_bins
 
@@ -38,7 +39,7 @@ def statistics_record(trained: Mapping[str, Trained], chief: Trained) -> Statist
         correlation_error=found["correlation_error"],
         count_error=found["count_error"],
         columns=[_read_column(one, own.get((one["party"], one["column"]), {})) for one in found["columns"]],
-        names=found["names"],
+        names=[clean_name(name) for name in found["names"]],
         correlations=found["correlations"],
         active=found["active"],
         label=chief.target,
@@ -55,7 +56,7 @@ def _read_column(one: Mapping[str, Any], own: Mapping[str, Any]) -> ColumnStatis
         ]
     return ColumnStatistics(
         party=one["party"],
-        column=one["column"],
+        column=clean_name(one["column"]),
         kind=one["kind"],
         missing=one["missing"] if one["missing"] is not None else own.get("missing"),
         mean=own.get("mean", one.get("mean")),

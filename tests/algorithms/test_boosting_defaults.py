@@ -19,6 +19,7 @@ from securevfl.algorithms.boosting.bins import Bins, fit_bins
 from securevfl.algorithms.boosting.growing import TreeLimits, grow_tree
 from securevfl.algorithms.boosting.histograms import to_fixed_point
 from securevfl.algorithms.boosting.splits import SplitRule, best_split
+from securevfl.testing.parties import make_parties
 from securevfl.training.active_program import ActiveProgram
 from securevfl.training.objectives import find_objective
 from securevfl.training.task import Task
@@ -122,6 +123,23 @@ def test_many_classes_go_on_where_they_are_nearly_certain() -> None:
         grown = asyncio.run(grow_tree(values, (g, h), judged, limits, sources))
         splits.append(sum(owner >= 0 for owner in grown.tree.owner))
     assert splits[0] == 0 < splits[1]
+
+
+def test_every_leaf_of_boosting_has_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the first tree all rows have one h, so that it tells exactly how many rows a side has."""
+    leaves: list[np.ndarray] = []
+
+    async def grow(*given: Any, **more: Any) -> Any:
+        grown = await grow_tree(*given, **more)
+        leaves.append(grown.leaf)
+        return grown
+
+    monkeypatch.setattr("securevfl.algorithms.boosting.active.grow_tree", grow)
+    job = sv.Job(algorithm=sv.Boosting(depth=6), protection=sv.Plain(), epochs=1, seed=2)
+    sv.simulate(job, make_parties(passive=1, rows=150), observer=sv.Observer())
+    counts = np.unique(leaves[0], return_counts=True)[1]
+    assert len(counts) > 2
+    assert counts.min() >= fit_leaf_bounds(len(leaves[0]), None)[1] >= 8
 
 
 def test_the_least_loss_chooses_the_round_of_trees() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -126,3 +128,17 @@ def test_a_passive_party_reads_the_posteriors_of_the_others() -> None:
     told = [one for one in job.findings(["shop1", "shop2"], "bank") if one.about == "shop2" and one.party == "shop1"]
     assert [one.severity for one in told] == ["leak"]
     assert not [one for one in job.findings(["shop1"], "bank") if one.about == one.party]
+
+
+def test_a_peer_sends_no_more_rows_than_a_batch_has(first_step: tuple[Any, Any]) -> None:
+    bank = first_step[0]["bank"]
+    shape = (bank.nominal_batch + 1, bank.config.latent)
+
+    class Told:
+        peer = "shop1"
+
+        async def receive(self, *names: object) -> Any:
+            return SimpleNamespace(arrays={"mean": np.zeros(shape, np.float32), "wide": np.zeros(shape, np.float32)})
+
+    with pytest.raises(sv.ProtocolError, match="rows for a batch of"):
+        asyncio.run(bank._receive_posterior(Told(), None))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -123,3 +125,31 @@ def test_it_is_refused_where_nothing_may_be_read() -> None:
         sv.Job(algorithm=make("hybrid_tree"), protection=sv.Paillier())
     with pytest.raises(sv.InputError, match="no noise on gradients, nodes"):
         sv.Job(algorithm=make("hybrid_tree"), protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=1.0))))
+
+
+def test_a_leaf_without_common_rows_keeps_its_own_value(ran: tuple[RunOutcome, dict[str, Any]]) -> None:
+    """Guests have nothing below it, and what they return for it is zero."""
+    host = ran[1]["bank"]
+    train = ran[0].split.train
+    taught = [np.unique(leaf) for leaf in host.upper.leaves_of(host.columns_of(train), 0)]
+    for number, leaves in enumerate(taught):
+        assert np.flatnonzero(host.upper.taught[number]).tolist() == leaves.tolist()
+        assert sorted(ran[1]["shop1"].lower.trees[number]) == leaves.tolist()
+
+
+@pytest.mark.parametrize("wrong", ["trees", "rows", "type"])
+def test_a_guest_refuses_leaves_of_other_sizes(wrong: str, ran: tuple[RunOutcome, dict[str, Any]]) -> None:
+    guest = ran[1]["shop1"]
+    trees = len(guest.lower.trees) + (wrong == "trees")
+    leaves = np.zeros((trees, 3 + (wrong == "rows")), np.float64 if wrong == "type" else np.int32)
+
+    class Told:
+        peer = "bank"
+
+        async def receive(self, *names: object) -> Any:
+            return SimpleNamespace(arrays={"leaves": leaves})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(guest), "upstream", Told())
+        with pytest.raises(sv.ProtocolError, match="sent leaves as"):
+            asyncio.run(guest.answer(np.arange(3)))

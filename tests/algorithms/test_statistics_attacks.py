@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import securevfl as sv
-from securevfl.algorithms.statistics.columns import OwnColumns, cut_columns
+from securevfl.algorithms.statistics.columns import OwnColumns, coarsen, cut_columns
 from securevfl.algorithms.statistics.figures import ColumnNames
 from securevfl.report.column_statistics import StatisticsRecord
 from securevfl.training.crossing import CrossPlan, PartyLayout
@@ -89,6 +91,39 @@ def test_withheld_counts_do_not_follow_from_means_and_the_label() -> None:
         assert one.vif is not None
 
 
+@pytest.mark.parametrize("computing", [2, ("bank", "shop", "notary")], ids=["two", "three"])
+def test_counts_are_released_from_the_least_on(computing: object) -> None:
+    """20 rows of a class with a value are told on shares, 19 are not."""
+    flags = {}
+    for name, rows in (("enough", LEAST), ("short", LEAST - 1)):
+        flags[name] = np.zeros(ROWS)
+        flags[name][np.flatnonzero(LABEL == 1)[:rows]] = 1.0
+        flags[name][np.flatnonzero(LABEL == 0)[:60]] = 1.0
+    found = describe(numbers(1), flags, sv.Shares(computing=computing), vif=False)
+    columns = {one.column: one for one in found.columns}
+    assert [(part.rows, part.events) for part in columns["enough"].bins] == [(160, 100), (80, 20)]
+    assert columns["enough"].means is not None
+    assert (columns["short"].bins, columns["short"].means) == ([], None)
+
+
+def test_counts_of_a_bin_do_not_follow_from_those_of_missing_values() -> None:
+    """Means tell how many values are missing in each class; less these, a bin of the last values and of missing ones
+    told that three rows of a class had such a value."""
+    levels = coarsen(3, missing=True, ordered=True)
+    values = {"scores": 1, "means": (True,), "bins": (levels,)}
+    sums = [[0, 0, 0, 0, 0, 0, 0, 0], [100, 0, 0, 70, 30, 37, 3, 30], [100, 0, 0, 70, 30, 20, 20, 30]]
+
+    def shown(**more: object) -> list[object]:
+        layout = PartyLayout(**values, **more)  # type: ignore[arg-type]
+        plan = CrossPlan(rows=200, classes=2, layouts=(PartyLayout(scores=1), layout), least=5)
+        blocks = plan.release.read_blocks(plan.release_in_clear(np.array(sums).reshape(-1)))
+        return [name for name, block in blocks.items() if block.any() and name[0] != "scores"]
+
+    places = {level: place for place, level in enumerate(levels)}
+    assert shown() == [("means", 1, 0), ("bins", 1, 0, places[0, 1, 2, 2])]
+    assert shown(missing=(True,)) == [("means", 1, 0), ("bins", 1, 0, places[0, 1, 1, 2])]
+
+
 def test_a_small_count_is_not_told_in_words() -> None:
     """Why a column was left out does not depend on how many rows are alone."""
     told = []
@@ -135,3 +170,20 @@ def test_the_result_book_refuses_what_opens_more_than_it_allows(protection: str,
     job = sv.Job(algorithm=sv.Statistics(bins=2, vif=False), protection=given, epochs=1, seed=1, policies=policies)
     with pytest.raises(sv.PolicyError, match=words):
         sv.simulate(job, parties, observer=sv.Observer())
+
+
+def test_the_result_book_counts_all_numbers_of_a_release(tmp_path: Path) -> None:
+    """A release of three numbers of each row leaves two of five, and no second one."""
+    policies = {"shop": sv.Policy(max_results=5)}
+    label = {"label": LABEL, "classes": (0, 1), "label_name": "late"}
+    parties = sv.Parties.of(
+        sv.PartyTable(name="bank", ids=IDS, columns=numbers(2), preparation=sv.Preparation(), **label),
+        sv.PartyTable(name="shop", ids=IDS, columns=numbers(40), preparation=sv.Preparation()),
+    )
+    job = sv.Job(
+        algorithm=sv.Statistics(bins=2, vif=False), protection=sv.Shares(computing=2), epochs=1, seed=1,
+        policies=policies,
+    )  # fmt: skip
+    sv.simulate(job, parties, observer=sv.Observer(), results=tmp_path)
+    with pytest.raises(sv.PolicyError, match="max_results = 5"):
+        sv.simulate(job, parties, observer=sv.Observer(), results=tmp_path)

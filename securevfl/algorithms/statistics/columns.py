@@ -116,7 +116,13 @@ class OwnColumns:
         means = tuple(bool(one.missing) for one in scored) if self.means else ()
         places = {one.name: place for place, one in enumerate(binned)}
         twofold = tuple(places[one.name] if one.twofold else -1 for one in scored) if self.means else ()
-        return PartyLayout(scores=len(scored), means=means, bins=tuple(one.levels for one in binned), twofold=twofold)
+        return PartyLayout(
+            scores=len(scored),
+            means=means,
+            bins=tuple(one.levels for one in binned),
+            twofold=twofold,
+            missing=tuple(one.labels[-1] == "missing" for one in binned),
+        )
 
     def score_matrix(self) -> np.ndarray:
         """Standardised numbers, float64 (n, scores)."""

@@ -27,6 +27,8 @@ __all__ = ["ColumnNames", "OwnFigures", "compose_statistics", "inflation_factors
 
 _LABEL = "(label)"
 _SINGULAR = 1e-10
+_LONGEST = 120
+"""Characters of why a column is left out."""
 
 
 class ColumnNames(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,6 +73,11 @@ class ColumnNames(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         counts = len(self.scored), len(self.binned), len(self.numbers), len(self.missing)
         if counts != (layout.scores, *[len(layout.bins)] * 3):
             raise ProtocolError(f"{peer!r} sent names of {counts} columns, which its layout does not have")
+        if layout.missing and layout.missing != self.missing:
+            raise ProtocolError(f"{peer!r} sent names of other columns with missing values than its layout has")
+        for why in self.left_out.values():
+            if len(why) > _LONGEST or not why.isprintable():
+                raise ProtocolError(f"{peer!r} sent an impossible reason for leaving out a column: {why[:_LONGEST]!r}")
 
 
 @dataclass

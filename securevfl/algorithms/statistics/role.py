@@ -58,6 +58,11 @@ class StatisticsRole(Role):
         """The job's budget; None without one."""
         return self.config.budget(self.protection, len(self.site.passive))
 
+    @property
+    def class_count(self) -> int:
+        """Classes of the label, as all parties agreed; 0 where it is a number."""
+        return 0 if self.plan.number is not None else self.table.classes
+
     def own_rows(self) -> np.ndarray:
         """The common rows as this party has them, float64 (n, columns), NaN where missing."""
         x = self.features(self.rows)

@@ -60,7 +60,7 @@ class StatisticsActive(StatisticsRole, ActiveRole):
         label = self._label_column()
         self.label_score = label
         own = self.columns.layout()
-        own = msgspec.structs.replace(own, scores=own.scores + (label is not None), bins=())
+        own = msgspec.structs.replace(own, scores=own.scores + (label is not None), bins=(), missing=())
         layouts, self.names = [own], list[ColumnNames]()
         for name in self.site.passive:
             message = await self.site.links[name].receive(Kind.CONTROL, COLUMNS)
@@ -70,7 +70,7 @@ class StatisticsActive(StatisticsRole, ActiveRole):
             self.names[-1].check(layout, name)
         if not any(one.scores or one.bins for one in layouts[1:]):
             why = [
-                f"{party}.{name}: {words}"
+                f"{party}.{name!r}: {words}"
                 for party, one in zip(self.site.passive, self.names, strict=True)
                 for name, words in one.left_out.items()
             ]
@@ -236,18 +236,14 @@ class StatisticsPassive(StatisticsRole, PassiveRole):
         message = await self.upstream.receive(Kind.CONTROL, LAYOUT)
         layouts = read_layouts(message.meta.get("layouts"), self.upstream.peer, 1 + len(self.site.passive))
         place = 1 + list(self.site.passive).index(self.site.name)
-        rows, classes = message.meta.get("rows"), message.meta.get("classes")
-        if (
-            layouts[place] != own
-            or rows != len(self.rows)
-            or not isinstance(classes, int)
-            or not 0 <= classes < 1 << 16
-        ):
+        told, agreed = (message.meta.get("rows"), message.meta.get("classes")), (len(self.rows), self.class_count)
+        if layouts[place] != own or told != agreed:
             raise ProtocolError(
-                f"{self.upstream.peer!r} sent another layout of the columns of {self.site.name!r}, or {rows!r} rows "
-                f"in the place of {len(self.rows)}; nothing was sent"
+                f"{self.upstream.peer!r} sent another layout of the columns of {self.site.name!r}, or {told!r:.60} "
+                f"rows and classes in the place of {agreed}; no row was sent"
             )
-        self.cross = self.config.plan_products(self.protection, rows=len(self.rows), classes=classes, layouts=layouts)
+        rows, classes = agreed
+        self.cross = self.config.plan_products(self.protection, rows=rows, classes=classes, layouts=layouts)
         if budget is None and self.protection.on_shares:
             self.numbers = self.cross.count_numbers(place, own=self.config.vif)
             self._check_numbers()

@@ -31,6 +31,9 @@ gap of 10 exp(−π² σ²) where each has σ ≥ 1 (Kairouz, Liu and Steinke 20
 _CORRELATION_DIGITS = 0.001
 """Exact sums of products are opened in steps of at most this correlation."""
 
+_MOST_PRODUCTS, _MOST_TERMS = 1 << 25, 1 << 22
+"""Products, and terms of their sums, that a release has at most: every party allocates them."""
+
 _RELEASED = (
     "statistics of its columns over the common rows: correlations with columns of others, and for each class the mean "
     "and deviation of each number and the rows in each bin"
@@ -127,7 +130,8 @@ class StatisticsSettings(Algorithm):
             layouts: of the data parties, the active one's first.
 
         Raises:
-            InputError: the active party offers so many columns that exact sums with them reveal rows.
+            InputError: the active party offers so many columns that exact sums with them reveal rows, or all columns
+                together are so many that no party should allocate their products.
         """
         from securevfl.algorithms.statistics.columns import ONE
 
@@ -137,18 +141,19 @@ class StatisticsSettings(Algorithm):
                 # Of two classes the label is a column; of more, all but one are one each.
                 self._check_offer(rows, layouts[0].scores + (classes - 1 if classes > 2 else 0))
             step = _CORRELATION_DIGITS * rows * ONE * ONE
-            return CrossPlan(
+            found = CrossPlan(
                 rows=rows,
                 classes=classes,
                 layouts=tuple(layouts),
                 least=self.least,
                 shift=max(int(step).bit_length() - 1, 0) if protection.on_shares else 0,
             )
+            return _check_size(found)
         noise = (
             budget.scores_sigma(tuple(one.scores for one in layouts)) * ONE * ONE,
             max(budget.counts_sigma(sum(len(one.bins) for one in layouts[1:])), _LEAST_SIGMA),
         )
-        return CrossPlan(rows=rows, classes=classes, layouts=tuple(layouts), least=0, noise=noise)
+        return _check_size(CrossPlan(rows=rows, classes=classes, layouts=tuple(layouts), least=0, noise=noise))
 
     def _check_offer(self, rows: int, columns: int) -> None:
         """Each column that the active party offers is an equation about each column of the others: with as many as
@@ -165,12 +170,24 @@ class StatisticsSettings(Algorithm):
             return ()
         budget = self.budget(protection, passive)
         noisy = "" if budget is None else f", within ε = {budget.epsilon:g} of a row's columns"
-        names = "names of its columns, how many bins each has, and which have missing values or two values alone"
+        names = (
+            "names of its columns, how many bins each has, which have missing values or two values alone, and why some "
+            "are left out"
+        )
+        sizes = "how many columns each has, how many bins, and which have missing values or two values alone"
         if budget is not None:
             names = "names of its columns, and how many bins each has"
+            sizes = "how many columns each has, and how many bins"
         public = [
             Exchange(COLUMNS, Kind.CONTROL, PASSIVE, ACTIVE, names, reveals=names, severity="ok"),
-            Exchange(LAYOUT, Kind.CONTROL, ACTIVE, PASSIVE, "numbers of columns and of bins of all parties"),
+            Exchange(
+                LAYOUT,
+                Kind.CONTROL,
+                ACTIVE,
+                PASSIVE,
+                "numbers of columns and of bins of all parties",
+                of_others=sizes if passive > 1 else "",
+            ),
             Exchange(LAYOUT, Kind.CONTROL, ACTIVE, COORDINATOR, "likewise", optional=True),
         ]
         if self.vif:
@@ -211,3 +228,13 @@ class StatisticsSettings(Algorithm):
 
     def check_number(self, number: LossOfNumber, protection: Protection) -> None:
         """See `Algorithm.check_number`; a number is a column like others."""
+
+
+def _check_size(plan: CrossPlan) -> CrossPlan:
+    products, terms = plan.count_work()
+    if products > _MOST_PRODUCTS or terms > _MOST_TERMS:
+        raise InputError(
+            f"statistics of these columns have {products:,} products, {terms:,} terms in all; {_MOST_PRODUCTS:,} and "
+            f"{_MOST_TERMS:,} are possible: leave columns out (drop), or take fewer bins"
+        )
+    return plan

@@ -21,6 +21,9 @@ from securevfl.transport import Kind
 
 __all__ = ["CrossingCoordinator", "CrossingData", "CrossingProgram", "receive_plan"]
 
+_MOST = {"rows": 1 << 26, "classes": 1 << 16}
+"""Sizes that a party without data believes are below this."""
+
 _DEALT = 1 << 21
 """Words that one message deals."""
 
@@ -157,8 +160,8 @@ async def receive_plan(sharing: Sharing) -> CrossPlan:
     link = site.links[site.active]
     message = await link.receive(Kind.CONTROL, LAYOUT)
     layouts = read_layouts(message.meta.get("layouts"), link.peer, 1 + len(site.passive))
-    told = {name: message.meta.get(name) for name in ("rows", "classes")}
-    if not all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 1 << 26 for one in told.values()):
+    told = {name: message.meta.get(name) for name in _MOST}
+    if not all(type(one) is int and 0 <= one < _MOST[name] for name, one in told.items()):
         raise ProtocolError(f"{link.peer!r} sent impossible sizes {told}")
     planner: Any = sharing.algorithm
     found: CrossPlan = planner.plan_products(sharing.protection, **told, layouts=layouts)

@@ -52,26 +52,29 @@ class PartyLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             in, from 0. The first level of a column numbers its finest bins.
         twofold: for each column of squares, which column of `bins` has its two values; −1 where it has not two values.
             Sums over a class of such a column are counts in other words.
+        missing: for each binned column, whether its last finest bin is that of missing values; empty for none. How many
+            these are is told with means, so that a bin of them and of values is guarded by the values alone.
     """
 
     scores: int
     means: tuple[bool, ...] = ()
     bins: tuple[tuple[tuple[int, ...], ...], ...] = ()
     twofold: tuple[int, ...] = ()
+    missing: tuple[bool, ...] = ()
 
     def find_problem(self) -> str:
         """The reason why the layout is impossible; empty if it is possible."""
         if not 0 <= self.scores <= _MOST_COLUMNS or len(self.means) not in {0, self.scores}:
             return f"{self.scores} columns of numbers with {len(self.means)} of squares"
-        if len(self.bins) > _MOST_COLUMNS:
-            return f"{len(self.bins)} columns in bins"
+        if len(self.bins) > _MOST_COLUMNS or len(self.missing) not in {0, len(self.bins)}:
+            return f"{len(self.bins)} columns in bins, and {len(self.missing)} with or without a bin of missing values"
         for levels in self.bins:
             if not 1 <= len(levels) <= _MOST_LEVELS or not 1 <= len(levels[0]) <= _MOST_BINS:
                 return f"a column with {len(levels)} levels of bins"
             if levels[0] != tuple(range(len(levels[0]))):
                 return "a column whose finest bins are not numbered in order"
             for level in levels:
-                if len(level) != len(levels[0]) or set(level) != set(range(max(level) + 1)):
+                if len(level) != len(levels[0]) or sorted(set(level)) != list(range(len(set(level)))):
                     return "a level of bins that is not one of merged bins"
         return self._find_twofold_problem()
 
@@ -174,6 +177,18 @@ class CrossPlan:
         sums = layout.scores * others + self.classes * of_classes
         sums += layout.scores * (layout.scores - 1) // 2 if own else 0
         return max(-(-sums // max(self.rows, 1)), 1)
+
+    def count_work(self) -> tuple[int, int]:
+        """How many products all parties compute, and about how many terms their release adds up: known before any of
+        them is allocated."""
+        passive = self.layouts[1:]
+        between = sum(passive[j - 1].scores * passive[k - 1].scores for j, k in self.pairs())
+        scores = between + self.layouts[0].scores * sum(one.scores for one in passive)
+        tried = None if self.least else 1
+        levels = sum(len(level) for one in passive for column in one.bins for level in column[:tried])
+        means = sum(len(one.means) for one in passive)
+        products = between + self.active_width * sum(one.width for one in passive)
+        return products, scores + 2 * self.classes * (levels + 5 * means)
 
     def pairs(self) -> list[tuple[int, int]]:
         """Passive parties whose z are multiplied, numbered from 1."""
@@ -347,13 +362,14 @@ class _Builder:
             first = starts[column]
             for number, level_map in enumerate(levels[: None if plan.least else 1] if classes else ()):
                 level = self._begin_level(new=number == 0)
-                count = max(level_map) + 1
-                cells = [
-                    [at(row, first + fine) for fine, merged in enumerate(level_map) if merged == bin_]
-                    for row in classes
-                    for bin_ in range(count)
-                ]
-                self._add_guards(cells, level)
+                count, gone = max(level_map) + 1, len(level_map) - 1 if own.missing and own.missing[column] else -1
+                merges = [[fine for fine, merged in enumerate(level_map) if merged == bin_] for bin_ in range(count)]
+                values = [[fine for fine in merge if fine != gone] or merge for merge in merges]
+                cells, guarded = (
+                    [[at(row, first + fine) for fine in merge] for row in classes for merge in each]
+                    for each in (merges, values)
+                )
+                self._add_guards(guarded, level)
                 self._add_block(("bins", party, column, number), (plan.classes, count), cells, level=level, kind=1)
 
     def _begin_level(self, *, new: bool) -> int:

@@ -19,6 +19,7 @@ from mutations.breaks import (
     metrics,
     nodes,
     noise,
+    pooled,
     psi,
     results,
     ring,
@@ -30,6 +31,7 @@ from mutations.breaks import (
     shares_scorecard,
     shares_trees,
     shares_two_scorecard,
+    statistics,
     sums,
     sums_noise,
     two,
@@ -73,4 +75,6 @@ BREAKS: tuple[Break, ...] = (
     *two_parties.BREAKS,
     *explain.BREAKS,
     *choosing.BREAKS,
+    *statistics.BREAKS,
+    *pooled.BREAKS,
 )
