@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import securevfl as sv
-from securevfl.algorithms.statistics import columns, roles
+from securevfl.algorithms.statistics import noisy_columns, roles
 from securevfl.algorithms.statistics.columns import ONE
 from securevfl.algorithms.statistics.roles import StatisticsActive, StatisticsPassive
 from securevfl.privacy.statistics_budget import StatisticsBudget, clip_norm
@@ -167,8 +167,8 @@ def test_ranges_are_found_in_noisy_counts(monkeypatch: pytest.MonkeyPatch) -> No
         return noise
 
     values = np.full(10_000, 12.0)
-    exact = columns._find_range(values, 50.0)
-    monkeypatch.setattr(columns, "draw_gaussian", draw)
-    low, high = columns._find_range(values, 50.0)
+    exact = noisy_columns._find_range(values, 50.0)
+    monkeypatch.setattr(noisy_columns, "draw_gaussian", draw)
+    low, high = noisy_columns._find_range(values, 50.0)
     assert low < -1e7 < exact[0]
     assert high > 10

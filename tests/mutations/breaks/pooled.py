@@ -6,7 +6,7 @@ __all__ = ["BREAKS"]
 
 _BEST = "securevfl/algorithms/best_with_trees_roles.py"
 _POOLED = ("tests/algorithms/test_best_with_trees.py::test_scores_are_the_pool_of_three_opinions",)
-_HYBRID = "securevfl/algorithms/field/hybrid_tree.py"
+_HYBRID = "securevfl/algorithms/field/hybrid_tree/roles.py"
 _HYBRID_TESTS = "tests/algorithms/test_hybrid_tree.py::"
 _FALSE = "securevfl/algorithms/field/false_vfl/"
 _FALSE_TESTS = "tests/algorithms/test_false_vfl.py::"

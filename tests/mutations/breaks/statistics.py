@@ -66,8 +66,8 @@ BREAKS = (
     Break(
         name="every party's own correlations with the whole share",
         file=_BUDGET,
-        old="self._part(_OWN) / math.sqrt(self.passive)",
-        new="self._part(_OWN)",
+        old="self._compute_mu(_OWN) / math.sqrt(self.passive)",
+        new="self._compute_mu(_OWN)",
         tests=(_NOISE + "test_all_releases_together_cost_the_budget",),
     ),
     Break(
@@ -86,7 +86,7 @@ BREAKS = (
     ),
     Break(
         name="a column's range found without noise",
-        file=_COLUMNS,
+        file="securevfl/algorithms/statistics/noisy_columns.py",
         old="counts + draw_gaussian((_CELLS,), sd).numpy()",
         new="counts",
         tests=(_NOISE + "test_ranges_are_found_in_noisy_counts",),
@@ -150,8 +150,8 @@ BREAKS = (
     Break(
         name="counts guarded in one class alone",
         file=_PLAN,
-        old="self._guard(guarded, level)",
-        new="self._guard(guarded[: count], level)",
+        old="self._add_guards(guarded, level)",
+        new="self._add_guards(guarded[: count], level)",
         tests=(_TESTS + "test_one_level_is_released_and_none_with_a_small_count",),
     ),
     Break(
@@ -171,7 +171,7 @@ BREAKS = (
     Break(
         name="two sets of a column's bins opened by three",
         file=_CELLS,
-        old="passes - _map(passes, release.earlier_passes)",
+        old="passes - _map_share(passes, release.earlier_passes)",
         new="passes",
         tests=(_TESTS + "test_of_each_column_one_set_of_bins_is_opened",),
     ),
@@ -192,8 +192,8 @@ BREAKS = (
     Break(
         name="columns that cross to the other party unmasked",
         file=_TWO,
-        old="own[part, columns].view(np.uint64) - _pad(use) if",
-        new="own[part, columns].view(np.uint64) if",
+        old="own[part, columns].view(np.uint64) - _require_pad(use)",
+        new="own[part, columns].view(np.uint64)",
         tests=(_TESTS + "test_shares_open_what_a_run_in_the_clear_shows",),
     ),
     Break(
