@@ -7,6 +7,7 @@ from typing import ClassVar
 from securevfl.algorithms.field.hybrid_tree.roles import HybridGuest, HybridHost
 from securevfl.algorithms.field.hybrid_tree.settings import HybridSettings
 from securevfl.training.active_role import ActiveRole
+from securevfl.training.fits import Fits
 from securevfl.training.passive_role import PassiveRole
 from securevfl.training.setting import Setting
 
@@ -29,6 +30,7 @@ class HybridTree(HybridSettings):
 
     name: ClassVar[str] = "hybrid_tree"
     label: ClassVar[str] = "HybridTree"
+    fits: ClassVar[Fits] = Fits()
 
     def active(self, setting: Setting) -> ActiveRole:
         return HybridHost(self, setting)

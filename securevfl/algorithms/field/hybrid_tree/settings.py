@@ -25,7 +25,6 @@ from securevfl.cut import Protection
 from securevfl.data import View
 from securevfl.errors import InputError
 from securevfl.training.algorithm import Algorithm, Subsets
-from securevfl.training.fits import Fits
 from securevfl.training.plan import Budget, tree_budget
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
@@ -46,7 +45,6 @@ class HybridSettings(Algorithm):
     """The settings and messages of HybridTree, as roles use them: see `HybridTree`."""
 
     view: ClassVar[View] = "coded"
-    fits: ClassVar[Fits] = Fits()
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
     chooses_by_loss: ClassVar[bool] = True
