@@ -1,7 +1,7 @@
 """Run the missing cells of the pages' sweeps, for so many minutes; those that decide most claims come first.
 
     python -m benchmarks.evidence --list [--only NAME …]
-    python -m benchmarks.evidence --minutes 60 [--only NAME …] [--workers 2]
+    python -m benchmarks.evidence --minutes 60 [--only NAME …] [--methods LABEL …] [--data LABEL …] [--workers 2]
     python -m benchmarks.evidence --again 5 [--only NAME …]
 
 Each finished cell is in benchmarks/results/sweep-<name>.json before the next one starts, so it can be interrupted, and
@@ -12,11 +12,12 @@ Afterwards: `claims_page.py`, `papers_page.py` and `sweep_pages.py` of tools/pag
 from __future__ import annotations
 
 import argparse
+import difflib
 import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from benchmarks import skip
@@ -59,7 +60,15 @@ def list_missing(evidence: Evidence) -> str:
     return "\n".join(found)
 
 
-def run_for(evidence: Evidence, minutes: float, *, workers: int = 1, limit: int | None = None) -> int:
+def run_for(
+    evidence: Evidence,
+    minutes: float,
+    *,
+    workers: int = 1,
+    limit: int | None = None,
+    methods: Collection[str] = (),
+    data: Collection[str] = (),
+) -> int:
     """Run missing cells until the time is over; those that run then end. Returns how many ran.
 
     Args:
@@ -67,11 +76,24 @@ def run_for(evidence: Evidence, minutes: float, *, workers: int = 1, limit: int 
         minutes: wall time.
         workers: processes, one thread each; 1 runs all cells in this process.
         limit: at most so many cells.
+        methods: labels of the methods whose cells run; empty for all.
+        data: labels of the data sets whose cells run; empty for all.
+
+    Raises:
+        InputError: no sweep has such a method or such a data set.
     """
+    _check_known("methods", methods, {cell.method for table in evidence.tables for cell in table.sweep.cells})
+    _check_known("data", data, {cell.data for table in evidence.tables for cell in table.sweep.cells})
     end, done, absent = time.monotonic() + 60 * minutes, 0, set[str]()
     while time.monotonic() < end and (limit is None or done < limit):
         batch_end = min(end, time.monotonic() + AFRESH)
-        possible = [cell for cell in evidence.plan() if cell.source.get("name") not in absent]
+        possible = [
+            cell
+            for cell in evidence.plan()
+            if cell.source.get("name") not in absent
+            and (not methods or cell.method in methods)
+            and (not data or cell.data in data)
+        ]
         batch = _take_cells(evidence, possible, workers * (batch_end - time.monotonic()))
         if not batch:
             break
@@ -92,6 +114,13 @@ def run_for(evidence: Evidence, minutes: float, *, workers: int = 1, limit: int 
                     break
             cells.close()  # type: ignore[attr-defined]
     return done
+
+
+def _check_known(option: str, given: Collection[str], known: Collection[str]) -> None:
+    for label in given:
+        if label not in known:
+            near = difflib.get_close_matches(label, known, 3, 0.0)
+            raise InputError(f"--{option} names {label!r}, which no chosen sweep has; near it are {', '.join(near)}")
 
 
 def _take_cells(evidence: Evidence, cells: Sequence[Cell], seconds: float) -> list[Cell]:
@@ -126,6 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=SWEEPS, default=SWEEPS, metavar="NAME", help=", ".join(SWEEPS))
     parser.add_argument("--workers", type=int, default=1, help="processes, one thread each")
+    parser.add_argument("--methods", nargs="+", default=(), metavar="LABEL", help="of the methods to run; else all")
+    parser.add_argument("--data", nargs="+", default=(), metavar="LABEL", help="of the data sets to run; else all")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--list", action="store_true", help="what is missing, and its reckoned CPU-hours")
     what.add_argument("--minutes", type=float, help="run for so long")
@@ -138,7 +169,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif given.again is not None:
             return int(bool(compare_again(evidence, given.again)))
         else:
-            print(f"{run_for(evidence, given.minutes, workers=given.workers)} cells ran")
+            ran = run_for(evidence, given.minutes, workers=given.workers, methods=given.methods, data=given.data)
+            print(f"{ran} cells ran")
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

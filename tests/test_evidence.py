@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from securevfl.errors import InputError
 from securevfl.experiments.cells import CellError
 from securevfl.report import CellFigures, SweepRecord
 
@@ -93,6 +94,18 @@ def test_cells_run_once_are_kept_one_by_one_and_shared(folder: Path, capsys: pyt
     for table in again.tables:
         table.figures = dict.fromkeys(table.figures, wrong)
     assert len(compare_again(again, 1)) == 1
+
+
+def test_only_the_chosen_methods_run(folder: Path) -> None:
+    from benchmarks.evidence import run_for
+
+    evidence = _read(folder, "one")
+    assert run_for(evidence, 5, limit=2, methods=["other"], data=["digits"]) == 2
+    assert {figures.method for figures in evidence.tables[0].figures.values()} == {"other"}
+    with pytest.raises(InputError, match="--methods names 'othr', .* other"):
+        run_for(evidence, 5, methods=["othr"])
+    with pytest.raises(InputError, match="--data names 'mnist'"):
+        run_for(evidence, 5, data=["mnist"])
 
 
 def test_cells_of_other_settings_run_again(folder: Path) -> None:
