@@ -102,7 +102,7 @@ def test_only_the_chosen_methods_run(folder: Path) -> None:
     evidence = _read(folder, "one")
     assert run_for(evidence, 5, limit=2, methods=["other"], data=["digits"]) == 2
     assert {figures.method for figures in evidence.tables[0].figures.values()} == {"other"}
-    with pytest.raises(InputError, match="--methods names 'othr', .* other"):
+    with pytest.raises(InputError, match=r"--methods names 'othr', .* other"):
         run_for(evidence, 5, methods=["othr"])
     with pytest.raises(InputError, match="--data names 'mnist'"):
         run_for(evidence, 5, data=["mnist"])
