@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class Bins:
         """Which columns contain categories, bool (columns,)."""
         return np.asarray(self.levels, dtype=np.int64) > 0 if self.levels else np.zeros(len(self.edges), dtype=bool)
 
-    @property
+    @cached_property
     def code_counts(self) -> tuple[int, ...]:
         """Number of codes of each column, including the code of missing values."""
         return tuple(len(one) + 2 for one in self.edges)

@@ -155,6 +155,9 @@ def best_split(
         stops = [stop & allowed[column] for stop in stops]
     gains = []
     for left, stop in zip((lefts, lefts + missing), stops, strict=True):
+        if not stop.any():  # as of missing values where none is
+            gains.append(np.full(len(stop), -np.inf))
+            continue
         low, high = left * np.asarray(rule.scales), (total - left) * np.asarray(rule.scales)
         enough = stop & (np.minimum(low[:, 1], high[:, 1]) >= least)
         if directions is None:
