@@ -4,7 +4,6 @@ CSV files."""
 from __future__ import annotations
 
 import json
-import re
 import resource
 import subprocess
 import sys
@@ -22,8 +21,10 @@ from securevfl.jobfile.drafting import draft_job
 from securevfl.run import join_parties
 from securevfl.run.simulation import run_parties
 
-__all__ = ["run_commands", "train_plain_network", "train_plain_trees"]
+__all__ = ["run_commands", "train_in_plain", "train_plain_trees"]
 
+SEALED_BINS = 32
+"""Bins of a column where sums are encrypted and the job names none: see `sv.Boosting`."""
 _ID = "client_no"
 
 
@@ -56,20 +57,30 @@ def train_plain_trees(table: PublicTable, folder: Path, seed: int) -> tuple[dict
     return found, [ids[part] for part in (ran.split.train, ran.split.valid, ran.split.test)]
 
 
-def train_plain_network(table: PublicTable, folder: Path) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """The network that ``init --algorithm splitnn`` drafts, in the integers of its protection, without encryption.
+def train_in_plain(table: PublicTable, folder: Path, algorithm: str) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """What ``init --algorithm`` drafts, without encryption: the network in the integers of its protection, and trees
+    with as many bins as they have under encryption.
 
     Args:
         table: says the label.
         folder: where the two CSV files are.
+        algorithm: ``"splitnn"`` or ``"boosting"``.
 
     Returns:
         As `run_commands`.
+
+    Raises:
+        ValueError: the draft has not the protection that is expected.
     """
-    text = draft_job([folder / "first.csv", folder / "second.csv"], folder, label=table.label, algorithm="splitnn").text
-    text, count = re.subn(r'name = "bfv"', 'name = "plain"\nfixed_point = true', text)
-    if count != 1:
-        raise ValueError(f"{count} protections named bfv in a draft, where one was expected:\n{text}")
+    text = draft_job([folder / "first.csv", folder / "second.csv"], folder, label=table.label, algorithm=algorithm).text
+    if algorithm == "boosting":
+        edits = {'name = "boosting"': f'name = "boosting"\nbins = {SEALED_BINS}', 'name = "paillier"': 'name = "plain"'}
+    else:
+        edits = {'name = "bfv"': 'name = "plain"\nfixed_point = true'}
+    for old, new in edits.items():
+        if text.count(old) != 1:
+            raise ValueError(f"{old} stands {text.count(old)} times in a draft, where once was expected:\n{text}")
+        text = text.replace(old, new)
     (folder / "job.toml").write_text("baselines = []\n" + text, encoding="utf-8")
     file = read_job(folder / "job.toml")
     start = time.process_time()
