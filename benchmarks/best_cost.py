@@ -66,11 +66,8 @@ def main() -> None:
     options.add_argument("--afresh", action="store_true", help="count what is there again")
     asked = options.parse_args()
     quick, cells = asked.quick, []
-    kept = (
-        {}
-        if quick or asked.afresh
-        else {(one["data"], one["overlap"]): one["methods"] for one in before("best_cost").get("cells", [])}
-    )
+    stored: Any = {} if quick or asked.afresh else before("best_cost")
+    kept = {(one["data"], one["overlap"]): one["methods"] for one in stored.get("cells", [])}
     for name, (load, given, terms) in SETS.items():
         for overlap in OVERLAPS[-1:] if quick else OVERLAPS:
             people = data(lambda: load(overlap=overlap, seed=SEED, validation="overlap", **given), name)  # noqa: B023
