@@ -14,7 +14,8 @@ up: a logarithmic pool (Genest and Zidek 1986) has p(y | x) ∝ Π_m p_m(y | x)^
 
     w = argmin_{w ≥ 0}  Σ_i −log p(y_i | x_i)  +  α Σ_m (w_m − 1/M)²,
 
-which need not sum to one: two models of independent evidence have a weight of one each.
+which need not sum to one: two models of independent evidence have a weight of one each. Without weights that rows
+chose, a model that is too sure decides such a sum, and not a mean.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = [
     "fit_log_odds_weights",
     "fit_stacking_weights",
     "log_loss",
+    "pool_probabilities",
 ]
 
 _STEPS = 500
@@ -82,6 +84,17 @@ def add_log_odds(probabilities: Sequence[np.ndarray], weights: Sequence[float]) 
     powers = np.exp(logs - logs.max(axis=1, keepdims=True))
     found: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
     return found
+
+
+def pool_probabilities(probabilities: Sequence[np.ndarray], weights: Sequence[float], *, averaged: bool) -> np.ndarray:
+    """The logarithmic pool, or the mean where nothing weighs the log-odds, (n, classes).
+
+    Args:
+        probabilities: of each model, (n, classes).
+        weights: of each model; they sum to one for a mean.
+        averaged: take the mean.
+    """
+    return (average_probabilities if averaged else add_log_odds)(probabilities, weights)
 
 
 def fit_log_odds_weights(probabilities: Sequence[np.ndarray], labels: np.ndarray, *, pull: float) -> np.ndarray:

@@ -13,14 +13,18 @@ from support.small_algorithms import make
 
 import securevfl as sv
 from securevfl.algorithms.best_with_trees_roles import TreesWeighting
-from securevfl.run.simulation import join_parties, run_parties
+from securevfl.run.simulation import join_parties, predict_parties, run_parties
 from securevfl.training.pooling import add_log_odds, fit_log_odds_weights, log_loss
 
 PEOPLE = low_overlap_parties(1, rows=300, overlap=0.4)
 
 
-@pytest.fixture(scope="module")
-def ran() -> tuple[Any, TreesWeighting]:
+def _make_job(**settings: Any) -> sv.Job:
+    algorithm = make("best_with_trees").replace(**settings)
+    return sv.Job(algorithm=algorithm, protection=sv.Plain(), epochs=2, batch_size=32, seed=3)
+
+
+def _run(people: sv.Parties, **settings: Any) -> tuple[Any, TreesWeighting]:
     """A short run, and what weighed its members."""
     heard: list[TreesWeighting] = []
     write = TreesWeighting.write_to
@@ -29,9 +33,14 @@ def ran() -> tuple[Any, TreesWeighting]:
         heard.append(self)
         return write(self, trained, epochs)
 
-    job = sv.Job(algorithm=make("best_with_trees"), protection=sv.Plain(), epochs=2, batch_size=32, seed=3)
+    job = _make_job(**settings)
     with mock.patch.object(TreesWeighting, "write_to", weighed):
-        return run_parties(job, PEOPLE, join_parties(PEOPLE, job), run="run"), heard[0]
+        return run_parties(job, people, join_parties(people, job), run="run"), heard[0]
+
+
+@pytest.fixture(scope="module")
+def ran() -> tuple[Any, TreesWeighting]:
+    return _run(PEOPLE)
 
 
 def test_scores_are_the_pool_of_three_opinions(ran: tuple[Any, TreesWeighting]) -> None:
@@ -50,6 +59,28 @@ def test_scores_are_the_pool_of_three_opinions(ran: tuple[Any, TreesWeighting]) 
     _, alone = weighting.opinions["pool alone"]
     given = [weights[f"pool alone: {name}"] for name in ("best", "own trees")]
     np.testing.assert_allclose(trained.alone_scores, add_log_odds(alone, given), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("people", "settings", "said"),
+    [
+        (low_overlap_parties(1, rows=200, overlap=0.1), {}, "common rows are too few to weigh log-odds by"),
+        (PEOPLE, {"stack": False}, "are averaged, as the job file sets them"),
+    ],
+)
+def test_what_no_row_weighs_is_averaged(people: sv.Parties, settings: dict[str, Any], said: str) -> None:
+    """Equal weights of log-odds would let the surest opinion decide. A scored row gets what the run reported."""
+    found, weighting = _run(people, **settings)
+    trained = found.trained["bank"]
+    for pool, scores in (("pool", trained.scores), ("pool alone", trained.alone_scores)):
+        tested = weighting.opinions[pool][1]
+        np.testing.assert_allclose(scores, np.mean(tested, axis=0), atol=1e-12)
+        assert np.abs(scores - add_log_odds(tested, [1 / len(tested)] * len(tested))).max() > 1e-4
+    assert sum(said in note for note in trained.notes) == 2
+    job = _make_job(**settings)
+    models = {name: one.model for name, one in found.trained.items()}
+    again, _ = predict_parties(job, people, join_parties(people, job), models, run="again")
+    np.testing.assert_allclose(again[found.split.test], trained.scores, atol=1e-5)
 
 
 def test_opinions_of_common_rows_are_of_members_that_did_not_see_them(ran: tuple[Any, TreesWeighting]) -> None:

@@ -6,7 +6,7 @@ The rule that docs/few-rows.md recommends has a row of its own: trees and networ
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +18,7 @@ from securevfl.report.split_ratio import find_ratios
 from securevfl.report.statistics import FEWEST, Paired, judge_family, run_paired_test
 from securevfl.report.sweep_record import Rows, by_seed, dataset_names, list_positions, method_names
 
-__all__ = ["BOOSTED", "RECOMMENDED", "SLACK", "Compared", "compare_places", "is_of_images", "places"]
+__all__ = ["BOOSTED", "RECOMMENDED", "SLACK", "WORDS", "Compared", "compare_places", "is_of_images", "places"]
 
 COSTS = Path(__file__).parents[2] / "benchmarks" / "results" / "best_cost.json"
 BOOSTED = "boosting alone"
@@ -37,7 +37,10 @@ _COST_NAMES = {
 }
 _PLACE = ("Default of credit, 2 parties", 0.05)
 """Where costs are counted: data set and overlap."""
-_WORDS = "recommended"
+WORDS = "recommended"
+"""Name of the rule among the methods."""
+_SHARE = 0.75
+"""Of the places a method needs so many to be in the table."""
 
 Place = tuple[str, float]
 
@@ -104,9 +107,9 @@ def compare_places(record: SweepRecord, rows: Rows) -> dict[str, Compared]:
     if held:
         gaps = {place: found[method][0][place] for place, method in held.items()}
         samples = {place: found[method][1][place] for place, method in held.items() if place in found[method][1]}
-        found = {_WORDS: (gaps, samples), **found}
+        found = {WORDS: (gaps, samples), **found}
     compared = {
-        method: Compared(*parts, _find_seconds(record, held if method == _WORDS else dict.fromkeys(parts[0], method)))
+        method: Compared(*parts, _find_seconds(record, held if method == WORDS else dict.fromkeys(parts[0], method)))
         for method, parts in found.items()
     }
     _judge(compared)
@@ -128,9 +131,7 @@ def _find_seconds(record: SweepRecord, method_at: Mapping[Place, str]) -> float:
 
 def _judge(compared: Mapping[str, Compared]) -> None:
     """All tests against boosting alone are one family; those of the rule are tests of its methods, counted once."""
-    tests = [
-        (method, sample) for method, one in compared.items() if method != _WORDS for sample in one.samples.values()
-    ]
+    tests = [(method, sample) for method, one in compared.items() if method != WORDS for sample in one.samples.values()]
     said = judge_family([sample for _, sample in tests])
     below = {id(sample) for (_, sample), one in zip(tests, said, strict=True) if one.verdict == "does not hold"}
     for one in compared.values():
@@ -176,8 +177,10 @@ def places(record: SweepRecord, rows: Rows = "common") -> str:
     compared = compare_places(record, rows)
     if not compared:
         return f"*No place has five seeds of {ALONE} and {BOOSTED} yet.*"
-    order = sorted(compared, key=lambda name: (name != _WORDS, -compared[name].near / len(compared[name].gaps)))
-    head: Sequence[str] = [
+    most = max(len(one.gaps) for one in compared.values())
+    wide = {name for name, one in compared.items() if name == WORDS or len(one.gaps) >= _SHARE * most}
+    order = sorted(wide, key=lambda name: (name != WORDS, -compared[name].near / len(compared[name].gaps), name))
+    head = [
         "", "places", "within a point of the first", "furthest behind", f"least against {BOOSTED}",
         "shown more than ½ point below it", "MB from the active party", "MB from the passive party", "seconds",
     ]  # fmt: skip
@@ -185,9 +188,11 @@ def places(record: SweepRecord, rows: Rows = "common") -> str:
     for name in order:
         one, count = compared[name], len(compared[name].gaps)
         near, worst = f"{one.near} ({100 * one.near / count:.0f} %)", _format_points(-max(one.gaps.values()))
-        shown = f"**{name}**" if name == _WORDS else name
-        cost = ["–", "–", f"{one.seconds:.1f}"] if name == _WORDS else _list_cost(name, one.seconds)
+        shown = f"**{name}**" if name == WORDS else name
+        cost = ["–", "–", f"{one.seconds:.1f}"] if name == WORDS else _list_cost(name, one.seconds)
         lines.append([shown, str(count), near, worst, *_describe_lowest(one), *cost])
-    tests = sum(len(one.samples) for name, one in compared.items() if name != _WORDS)
-    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{text}\n\n*{tests} tests against {BOOSTED}, one family under Holm's correction.*"
+    tests = sum(len(one.samples) for name, one in compared.items() if name != WORDS)
+    notes = [f"{tests} tests against {BOOSTED}, one family under Holm's correction."]
+    if few := sorted(compared.keys() - wide):
+        notes.append(f"Left out, as they ran at less than {100 * _SHARE:.0f} % of the places: {', '.join(few)}.")
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", f"*{' '.join(notes)}*"])

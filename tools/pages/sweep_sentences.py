@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from sweep_levels import ALONE, CONTROL, OURS, Levels
+from sweep_places import BOOSTED, WORDS, compare_places, is_of_images
 
 from securevfl.experiments import read_sweep
 from securevfl.report import SweepRecord
@@ -139,10 +140,6 @@ def _find_gains(record: SweepRecord, method: str, wanted: Callable[[str], bool],
     return [100 * (ours[place] - alone[place]) for place in ours if place in alone and wanted(place[0])]
 
 
-def _of_images(data: str) -> bool:
-    return data.endswith("halves")
-
-
 def _of_credit(data: str) -> bool:
     return "credit" in data
 
@@ -167,6 +164,25 @@ def parts_of(found: Levels) -> dict[str, bool]:
     }
 
 
+def describe_rule(record: SweepRecord) -> str:
+    """How the recommended methods stand over all places, for rows with all columns and without the partner."""
+    parts = []
+    kinds: tuple[tuple[Rows, str], ...] = (("common", "with all columns"), ("alone", "without the partner"))
+    for rows, words in kinds:
+        one = compare_places(record, rows).get(WORDS)
+        if one is None:
+            continue
+        below = f"in {one.shown} of {len(one.samples)}" if one.shown else "nowhere"
+        parts.append(
+            f"{words} its mean is within a point of the highest in {one.near} of {len(one.gaps)} places and "
+            f"{100 * max(one.gaps.values()):.1f} points behind at worst, and it is shown to be more than half a point "
+            f"below {BOOSTED} {below}"
+        )
+    if not parts:
+        return "- **The rule** has no place with five seeds yet."
+    return f"- **The rule** (`best_with_trees` on tables, `best` on images): {'; '.join(parts)}."
+
+
 def short(found: Levels) -> str:
     """The first bullets of the page."""
     record = found.record
@@ -175,10 +191,11 @@ def short(found: Levels) -> str:
         _find_gains(record, _BEST, _of_credit),
         _find_gains(record, _BEST, lambda data: not _of_credit(data)),
     )
-    images = _find_gains(record, _RESIDUAL, _of_images)
+    images = _find_gains(record, _RESIDUAL, is_of_images)
     residual = _find_gains(record, _RESIDUAL, _of_credit)
     return "\n".join(
         [
+            describe_rule(record),
             f"- **`best` compared.** With all columns it has the highest mean in {best.first} of {best.places} places, "
             f"is within a point of the highest in {best.near}, and {100 * best.worst:.1f} points behind at worst. "
             f"{cost_sentence()} ([counted](algorithms/best.md#what-it-costs)).",
