@@ -1,8 +1,8 @@
-"""Best and boosted trees, for tables with few common rows: their log-odds are added with weights from unseen rows.
+"""Best and boosted trees, for tables with few common rows: averaged with weights from unseen rows.
 
 The networks of `Best` see directions in many columns, trees see thresholds. On a table either can be ahead, and which
 one it is cannot be told from a handful of common rows. So all of them are trained, on the same folds, and three
-opinions of a row are pooled (`securevfl.training.pooling`):
+opinions of a row are averaged (`securevfl.training.pooling`):
 
 - *own trees*: boosting over the active party's columns, on all of its labelled rows,
 - *trees*: the same, corrected on the common rows by trees of the partners' columns (`BoostedResidual`), whose common

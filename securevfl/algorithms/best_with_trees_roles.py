@@ -1,4 +1,4 @@
-"""The program and the active party's role of `BestWithTrees`: they pool trees' and networks' log-odds."""
+"""The program and the active party's role of `BestWithTrees`: they average trees and networks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from securevfl.algorithms.best_roles import (
     scores_alone,
 )
 from securevfl.training.plan import FEWEST_TO_CHOOSE
-from securevfl.training.pooling import average_probabilities, fit_log_odds_weights, log_loss, pool_probabilities
+from securevfl.training.pooling import average_probabilities, fit_stacking_weights, log_loss
 from securevfl.training.rows import Trained
 
 __all__ = ["TreesActive", "TreesProgram"]
@@ -25,15 +25,13 @@ _TREES = "boosted_residual"
 _TOGETHER, _ALONE = "pool", "pool alone"
 _OPINIONS = {_TOGETHER: ("best", "trees", "own trees"), _ALONE: ("best", "own trees")}
 """Members of each pool: for rows of all parties, and for rows that the partners lack."""
-_PULL = 10.0
-"""α of `fit_log_odds_weights`: the pull towards equal weights, in rows of unit variance of a log-odds."""
-_AVERAGED = "averaged"
-"""Beside the weights of a pool: 1 where it takes the mean of the probabilities, as nothing weighs their log-odds."""
+_PULL = 3.0
+"""α of `fit_stacking_weights`: the pull towards equal weights, less than among networks, which differ less."""
 _TINY = 1e-12
 
 
 class TreesWeighting(MemberWeighting):
-    """Pools the networks' average with the trees, at the active party.
+    """Averages the networks' average with the trees, at the active party.
 
     Attributes:
         opinions: pool → the probabilities of each opinion: for common rows that it was not trained on, and for the test
@@ -60,16 +58,11 @@ class TreesWeighting(MemberWeighting):
         self.opinions = {pool: (unseen[pool], tested[pool]) for pool in _OPINIONS}
         pools: dict[str, np.ndarray] = {}
         for pool, names in _OPINIONS.items():
-            found, averaged = self._fit_pool(unseen[pool], rows), not self.choosing_rows(rows)
+            found = self._fit_pool(unseen[pool], rows)
             weights |= {f"{pool}: {name}": weight for name, weight in zip(names, found, strict=True)}
-            weights[f"{pool}: {_AVERAGED}"] = float(averaged)
-            pools[pool] = (
-                pool_probabilities(unseen[pool], found, averaged=averaged)
-                if len(rows)
-                else np.empty((0, self.task.classes))
-            )
+            pools[pool] = average_probabilities(unseen[pool], found) if len(rows) else np.empty((0, self.task.classes))
             self._describe_pool(trained, pool, unseen[pool], found, pools[pool], rows)
-            scores = pool_probabilities(tested[pool], found, averaged=averaged)
+            scores = average_probabilities(tested[pool], found)
             metrics = self.task.compute_metrics(scores, labels)
             if pool == _TOGETHER:
                 trained.scores, trained.test = scores, metrics
@@ -81,7 +74,7 @@ class TreesWeighting(MemberWeighting):
     def _fit_pool(self, unseen: list[np.ndarray], rows: np.ndarray) -> list[float]:
         if not self.choosing_rows(rows):
             return [1 / len(unseen)] * len(unseen)
-        found: list[float] = fit_log_odds_weights(unseen, self.y[rows], pull=_PULL).tolist()
+        found: list[float] = fit_stacking_weights(unseen, self.y[rows], pull=_PULL).tolist()
         return found
 
     def _average_unseen(self, weights: Mapping[str, float]) -> np.ndarray:
@@ -112,20 +105,15 @@ class TreesWeighting(MemberWeighting):
             for name, weight, p in zip(_OPINIONS[pool], weights, unseen, strict=True)
         ]
         where = "of all parties' rows" if pool == _TOGETHER else "of rows that the partners lack"
-        if self.choosing_rows(rows):
-            how = (
-                f"log-odds {where} add up with weights chosen on {len(rows):,} common rows that the scoring members "
-                "had not trained on"
-            )
-        elif self.config.stack:
-            how = (
-                f"probabilities {where} are averaged: {len(rows):,} common rows are too few to weigh log-odds by (at "
-                f"least {FEWEST_TO_CHOOSE} are needed)"
-            )
-        else:
-            how = f"probabilities {where} are averaged, as the job file sets them"
-        told = f"; pooled {log_loss(pooled, y):.3g}" if len(rows) else ""
-        trained.notes.append(f"{how}: {', '.join(parts)}{told}")
+        why = (
+            f"chosen on {len(rows):,} common rows that the scoring members had not trained on"
+            if self.choosing_rows(rows)
+            else f"equal: {len(rows):,} common rows are too few to choose by (at least {FEWEST_TO_CHOOSE} are needed)"
+            if self.config.stack
+            else "equal, as the job file sets them"
+        )
+        told = f"; averaged {log_loss(pooled, y):.3g}" if len(rows) else ""
+        trained.notes.append(f"probabilities {where} are averaged with weights {why}: {', '.join(parts)}{told}")
         trained.extra |= {
             f"{pool}: weight of {name}": weight for name, weight in zip(_OPINIONS[pool], weights, strict=True)
         }
@@ -167,7 +155,6 @@ class TreesActive(BestActive):
 
     def _pool_opinions(self, opinions: list[np.ndarray], pool: str) -> torch.Tensor:
         weights = [self.weights[f"{pool}: {name}"] for name in _OPINIONS[pool]]
-        averaged = bool(self.weights.get(f"{pool}: {_AVERAGED}", 0.0))  # older models have the weights alone
-        pooled = pool_probabilities(opinions, weights, averaged=averaged)
-        logs = torch.from_numpy(pooled).clamp_min(_TINY).log().to(self.plan.device)
+        mean = average_probabilities(opinions, weights)
+        logs = torch.from_numpy(mean).clamp_min(_TINY).log().to(self.plan.device)
         return logs if self.task.classes > 2 else logs[:, 1:] - logs[:, :1]

@@ -23,11 +23,11 @@ BREAKS = (
         tests=_POOLED,
     ),
     Break(
-        name="log-odds averaged in the place of added",
-        file="securevfl/training/pooling.py",
-        old="logs = np.tensordot(np.asarray(weights), np.log",
-        new="logs = np.tensordot(np.asarray(weights) / sum(weights), np.log",
-        tests=("tests/algorithms/test_best_with_trees.py::test_log_odds_weights_are_those_of_a_general_solver",),
+        name="rows that the partners lack scored with the weights of all parties' rows",
+        file=_BEST,
+        old="return self._pool_opinions([best, self._own_trees(rows)], _ALONE)",
+        new="return self._pool_opinions([self._own_trees(rows), best], _ALONE)",
+        tests=("tests/algorithms/test_best_with_trees.py::test_a_scored_row_gets_what_the_run_reported",),
     ),
     Break(
         name="trees of the partners' columns that split by own ones",
