@@ -108,7 +108,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.explained", quick=("--quick",)),
     Benchmark("benchmarks.false_verdicts", quick=("--quick",)),
     Benchmark("benchmarks.false_bounds", quick=("--quick",)),
-    Benchmark("benchmarks.few_trees", ("--overlaps", "0.01", "0.02", "0.05", "0.2"), ("--quick",)),
+    Benchmark("benchmarks.pooled_opinions", quick=("--quick",)),
     Benchmark("benchmarks.shares_trees", quick=("--quick",)),
     Benchmark("benchmarks.shares_trees_links", quick=("--quick",)),
     Benchmark("benchmarks.ten_tables", quick=("--quick",)),

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import opinions_page
 import pytest
 import sweep_pages
 import sweep_picture
 import sweep_sentences as sentences
 import sweep_tables as tables
-import trees_page
 from sweep_history import first_at, history, roughness
 from sweep_levels import Levels
 from sweep_ranks import figures_by_table, ranks
@@ -266,29 +266,24 @@ def test_the_advice_of_the_page_rests_on_its_record() -> None:
     assert all(sentences.parts_of(found).values()), "write the advice of docs/few-rows.md anew"
 
 
-def test_the_trees_tables_are_the_benchmark_s() -> None:
-    page = trees_page.PAGE.read_text(encoding="utf-8")
-    assert trees_page.written(page) == page, "run: python tools/pages/trees_page.py"
+def test_the_tables_of_opinions_are_the_benchmark_s() -> None:
+    page = opinions_page.PAGE.read_text(encoding="utf-8")
+    assert opinions_page.written(page) == page, "run: python tools/pages/opinions_page.py"
 
 
-def test_worst_gaps_and_intervals_follow_the_cells() -> None:
-    """Planted cells: the pool is a point below the own trees where columns are strong, four above where weak."""
-    cells = []
-    for side, gain in (("weak", 0.04), ("strong", -0.01)):
-        for seed in range(5):
-            own, noise = 0.7 + 0.01 * seed, 0.001 * (seed - 2)
-            ways = {"own trees, four": own, "trees, four": own - 0.02, "best": own, "mean of best and trees": own}
-            ways |= {"mean of all three": own - 0.016, "log-odds with equal weights": own}
-            where = {"side": side, "overlap": 0.05, "seed": seed, "method": "best_with_trees"}
-            cost = {"bytes, active": 2e6, "bytes, passive": 1e6, "seconds": 2.0}
-            cells.append({**where, "auc": own + gain + noise, "alone": own, "ways": ways, "members": {}, **cost})
-    assert "best with trees −1.0 (strong, 5 %); mean of all three −1.6" in trees_page.worst(cells)
-    line = next(line for line in trees_page.against(cells).splitlines() if "own trees, four models" in line)
-    half = 2.776 * 0.1 * np.std([-2, -1, 0, 1, 2], ddof=1) * (1 / 5 + 0.25) ** 0.5
-    assert line.startswith("| less own trees, four models | +4.0 ± ")
-    assert f"± {half:.1f} |" in line
-    assert "| best with trees | 2.00 | 1.00 | 2.0 |" in trees_page.costs(cells)
-    assert "(3) |" in trees_page.means([cell for cell in cells if cell["seed"] < 3])
+def test_a_way_s_worst_place_is_against_other_ways_and_no_single_opinion() -> None:
+    """Planted: the log-odds are two points behind the mean at one place, the trees alone are far ahead of both."""
+    cells = [
+        {"data": data, "overlap": 0.05, "seed": 0, "rows": 60, "ways": {"trees": 0.9, "mean": 0.7, "log-odds": odds}}
+        for data, odds in (("Default of credit, 2 parties", 0.72), ("Parkinson's speech", 0.68))
+    ]
+    lines = opinions_page.tabulate(cells, "ways").splitlines()
+    assert lines[0].startswith("|  | credit, weak 5 % (60) | speech 5 % (60) | mean |")
+    assert lines[2:5] == [
+        "| trees | 90.0 | 90.0 | 90.0 | – |",
+        "| mean | 70.0 | 70.0 | 70.0 | 2.0 |",
+        "| log-odds | 72.0 | 68.0 | 70.0 | 2.0 |",
+    ]
 
 
 def test_costs_are_the_counted_ones() -> None:
