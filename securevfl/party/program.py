@@ -21,7 +21,7 @@ from securevfl_net.errors import fault_behind
 from securevfl.align import Alignment, check_fields
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.snapshots import describe_snapshots, find_ending
-from securevfl.errors import InputError, MachineFault, PeerEnded
+from securevfl.errors import InputError, MachineFault, PeerEnded, PolicyError
 from securevfl.export.drift import count_columns, count_scores
 from securevfl.export.raw_columns import raw_columns
 from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
@@ -136,9 +136,12 @@ def _check_fit(site: PartyContext, table: PartyTable | None, job: Job, passive: 
 
     Raises:
         InputError: see `check_labels`, `check_roster` and `too_many_classes`.
+        PolicyError: the party's own table has fewer rows than the algorithm needs.
     """
     check_labels(table, job)
     check_roster(site.label_owners, passive, job, site.coordinator)
+    if table is not None and (why := job.algorithm.refuse_rows(table.rows)):
+        raise PolicyError(f"{site.name!r} refuses: its table has {table.rows} rows, so no more are common, and {why}")
     for name, one in agreed_candidates(job).items() if job.algorithm.chooses else ():
         why = too_many_classes(one, site.name, 0 if table is None else len(table.classes))
         try:
