@@ -11,12 +11,14 @@ from rich.text import Text
 
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import card_table
+from securevfl.report.card_making import rate_finding
 from securevfl.report.choice import choice_sentence, choice_table
 from securevfl.report.decision_words import decision_lines
 from securevfl.report.derived import (
     bytes_each_way,
     constant_of,
     cost_per_epoch,
+    count_columns,
     describe_verification,
     epsilon_of,
     group_warnings,
@@ -220,9 +222,11 @@ def learned_table(record: Record) -> Table:
         text_column("learns"),
     )
     table = make_table(*columns, title="Who learned what", boxed=True)
+    widths = count_columns(record)
     for run in record.runs:
         for line in run.learned:
-            severity = Text(line.severity, _COLOURS.get(line.severity, ""))
+            rated = rate_finding(line, widths)
+            severity = Text(rated, _COLOURS.get(rated, ""))
             table.add_row(Text(run.title), Text(line.party), Text(line.about), severity, Text(line.learns))
         if run.learned:
             table.add_section()
