@@ -16,7 +16,6 @@ __all__ = [
     "bytes_per_epoch",
     "constant_of",
     "cost_per_epoch",
-    "count_columns",
     "count_decimals",
     "describe_verification",
     "epsilon_of",
@@ -32,6 +31,7 @@ __all__ = [
     "metrics_of",
     "phases_by_party",
     "short_title",
+    "table_widths",
 ]
 
 
@@ -241,7 +241,7 @@ _TOLD = "result"
 """A leak by what the job is for alone."""
 
 
-def count_columns(record: Record) -> dict[str, int]:
+def table_widths(record: Record) -> dict[str, int]:
     """Party → number of its columns, as the cards count them."""
     return {party.name: len(party.columns) for party in record.parties}
 
@@ -260,7 +260,7 @@ def list_worst_findings(record: Record) -> list[tuple[RunRecord, str, str]]:
         "ok": "learns only what was agreed about",
     }
     found = []
-    widths = count_columns(record)
+    widths = table_widths(record)
     for run in record.runs:
         learned: dict[str, dict[str, dict[str, None]]] = {}
         for line, about in ((one, about) for one in run.learned for about in one.about.split(", ")):

@@ -20,7 +20,6 @@ from securevfl.report.derived import (
     bytes_each_way,
     constant_of,
     cost_per_epoch,
-    count_columns,
     count_decimals,
     describe_verification,
     epsilon_of,
@@ -36,6 +35,7 @@ from securevfl.report.derived import (
     metrics_of,
     phases_by_party,
     short_title,
+    table_widths,
 )
 from securevfl.report.importance import ImportanceRecord, draw_importance, summarise_importance
 from securevfl.report.joined import describe_gain, find_joined, format_signed
@@ -167,7 +167,7 @@ def render_report(
             run.key: [(severity, text) for one, severity, text in list_worst_findings(record) if one is run]
             for run in record.runs
         },
-        rate=partial(rate_finding, widths=count_columns(record)),
+        rate=partial(rate_finding, widths=table_widths(record)),
         constant=constant_of(record),
         warnings={
             text: [short_title(run, record.runs) for run in runs] for text, runs in group_warnings(record).items()

@@ -18,7 +18,6 @@ from securevfl.report.derived import (
     bytes_each_way,
     constant_of,
     cost_per_epoch,
-    count_columns,
     describe_verification,
     epsilon_of,
     group_warnings,
@@ -29,6 +28,7 @@ from securevfl.report.derived import (
     metric_gain,
     metric_text,
     metrics_of,
+    table_widths,
 )
 from securevfl.report.joined import joined_sentence
 from securevfl.report.own_share import own_shares_text
@@ -222,7 +222,7 @@ def learned_table(record: Record) -> Table:
         text_column("learns"),
     )
     table = make_table(*columns, title="Who learned what", boxed=True)
-    widths = count_columns(record)
+    widths = table_widths(record)
     for run in record.runs:
         for line in run.learned:
             rated = rate_finding(line, widths)
