@@ -228,6 +228,13 @@ class Keeper:
         """What `store_row_counts` stored; empty before."""
         return {}
 
+    def store_diverged(self, candidates: Mapping[str, str]) -> None:
+        """Keep which candidates of a choice diverged → why: an attempt that resumes does not train them again."""
+
+    def read_diverged(self) -> Mapping[str, str]:
+        """What `store_diverged` stored; empty before."""
+        return {}
+
     def is_due(self, epoch: int) -> bool:
         """Whether to store a checkpoint after `epoch`."""
         return False

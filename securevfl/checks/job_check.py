@@ -154,6 +154,10 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     hints += [*leaks, *_about_snapshots(sections, file.parent), *_about_company(roster)]
     if job is not None:
         hints += _about_rows(job, tables)
+        if roster is not None and not active:
+            found, few = _about_common_rows(job, roster, tables)
+            refused += few
+            hints += found
         mistakes += [too_many_classes(job, one.party, one.classes) for one in tables if one.classes is not None]
         if job.algorithm.encodes_blindly(job.protection) and roster is not None:
             mistakes += job.algorithm.undeclared_columns(job.protection, _feature_columns(sections, file.parent))
@@ -186,6 +190,24 @@ def _about_rows(job: Job, tables: Sequence[TableOverview]) -> list[str]:
     fewest = min(rows)
     valid = min(int(fewest * job.valid), job.valid_rows or fewest)
     return job.protection.foresee_refusals(int(fewest * (1 - job.valid - job.test)), valid)
+
+
+def _about_common_rows(job: Job, roster: Roster, tables: Sequence[TableOverview]) -> tuple[list[str], list[str]]:
+    """What the algorithm expects of the common rows, of which there are no more than rows in any table: hints, and what
+    is refused for certain."""
+    counted = [table for table in tables if table.rows is not None]
+    if not counted or not roster.owners:
+        return [], []
+    smallest = min(counted, key=lambda table: table.rows or 0)
+    rows = smallest.rows or 0
+    if why := job.algorithm.refuse_rows(rows):
+        return [], [f"the table of {smallest.party!r} has {rows:,} rows, so no more are common, and {why}"]
+    own = next((table for table in tables if table.party == roster.owners[0]), None)
+    if own is None:
+        return [], []
+    numbers = sum(one.holds == "numbers" and one.column not in own.one_value for one in own.lines)
+    label = 1 if own.classes is None or own.classes == 2 else own.classes - 1
+    return job.algorithm.foresee_refusals(job.protection, rows=rows, offered=numbers + label), []
 
 
 def _column_mistakes(sections: JobSections, folder: Path) -> list[str]:

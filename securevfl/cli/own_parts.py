@@ -58,14 +58,16 @@ def own_part(agreement: Path, file: Path, party: str) -> tuple[PartyFile, ModelP
         party: its name; that of the file if empty.
 
     Raises:
-        InputError: another party's file, or no part of the agreement's model.
+        InputError: another party's file, a job that trains no model, or no part of the agreement's model.
     """
     from securevfl.agreement import read_agreement, read_party_file
+    from securevfl.party.eligibility import check_trains
     from securevfl.run.model_parts import ModelPart
 
     own, whole = read_party_file(file), read_agreement(agreement)
     if party and party != own.party:
         raise InputError(f"{file} is of {own.party!r} and --as is {party!r}: give the file of {party!r}")
+    check_trains(whole.proposal.algorithm, "to take a part of")
     job = whole.proposal.job_of(policies={own.party: own.policy})
     return own, ModelPart.load(own.state / "model", own.party, job, run=whole.digest)
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["find_model"]
 
+_STATE_MARK = "incarnation.json"
+"""A file that every party's state folder has."""
 _OVERWRITE = "Replace the results of a finished run in the folder."
 
 
@@ -454,10 +456,14 @@ def find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
             "or the agreement with --as PARTY"
         )
     place = job / "model" if (job / "model").is_dir() else job
-    described = any((job / one / "statistics.json").exists() for one in ("", "report"))
-    if not (place / JOB_FILE).exists() and described:
+    if not (place / JOB_FILE).exists() and _has_statistics(job):
         raise sv.InputError(
             f"{job} has statistics of columns, which produce no model: name the run of an algorithm that trains one"
+        )
+    if not (place / JOB_FILE).exists() and (job / _STATE_MARK).exists():
+        raise sv.InputError(
+            f"{job} is a party's state folder: give the agreement, with the party's own file (--file PARTY.toml), or "
+            "to predict with --as PARTY"
         )
     if not (place / JOB_FILE).exists():
         raise sv.InputError(
@@ -465,6 +471,20 @@ def find_model(job: Path, model: Path | None) -> tuple[Path, Path, bool]:
             f"model's folder, job.toml {place}"
         )
     return place / JOB_FILE, place, True
+
+
+def _has_statistics(folder: Path) -> bool:
+    """Whether a run, or a party of it, computed statistics of columns: only the active party has their figures."""
+    from securevfl.report import Record
+    from securevfl.training.algorithm import find_algorithm
+
+    for place in (folder, folder / "report"):
+        try:
+            algorithm = Record.read(place / "metrics.json").job.get("algorithm")
+            return isinstance(algorithm, dict) and find_algorithm(str(algorithm.get("name"))).describes
+        except sv.InputError:
+            continue
+    return False
 
 
 def _show_prediction(found: sv.Prediction, file: Path) -> None:

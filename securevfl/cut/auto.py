@@ -210,7 +210,7 @@ class AutoActive(_Auto[SealedActive]):
         async def send_choice(link: Link) -> None:
             await link.send(Kind.CONTROL, "cut/choice", meta={"scheme": chosen, "why": why})
 
-        await fan_out([site.links[name] for name in site.passive], send_choice)
+        await fan_out(site.passive_links, send_choice)
         self._cut = SealedActive(site, self._spec, self._schemes[chosen])
         await self._cut.setup()
         self.widths = self._cut.widths

@@ -46,7 +46,7 @@ class FloatActive:
     def __init__(self, site: PartyContext, spec: CutSpec) -> None:
         self._site = site
         self._spec = spec
-        self._links = [site.links[name] for name in site.passive]
+        self._links = site.passive_links
         self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:

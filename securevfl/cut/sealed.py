@@ -101,7 +101,7 @@ class SealedActive:
         async def send_setup(link: Link) -> None:
             await link.send(Kind.PUBLIC_KEY, "cut/public key", meta={"widest": widest}, key=packed)
 
-        await fan_out(self._passive_links(), send_setup)
+        await fan_out(self._site.passive_links, send_setup)
         for name, (width, trainable) in widths.items():
             forward, back = block_sizes(spec, width, widest)
             with count_as_encryption(site.clock):
@@ -127,9 +127,6 @@ class SealedActive:
             * 2.0**-self._spec.fixed_point.weight_fraction_bits
         )
 
-    def _passive_links(self) -> list[Link]:
-        return [self._site.links[name] for name in self._site.passive]
-
     async def _send_weights(self, link: Link) -> None:
         peer = self._peers[link.peer]
         with count_as_encryption(self._site.clock):
@@ -139,7 +136,7 @@ class SealedActive:
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         """See `ActiveCut.forward`."""
         if self._changed:
-            await fan_out(self._passive_links(), self._send_weights)
+            await fan_out(self._site.passive_links, self._send_weights)
             self._changed = False
         arrays = []
         for name, peer in self._peers.items():
@@ -174,8 +171,8 @@ class SealedActive:
         async def send_back(link: Link) -> None:
             await self._send_back(link, self._peers[link.peer], steps[link.peer])
 
-        await fan_out(self._passive_links(), send_gradient)
-        await fan_out([link for link in self._passive_links() if self._peers[link.peer].back is not None], send_back)
+        await fan_out(self._site.passive_links, send_gradient)
+        await fan_out([link for link in self._site.passive_links if self._peers[link.peer].back is not None], send_back)
         for name, peer in self._peers.items():
             link = self._site.links[name]
             message = await link.receive(Kind.CIPHERTEXT, "cut/weight gradient", "c")

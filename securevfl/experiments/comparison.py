@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from securevfl.data import Parties
-from securevfl.errors import InputError, PolicyError, RangeError, UnknownNameError
+from securevfl.errors import InputError, PolicyError, RangeError, SecureVFLError, UnknownNameError
 from securevfl.experiments.baselines import BASELINES, usual_baselines, wrong_baselines
 from securevfl.experiments.choosing import find_candidates, record_choice
 from securevfl.experiments.course import Cell, Course, keeping_parties, split_names
 from securevfl.party import Job, choose_protection, undecided_choice, with_default_protection
 from securevfl.party.candidates import CandidateJobs
+from securevfl.party.diverging import DIVERGENCE
 from securevfl.party_context import Observer, PartySecret
 from securevfl.report import progress_line
 from securevfl.report.record import (
@@ -232,13 +233,13 @@ def _compare_jobs(
     for key in jobs:
         try:
             figures, *more = [course.run_cell(cell, [*why[key], *left_out]) for cell in cells if cell.key == key]
-        except (InputError, PolicyError, RangeError) as error:
+        except (InputError, PolicyError, *DIVERGENCE) as error:
             if choice is None:
                 raise
             failed[key] = str(error)
             course.keep_failed(key, error)
             if len(failed) == len(jobs):
-                raise
+                raise _explain_failures(error, failed) from error
             continue
         runs.append(over_draws(figures, [again.test for again in more]))
     split = course.split or Split.without_rows()
@@ -269,6 +270,15 @@ def _compare_jobs(
         models=course.models,
         signing=signing,
     )
+
+
+def _explain_failures(last: SecureVFLError, failed: Mapping[str, str]) -> SecureVFLError:
+    """The error of a choice of which every candidate failed, with the reason of each; of the kind of the last one's."""
+    reasons = "".join(f"\n  {key}: {' '.join(why.split())}" for key, why in failed.items())
+    kind = next((one for one in (PolicyError, InputError) if isinstance(last, one)), RangeError)
+    error = kind(f"algorithm is 'auto', and no candidate could be trained:{reasons}")
+    error.ledgers = last.ledgers
+    return error
 
 
 def _count_draws(job: Job, draws: int) -> int:

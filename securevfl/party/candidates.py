@@ -10,6 +10,7 @@ from securevfl.errors import InputError, PolicyError
 from securevfl.party.eligibility import too_few_epochs, wrong_parties
 from securevfl.party.job import Job
 from securevfl.privacy import DP
+from securevfl.privacy.outcomes import BEFORE, OUTCOME
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind
 
 if TYPE_CHECKING:
@@ -43,6 +44,15 @@ CHOICE_EXCHANGES = tuple(
         "ok",
     )
     for receiver in (PASSIVE, COORDINATOR)
+) + tuple(
+    Exchange(step, Kind.CONTROL, sender, receiver, words, reveals, "ok", optional=True)
+    for step, words, reveals in (
+        (BEFORE, "which candidates diverged before", "which candidates' training diverged in an earlier attempt"),
+        (OUTCOME, "whether a candidate diverged", "whether a candidate's training diverged"),
+    )
+    for sender in (ACTIVE, PASSIVE, COORDINATOR)
+    for receiver in (ACTIVE, PASSIVE, COORDINATOR)
+    if sender != receiver or sender == PASSIVE
 )
 """The messages of a job that chooses, in addition to its candidates'."""
 

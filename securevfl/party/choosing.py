@@ -8,7 +8,7 @@ test row is scored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -89,19 +89,21 @@ class Choice:
         candidates: name → each of them, in the order of the agreement.
         metric: at the active party: of the validation rows, by which they were compared.
         valid: at the active party: name → that metric, the best first.
+        left_out: name → why, of those whose training diverged.
     """
 
     kept: str
     candidates: Mapping[str, Candidate] = field(repr=False)
     metric: str = ""
     valid: Mapping[str, float] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def summary(self) -> ChosenModel:
         """The choice for the report, with the name by which the kept one's job is found."""
         order = [*self.valid, *(name for name in self.candidates if name not in self.valid)]
         tried = {name: self.candidates[name].figures(self.valid.get(name)) for name in order}
-        return ChosenModel(kept=self.kept, metric=self.metric, tried=tried)
+        return ChosenModel(kept=self.kept, metric=self.metric, tried=tried, left_out=self.left_out)
 
 
 def leave_epsilon(policy: Policy, shares: Sequence[float], spent: Sequence[float]) -> Policy:
@@ -131,7 +133,12 @@ def leave_epsilon(policy: Policy, shares: Sequence[float], spent: Sequence[float
 
 
 async def agree_choice(
-    site: PartyContext, candidates: Mapping[str, Candidate], *, classes: int, links: Sequence[Link]
+    site: PartyContext,
+    candidates: Mapping[str, Candidate],
+    *,
+    classes: int,
+    links: Sequence[Link],
+    left_out: Mapping[str, str],
 ) -> Choice:
     """Choose at the active party, and send the choice to the others.
 
@@ -140,13 +147,14 @@ async def agree_choice(
         candidates: name → each, trained.
         classes: of the label; 1 for a number.
         links: to the others that train.
+        left_out: name → why, of candidates whose training diverged.
 
     Raises:
         InputError: the candidates have no metric of the validation rows in common.
         ProtocolError: the active party keeps an algorithm that the agreement does not name.
     """
     if site.role == ACTIVE:
-        choice = _choose_best(candidates, classes)
+        choice = replace(_choose_best(candidates, classes), left_out=left_out)
         await fan_out(links, lambda link: link.send(Kind.CONTROL, KEPT, meta={"kept": choice.kept}))
         return choice
     told = (await site.links[site.active].receive(Kind.CONTROL, KEPT)).meta.get("kept")
@@ -154,7 +162,7 @@ async def agree_choice(
         raise ProtocolError(
             f"{site.active!r} keeps {told!r:.40}, and the agreement names {', '.join(candidates)}", party=site.active
         )
-    return Choice(told, candidates)
+    return Choice(told, candidates, left_out=left_out)
 
 
 def _choose_best(candidates: Mapping[str, Candidate], classes: int) -> Choice:

@@ -132,8 +132,7 @@ async def agree_rows(
     meta: dict[str, str | int] = {"classes": classes, "shared": shared, "split": how}
     for name, (rows, labelled) in counts.items():
         meta |= {f"rows {name}": rows, f"labelled {name}": labelled}
-    links = [site.links[name] for name in site.passive]
-    await fan_out(links, lambda link: link.send(Kind.CONTROL, _START, meta=meta, fold=fold))
+    await fan_out(site.passive_links, lambda link: link.send(Kind.CONTROL, _START, meta=meta, fold=fold))
     return AgreedRows(counts=counts, classes=classes, shared=shared, split=parts, others=others)
 
 

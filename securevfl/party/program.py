@@ -21,7 +21,7 @@ from securevfl_net.errors import fault_behind
 from securevfl.align import Alignment, check_fields
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.snapshots import describe_snapshots, find_ending
-from securevfl.errors import InputError, MachineFault, PeerEnded
+from securevfl.errors import InputError, MachineFault, PeerEnded, PolicyError
 from securevfl.export.drift import count_columns, count_scores
 from securevfl.export.raw_columns import raw_columns
 from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
@@ -30,6 +30,7 @@ from securevfl.party.candidates import agreed_candidates, candidate_ends
 from securevfl.party.choosing import Candidate, agree_choice, leave_epsilon
 from securevfl.party.consent import exchange_consent
 from securevfl.party.default_protection import refuse_unnamed
+from securevfl.party.diverging import DIVERGENCE, agree_diverged, explain_all_diverged, settle_candidate
 from securevfl.party.eligibility import check_labels, check_roster, too_many_classes
 from securevfl.party.job import Job
 from securevfl.party.ledger_heads import exchange_ledger_heads
@@ -135,9 +136,12 @@ def _check_fit(site: PartyContext, table: PartyTable | None, job: Job, passive: 
 
     Raises:
         InputError: see `check_labels`, `check_roster` and `too_many_classes`.
+        PolicyError: the party's own table has fewer rows than the algorithm needs.
     """
     check_labels(table, job)
     check_roster(site.label_owners, passive, job, site.coordinator)
+    if table is not None and (why := job.algorithm.refuse_rows(table.rows)):
+        raise PolicyError(f"{site.name!r} refuses: its table has {table.rows} rows, so no more are common, and {why}")
     for name, one in agreed_candidates(job).items() if job.algorithm.chooses else ():
         why = too_many_classes(one, site.name, 0 if table is None else len(table.classes))
         try:
@@ -311,8 +315,9 @@ async def _train_candidates(
 ) -> Trained:
     """Train the candidates of a choice one after the other, and test the one that the active party keeps.
 
-    An attempt that resumes takes each candidate that was over from its last checkpoint: it is set up again, and trains
-    no further.
+    A candidate whose training diverges, at whichever party, is left out by all of them. An attempt that resumes takes
+    each candidate that was over from its last checkpoint: it is set up again, and trains no further. One that diverged
+    in an earlier attempt is left out, and counted is what it released then.
     """
     jobs = agreed_candidates(job)
     ready: dict[str, _Ready] = {}
@@ -320,6 +325,9 @@ async def _train_candidates(
     programs: list[Program] = []
     mine = site.role != PASSIVE
     shares = [plan_epsilon(one, mine=mine, passive=len(site.passive)).epsilon for one in jobs.values()]
+    links = [link for link in site.other_links if link.peer != site.coordinator or not only_links(job, site)]
+    left_out = dict(site.keeper.read_diverged())
+    left_out |= await agree_diverged(left_out, jobs, links)
     with _noted_on_error(site, programs):
         for (name, one), end in zip(jobs.items(), candidate_ends(job), strict=True):
             keeper = CandidateKeeper(site.keeper, name, end - one.plan.epochs, one.plan.epochs)
@@ -333,26 +341,49 @@ async def _train_candidates(
                     f"{one.algorithm.title} tests while it trains, so it cannot be a candidate of a choice"
                 )
             programs.append(program)
+            if name in left_out:
+                program.count_earlier()
+                continue
             tried[name] = Candidate(one, program, own.notes)
             site.observer.phase(f"candidate {name}")
-            await tried[name].train()
+            why = await settle_candidate(name, await _train_candidate(site, tried[name], name, left_out), links)
+            if why:
+                site.ledger.drop_checks()  # its numbers are used by nobody
+                left_out[name] = why
+                del tried[name]
+                site.keeper.store_diverged(left_out)
             site.ledger.catch_up()
+        for name in left_out:
+            site.ledger.record_note("candidate diverged", {"name": name})
+        if not tried:
+            raise explain_all_diverged(left_out)
         choice = await agree_choice(
-            site,
-            tried,
-            classes=max((one.classes for one in ready.values()), default=0),
-            links=[link for link in site.other_links if link.peer != site.coordinator or not only_links(job, site)],
+            site, tried, classes=max((one.classes for one in ready.values()), default=0), links=links, left_out=left_out
         )
         site.ledger.record_note("candidate kept", {"name": choice.kept, "of": ", ".join(tried)})
         kept = tried[choice.kept]
-        others = [one.program for name, one in tried.items() if name != choice.kept]
         site.clock.lap()  # what the others took since is no part of its test
         trained = await kept.program.finish()
-    for program in others:
-        trained.spent += program.privacy_spent()
-        program.record_opened_values()
+    for program in programs:
+        if program is not kept.program:
+            trained.spent += program.privacy_spent()
+            program.record_opened_values()
     trained.choice = choice.summary
     return ready[choice.kept].complete(trained, [*site.notes, *kept.notes])
+
+
+async def _train_candidate(site: PartyContext, candidate: Candidate, name: str, left_out: Mapping[str, str]) -> str:
+    """Train a candidate: why it diverged, empty if it did not. That is kept beside those `left_out` before it, and
+    before a peer learns it: an attempt that resumes must not train it again."""
+    try:
+        await candidate.train()
+        site.ledger.catch_up()
+    except DIVERGENCE as error:
+        site.ledger.drop_checks()
+        why = " ".join(str(error).split())
+        site.keeper.store_diverged({**left_out, name: why})
+        return why
+    return ""
 
 
 def _describe_start(party: str) -> str:

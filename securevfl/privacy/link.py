@@ -17,6 +17,7 @@ from securevfl.errors import PeerEnded, ProtocolError
 from securevfl.ledger import Ledger
 from securevfl.privacy.clock import Clock
 from securevfl.privacy.noise import Noised
+from securevfl.privacy.outcomes import OUTCOME, NumbersNotFinite, is_outcome, raise_divergence, read_outcome
 from securevfl.privacy.policy import Policy
 from securevfl.privacy.signed_keys import check_public_key, sign_public_key
 from securevfl.privacy.terms import raise_refusal
@@ -80,8 +81,11 @@ class Link:
         "_grouped",
         "_heard",
         "_ledger",
+        "_outcome",
         "_sends",
         "_takes",
+        "_tasks",
+        "_unsent",
         "awaits",
         "me",
         "peer",
@@ -115,6 +119,9 @@ class Link:
         self._grouped = isinstance(channel, CommitsFirst)
         if isinstance(channel, CommitsFirst):
             channel.commit_first(ledger.commit)
+        self._unsent: list[Message] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._outcome: Message | None = None
         self.awaits = ""
         self.sent = 0
         self.received = 0
@@ -168,9 +175,15 @@ class Link:
             self.awaits = f"room for {what!r}"
             try:
                 size = await self._channel.send(message)
+            except asyncio.CancelledError:
+                self._unsent.append(message)  # the ledger has its line: `settle_part` still sends it
+                raise
             finally:
                 self.awaits = ""
             self._clock.add_waiting(time.perf_counter() - start)
+        self._count_sent(message, size)
+
+    def _count_sent(self, message: Message, size: int) -> None:
         self.sent += 1
         self._clock.add_sent(self.peer, size)
         if self._heard is not None:
@@ -186,25 +199,12 @@ class Link:
                 Numbers on a GPU are checked when the ledger writes them, at most `LAG` messages later and before an
                 epoch ends: checking them here would wait for the GPU.
         """
-        start = time.perf_counter()
-        self.awaits = repr(what)
-        try:
-            message, size = await self._channel.receive()
-        except ProtocolError as error:
-            error.party = error.party or self.peer
-            raise
-        finally:
-            self.awaits = ""
-        self.received += 1
-        self._clock.add_waiting(time.perf_counter() - start)
-        late = self._deferred_check(message, self.peer, self.me)
-        # Recorded before any check, so that the ledger shows what a refused peer sent.
-        self._ledger.record("received", self.peer, message, size, check=late)
-        if self._heard is not None:
-            self._heard(self.me, self.peer, "received", message)
-        self.policy.check_received(message, self.peer)
+        message, late = await self._read_next(repr(what))
         if message.kind != kind or message.what != what or message.arrays.keys() != set(names):
             raise_refusal(message, self.peer)
+            if is_outcome(message):
+                self._outcome = message
+                raise_divergence(message, self.peer)
             raise ProtocolError(
                 f"{self.me!r} expected {kind.value} {what!r} with arrays {sorted(names)} from {self.peer!r} and got "
                 f"{message.kind.value} {message.what!r} with {sorted(message.arrays)}: do both run the same "
@@ -222,6 +222,27 @@ class Link:
         if kind is Kind.PUBLIC_KEY:
             check_public_key(self._ledger, message, self.peer)
         return message
+
+    async def _read_next(self, awaits: str, *, drop: bool = False) -> tuple[Message, Callable[[], None] | None]:
+        """The next message, recorded and allowed by the policy, and its deferred check; none of one to `drop`."""
+        start = time.perf_counter()
+        self.awaits = awaits
+        try:
+            message, size = await self._channel.receive()
+        except ProtocolError as error:
+            error.party = error.party or self.peer
+            raise
+        finally:
+            self.awaits = ""
+        self.received += 1
+        self._clock.add_waiting(time.perf_counter() - start)
+        late = None if drop else self._deferred_check(message, self.peer, self.me)
+        # Recorded before any check, so that the ledger shows what a refused peer sent.
+        self._ledger.record("received", self.peer, message, size, check=late)
+        if self._heard is not None:
+            self._heard(self.me, self.peer, "received", message)
+        self.policy.check_received(message, self.peer)
+        return message, late
 
     def _deferred_check(self, message: Message, sender: str, receiver: str) -> Callable[[], None] | None:
         """The deferred check of a message whose numbers are on a GPU; None if they are in host memory. Outgoing
@@ -245,6 +266,57 @@ class Link:
         receiving = asyncio.ensure_future(incoming)
         await gather(outgoing, receiving)
         return receiving.result()
+
+    def send_behind(self, sending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `sending`, which sends over this link, beside the program. `settle_part` waits for it."""
+        task = asyncio.create_task(sending)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def settle_part(self, part: str, *, diverged: bool) -> bool:
+        """End a part of the job at both ends: send its outcome, and read up to the peer's.
+
+        What this end recorded as sent and a cancelled task did not hand over goes first, so both ledgers stay alike.
+        What the peer sent before its outcome is recorded and dropped.
+
+        Args:
+            part: names it.
+            diverged: whether it ends here because training diverged.
+
+        Returns:
+            Whether it ended at the peer because training diverged.
+
+        Raises:
+            ProtocolError: the peer ends another part, or sent messages in it that nobody read although it ended well.
+        """
+        dropped = await self.exchange(self._send_outcome(part, diverged=diverged), self._drop_to_outcome())
+        message, self._outcome = self._outcome, None
+        if message is None:
+            raise ProtocolError(f"{self.peer!r} sent no outcome of {part!r}", party=self.peer)
+        found = read_outcome(message, self.peer, part)
+        if dropped and not (diverged or found):
+            raise ProtocolError(f"{self.peer!r} sent {dropped[0]!r}, which nobody reads in {part!r}", party=self.peer)
+        return found
+
+    async def _send_outcome(self, part: str, *, diverged: bool) -> None:
+        for task in tuple(self._tasks):
+            await task
+        while self._unsent:
+            message = self._unsent.pop(0)
+            self._count_sent(message, await self._channel.send(message))
+        await self.send(Kind.CONTROL, OUTCOME, meta={"part": part, "diverged": diverged})
+
+    async def _drop_to_outcome(self) -> list[str]:
+        """Steps of the messages that were read before the peer's outcome."""
+        dropped = []
+        while self._outcome is None:
+            message, _ = await self._read_next(repr(OUTCOME), drop=True)
+            if is_outcome(message):
+                self._outcome = message
+                break
+            dropped.append(message.what)
+        return dropped
 
     @property
     def steps(self) -> int:
@@ -291,7 +363,7 @@ def _require_finite(message: Message, sender: str, receiver: str) -> None:
     if message.finite is None:
         object.__setattr__(message, "finite", all(map(_are_finite, wire_arrays(message).values())))
     if not message.finite:
-        raise ProtocolError(
+        raise NumbersNotFinite(
             f"{sender!r} sent numbers that are not finite to {receiver!r} ({message.what!r}, array "
             f"{' or '.join(map(repr, message.arrays))}): check the training and the tables of {sender!r}; lower "
             "the learning rates if it diverged",

@@ -114,6 +114,7 @@ def _choice_record(job: Job, trained: Trained) -> ChoiceRecord | None:
     if choice is None:
         return None
     tried = [CandidateRecord(key=name, chosen=name == choice.kept, **asdict(one)) for name, one in choice.tried.items()]
+    tried += [CandidateRecord(key=name, title=name, why=why) for name, why in choice.left_out.items()]
     valid = [one.valid for one in tried if one.valid is not None]
     return ChoiceRecord(
         metric=choice.metric,

@@ -13,7 +13,7 @@ from securevfl.report.attack_record import AttackLine, AttackRecord, attack_line
 from securevfl.report.card import STANDINGS, Card, CardCell, Column, Group, Standing
 from securevfl.report.record import FigureRecord, LearnedRecord, MemberRecord, PartyRecord, RunRecord, SightRecord
 
-__all__ = ["NUMBERS_SHARE", "make_card", "make_run_card", "rate_numbers"]
+__all__ = ["NUMBERS_SHARE", "make_card", "make_run_card", "rate_finding", "rate_numbers"]
 
 _MOST = 4
 """More parties of one role share a row and a column."""
@@ -237,6 +237,24 @@ def _rate_sight(sight: SightRecord, columns: int) -> Standing:
     if sight.severity == "note" or sight.budget:
         return "bounded"
     return "bounded" if sight.epsilon is not None and sight.auc is not None and sight.auc < READ_AUC else "reads it"
+
+
+def rate_finding(line: LearnedRecord, widths: Mapping[str, int], abouts: Sequence[str] = ()) -> str:
+    """The severity of a finding as the card rates it, so that both have one colour: what a job is for is a leak only
+    where it is more than a few numbers of each row.
+
+    Args:
+        line: the finding; one that nobody took apart keeps its severity.
+        widths: party → number of its columns; none where they are not known here.
+        abouts: of which parties; of all that the finding is about, the worst, unless given.
+    """
+    if not line.sights:
+        return line.severity
+    standings = [
+        _rate_sight(sight, widths.get(about, 0)) for about in abouts or line.about.split(", ") for sight in line.sights
+    ]
+    worst = min(standings, key=STANDINGS.index)
+    return {"reads it": "leak", "nothing found": "ok"}.get(worst, "note")
 
 
 def _sort_key(sight: SightRecord, columns: int) -> tuple[int, bool, bool, float]:

@@ -26,7 +26,7 @@ def explain_choice(choice: ChoiceRecord) -> str:
     """Why one candidate was kept: its figure, the distance to the next, what noise and the test rows have to do."""
     trained = [one for one in choice.candidates if one.valid is not None]
     if not trained:
-        return f"by the active party, of {', '.join(one.key for one in choice.candidates)}"
+        return f"by the active party, of {', '.join(one.key for one in choice.candidates if not one.why)}"
     title = METRIC_TITLES.get(choice.metric, choice.metric)
     parts = [f"best {title} on {choice.rows:,} validation rows: {_format_figure(trained[0])}"]
     if len(trained) > 1:
@@ -75,6 +75,6 @@ def choice_table(record: Record) -> Table | None:
             f"{one.epochs} ({one.best_epoch})" if trained else "–",
             human_seconds(one.seconds) if trained else "–",
             human_bytes(one.bytes) if trained else "–",
-            Text("chosen" if one.chosen else f"not tried: {one.why.split(': ')[0].split('. ')[0]}" if one.why else ""),
+            Text("chosen" if one.chosen else f"left out: {one.why.split(': ')[0].split('. ')[0]}" if one.why else ""),
         )
     return table

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import Card
-from securevfl.report.card_making import make_run_card
+from securevfl.report.card_making import make_run_card, rate_finding
 from securevfl.report.record import EpsilonRecord, EpsilonTotal, Record, RunRecord
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "metrics_of",
     "phases_by_party",
     "short_title",
+    "table_widths",
 ]
 
 
@@ -240,12 +241,17 @@ _TOLD = "result"
 """A leak by what the job is for alone."""
 
 
+def table_widths(record: Record) -> dict[str, int]:
+    """Party → number of its columns, as the cards count them."""
+    return {party.name: len(party.columns) for party in record.parties}
+
+
 def list_worst_findings(record: Record) -> list[tuple[RunRecord, str, str]]:
     """For each federated run, the worst that each party learns of others.
 
     Returns:
-        Run, severity, and a sentence such as "bank can read or compute data of network, retailer"; parties with the
-        same severity share a line, the most severe comes first.
+        Run, severity as its card rates it, and a sentence such as "bank can read or compute data of network, retailer";
+        parties with the same severity share a line, the most severe comes first.
     """
     words = {
         "leak": "can read or compute data of",
@@ -254,14 +260,16 @@ def list_worst_findings(record: Record) -> list[tuple[RunRecord, str, str]]:
         "ok": "learns only what was agreed about",
     }
     found = []
+    widths = table_widths(record)
     for run in record.runs:
         learned: dict[str, dict[str, dict[str, None]]] = {}
-        for line in run.learned:
-            severity = line.severity if line.severity in words else "leak"  # what nobody knows is not harmless
+        for line, about in ((one, about) for one in run.learned for about in one.about.split(", ")):
+            rated = rate_finding(line, widths, [about])
+            severity = rated if rated in words else "leak"  # what nobody knows is not harmless
             if severity == "leak" and line.sights and all(sight.result for sight in line.sights):
                 severity = _TOLD
             for party in line.party.split(", "):
-                learned.setdefault(party, {}).setdefault(severity, {}).update(dict.fromkeys(line.about.split(", ")))
+                learned.setdefault(party, {}).setdefault(severity, {})[about] = None
         for severity, text in words.items():
             said = [
                 f"{party} {text} {', '.join(about[severity])}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from securevfl_net.durable import make_folder, write_atomic
@@ -11,6 +12,7 @@ from securevfl.errors import InputError
 from securevfl.report import plots
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import LEGEND
+from securevfl.report.card_making import rate_finding
 from securevfl.report.choice import METRIC_TITLES, choice_sentence, explain_choice, kept_name
 from securevfl.report.decision_words import describe_decision, format_cutoff, format_estimate, group_sentences
 from securevfl.report.derived import (
@@ -33,6 +35,7 @@ from securevfl.report.derived import (
     metrics_of,
     phases_by_party,
     short_title,
+    table_widths,
 )
 from securevfl.report.importance import ImportanceRecord, draw_importance, summarise_importance
 from securevfl.report.joined import describe_gain, find_joined, format_signed
@@ -164,6 +167,7 @@ def render_report(
             run.key: [(severity, text) for one, severity, text in list_worst_findings(record) if one is run]
             for run in record.runs
         },
+        rate=partial(rate_finding, widths=table_widths(record)),
         constant=constant_of(record),
         warnings={
             text: [short_title(run, record.runs) for run in runs] for text, runs in group_warnings(record).items()

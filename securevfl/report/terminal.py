@@ -11,6 +11,7 @@ from rich.text import Text
 
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import card_table
+from securevfl.report.card_making import rate_finding
 from securevfl.report.choice import choice_sentence, choice_table
 from securevfl.report.decision_words import decision_lines
 from securevfl.report.derived import (
@@ -27,6 +28,7 @@ from securevfl.report.derived import (
     metric_gain,
     metric_text,
     metrics_of,
+    table_widths,
 )
 from securevfl.report.joined import joined_sentence
 from securevfl.report.own_share import own_shares_text
@@ -220,9 +222,11 @@ def learned_table(record: Record) -> Table:
         text_column("learns"),
     )
     table = make_table(*columns, title="Who learned what", boxed=True)
+    widths = table_widths(record)
     for run in record.runs:
         for line in run.learned:
-            severity = Text(line.severity, _COLOURS.get(line.severity, ""))
+            rated = rate_finding(line, widths)
+            severity = Text(rated, _COLOURS.get(rated, ""))
             table.add_row(Text(run.title), Text(line.party), Text(line.about), severity, Text(line.learns))
         if run.learned:
             table.add_section()

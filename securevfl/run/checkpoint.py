@@ -219,6 +219,32 @@ class FolderKeeper(Keeper):
     def _row_counts_file(self) -> Path:
         return self.folder / f"{self.party}.rows.json"
 
+    def store_diverged(self, candidates: Mapping[str, str]) -> None:
+        make_folder(self.folder, private=True)
+        text = json.dumps({"job": self.job, "diverged": dict(candidates)})
+        write_atomic(self._diverged_file, text.encode(), private=True)
+
+    def read_diverged(self) -> Mapping[str, str]:
+        """See `Keeper.read_diverged`.
+
+        Raises:
+            InputError: the file is damaged, or of another job.
+        """
+        if not self._diverged_file.exists():
+            return {}
+        try:
+            found = json.loads(self._diverged_file.read_bytes())
+            job, why = found["job"], {str(name): str(text) for name, text in found["diverged"].items()}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InputError(f"{self._diverged_file} is damaged ({error}): bring it back from a back-up") from None
+        if job != self.job:
+            raise InputError(f"{self._diverged_file} is of another job: use another folder for checkpoints")
+        return why
+
+    @property
+    def _diverged_file(self) -> Path:
+        return self.folder / f"{self.party}.diverged.json"
+
     def is_due(self, epoch: int) -> bool:
         return epoch % self.every == 0
 

@@ -367,8 +367,16 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             rows: numbers of aligned rows.
             keep: whether to store their scores as the run's.
             judge: whether they validate: `Bookkeeping.after_validation` is called.
+
+        Raises:
+            RangeError: a score is not finite.
         """
         scores, labels = await self.score_probabilities(rows), self.role.labels(rows).cpu().numpy()
+        if not np.isfinite(scores).all():
+            raise RangeError(
+                f"{np.count_nonzero(~np.isfinite(scores).all(axis=1)):,} of {len(rows):,} scored rows have scores that "
+                "are not finite; training diverged: lower the learning rates"
+            )
         if keep:
             self.trained.scores = scores
         if judge:

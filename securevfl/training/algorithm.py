@@ -393,6 +393,20 @@ class Algorithm(Abilities):
         """
         return []
 
+    def refuse_rows(self, rows: int) -> str:
+        """Why so few common rows are refused, after their number; empty where they are not."""
+        return ""
+
+    def foresee_refusals(self, protection: Protection, *, rows: int, offered: int) -> list[str]:
+        """Sentences about what the parties would refuse once they know their common rows.
+
+        Args:
+            protection: of the job.
+            rows: that can be common at most.
+            offered: columns of numbers that the active party can offer at most, its label among them.
+        """
+        return []
+
 
 def find_algorithm(name: str) -> type[Algorithm]:
     """The algorithm of this name.

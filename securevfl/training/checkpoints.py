@@ -68,6 +68,14 @@ class Checkpoints:
             )
         releases.begin_attempt(journal, start, self._keeper.scope)
 
+    def count_earlier(self) -> None:
+        """Count all that earlier attempts released, of a training that does not go on.
+
+        Raises:
+            InputError, PolicyError: see `begin_attempt`.
+        """
+        self.begin_attempt(self._journal_place(self._role.plan.epochs))
+
     def end_epoch(self, epoch: int, more: State) -> None:
         """End an epoch: close its count of releases, and write a checkpoint if one is due.
 

@@ -57,6 +57,13 @@ class StagedProgram(Program):
 
     trained: Trained
 
+    def count_earlier(self) -> None:
+        """Count what earlier attempts released, of a training that this one leaves out; nothing without releases.
+
+        Raises:
+            PolicyError: they may have released more than the party's policy allows.
+        """
+
     async def run(self) -> Trained:
         await self.train()
         return await self.finish()
@@ -173,6 +180,9 @@ class RoleProgram(StagedProgram, Generic[R]):
 
     def privacy_spent(self) -> list[Spent]:
         return self.role.releases.costs_so_far()
+
+    def count_earlier(self) -> None:
+        self.checkpoints.count_earlier()
 
     @property
     def planned_epsilon(self) -> float:

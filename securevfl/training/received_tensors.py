@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from securevfl.errors import ProtocolError
+from securevfl.privacy.outcomes import NumbersNotFinite
 from securevfl.transport import Array, to_device
 
 __all__ = ["checked_rows", "read_tensor"]
@@ -52,5 +53,5 @@ def read_tensor(array: Array, shape: tuple[int, ...], sender: str, device: str) 
         )
     value = to_device(value.detach(), device).to(torch.float32)
     if value.device.type == "cpu" and not bool(torch.isfinite(value).all()):
-        raise ProtocolError(f"{sender!r} sent numbers that are not finite; did its training diverge? Lower lr")
+        raise NumbersNotFinite(f"{sender!r} sent numbers that are not finite; did its training diverge? Lower lr")
     return value

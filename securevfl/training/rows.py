@@ -273,11 +273,13 @@ class ChosenModel:
         kept: its name.
         metric: of the validation rows, by which they were compared; empty at a party that only received the choice.
         tried: name → each candidate; at the active party the best first.
+        left_out: name → why, of candidates whose training diverged.
     """
 
     kept: str
     metric: str
     tried: Mapping[str, TriedModel]
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)

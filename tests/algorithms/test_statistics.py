@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -321,8 +322,12 @@ def test_a_bin_has_twice_as_many_rows_as_a_class_needs() -> None:
 
 
 def test_too_few_rows_are_refused() -> None:
-    with pytest.raises(sv.PolicyError, match="150 rows are common"):
+    with pytest.raises(sv.PolicyError, match="its table has 150 rows, so no more are common"):
         run(tables(*THREE, rows=np.arange(150)), sv.Shares())
+    one, *others = tables(*THREE, rows=np.arange(220)).values()
+    moved = [replace(other, ids=[f"c{place}" for place in range(70, 290)]) for other in others]
+    with pytest.raises(sv.PolicyError, match="refuses: 150 rows are common, and statistics of fewer than 200"):
+        run(sv.Parties.of(one, *moved), sv.Shares())
     with pytest.raises(sv.InputError, match="a class has"):
         run(tables(*THREE), sv.Shares(), least=400)
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import securevfl as sv
 from securevfl.cli import app
 from securevfl.dossier import gather_evidence
+from securevfl.testing.company import create_company
 
 ROWS = 260
 GENERATOR = np.random.default_rng(8)
@@ -82,6 +83,32 @@ def test_a_run_of_statistics_has_no_model(finished: tuple[sv.Result, Path]) -> N
         ended = CliRunner().invoke(app, [*command, str(place)])
         assert ended.exit_code != 0
         assert "which produce no model" in str(ended.exception or ended.output)
+
+
+def test_no_partys_state_folder_of_statistics_has_a_model(tmp_path: Path) -> None:
+    """The active party's has the figures, the other's has none: both computed statistics."""
+    company = create_company(tmp_path, people(NUMBERS), job())
+    company.over_memory()
+    for name in company.names:
+        assert (company.state_folder(name) / "report" / "statistics.json").exists() == (name == "bank")
+        for command in ("predict", "explain", "export", "drift"):
+            ended = CliRunner().invoke(app, [command, str(company.state_folder(name))])
+            assert "has statistics of columns, which produce no model" in str(ended.exception)
+        for command in ("export", "drift"):
+            own = ["--file", str(tmp_path / f"{name}.toml")]
+            ended = CliRunner().invoke(app, [command, str(company.agreement_file), *own])
+            assert "Statistics train no model, and there is nothing to take a part of" in str(ended.exception)
+
+
+def test_a_partys_state_folder_is_no_run(tmp_path: Path) -> None:
+    """Of a job that trains, its part is exported with the agreement."""
+    trains = sv.Job(algorithm="logistic_regression", protection=sv.Plain(), epochs=1, batch_size=64)
+    company = create_company(tmp_path, people(NUMBERS), trains)
+    company.over_memory()
+    ended = CliRunner().invoke(app, ["export", str(company.state_folder("shop"))])
+    assert "is a party's state folder: give the agreement, with the party's own file" in str(ended.exception)
+    own = ["--file", str(tmp_path / "shop.toml"), "--out", str(tmp_path / "exported")]
+    assert CliRunner().invoke(app, ["export", str(company.agreement_file), *own]).exit_code == 0
 
 
 @pytest.mark.parametrize(

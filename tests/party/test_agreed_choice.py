@@ -14,7 +14,7 @@ from support.helpers import make_parties
 
 import securevfl as sv
 from securevfl.algorithms import AutoAlgorithm
-from securevfl.errors import PolicyError, ProtocolError, RangeError
+from securevfl.errors import MachineFault, PolicyError, ProtocolError
 from securevfl.party import planned_numbers, run_party
 from securevfl.party.candidate_keeper import ScopedJournal
 from securevfl.party.candidates import agreed_candidates, candidate_ends, describe_unfit_choice
@@ -140,7 +140,7 @@ class Stops(sv.Observer):
 
     def step(self, epoch: int, done: int, total: int) -> None:
         if self._armed and epoch == self._epoch:
-            raise RangeError("stopped by the test")
+            raise MachineFault("stopped by the test")
 
 
 def _keepers(folder: Path, job: sv.Job, attempt: int) -> dict[str, FolderKeeper]:
@@ -155,7 +155,7 @@ def _keepers(folder: Path, job: sv.Job, attempt: int) -> dict[str, FolderKeeper]
 @pytest.mark.parametrize(("candidate", "epoch"), [("boosting", 2), ("splitnn", 1), ("logistic_regression", 2)])
 def test_an_attempt_resumes_in_the_middle_of_a_candidate(candidate: str, epoch: int, tmp_path: Path) -> None:
     whole, _ = run_all(JOB, secrets=SECRETS)
-    with pytest.raises(RangeError, match="stopped"):
+    with pytest.raises(MachineFault, match="stopped"):
         run_all(JOB, secrets=SECRETS, keepers=_keepers(tmp_path, JOB, 1), observer=Stops(candidate, epoch))
     again = _keepers(tmp_path, JOB, 2)
     done = list(AUTO.methods).index(candidate)
@@ -193,7 +193,7 @@ def test_interrupted_attempts_of_all_candidates_stay_within_one_limit(
                 run_all(job, secrets=SECRETS, keepers=_keepers(tmp_path, job, attempt))
             return
         if stopped:
-            with pytest.raises(RangeError, match="stopped"):
+            with pytest.raises(MachineFault, match="stopped"):
                 run_all(job, secrets=SECRETS, keepers=_keepers(tmp_path, job, attempt), observer=Stops(stopped, 1))
     found, _ = run_all(job, secrets=SECRETS, keepers=_keepers(tmp_path, job, 3))
     assert sum(one.epsilon_rdp for one in found[PASSIVE].spent) <= limit

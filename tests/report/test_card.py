@@ -24,8 +24,10 @@ from securevfl.privacy.severity import load_measured, severity_of_view
 from securevfl.report import Card, Record, card_table, make_card, render_report, render_text
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import STANDINGS
+from securevfl.report.card_making import rate_finding
 from securevfl.report.derived import list_worst_findings, make_cards
-from securevfl.report.record import LearnedRecord, PartyRecord
+from securevfl.report.record import LearnedRecord, PartyRecord, SightRecord
+from securevfl.report.terminal import learned_table
 from securevfl.run.job_card import job_card, merge_findings, refuse_unaccepted_leaks
 from securevfl.shares.exchanges import MASKED, PREDICTED
 
@@ -313,6 +315,37 @@ def test_the_line_below_the_card_says_the_same(result: sv.Result) -> None:
     [(_, severity, sentence)] = list_worst_findings(changed)
     assert severity == "leak"
     assert sentence == "bank can estimate, from the result that it is given, data of network, retailer"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "columns", "standing", "severity"),
+    [
+        (2, 8, "bounded", "note"),
+        (3, 8, "reads it", "leak"),
+        (None, 8, "reads it", "leak"),
+        (2, 0, "not known yet", "note"),
+    ],
+)
+def test_a_finding_has_the_colour_of_its_cell(
+    numbers: int | None, columns: int, standing: str, severity: str, result: sv.Result
+) -> None:
+    sight = SightRecord(of="features", severity="leak", through="final predictions", result=True, numbers=numbers)
+    told = LearnedRecord(party="bank", about="network", learns="scores", severity="leak", sights=[sight])
+    [run] = result.record.runs
+    parties = [
+        PartyRecord(name="bank", role="active", rows=9, columns=["age"]),
+        PartyRecord(name="network", role="passive", rows=9, columns=[f"c{j}" for j in range(columns)]),
+    ]
+    runs = [msgspec.structs.replace(run, learned=[told])]
+    changed = msgspec.structs.replace(result.record, runs=runs, parties=parties)
+    [card] = make_cards(changed).values()
+    assert card.cell("bank", "network").standing == standing
+    assert [found for _, found, _ in list_worst_findings(changed)] == [severity]
+    page = render_report(changed)
+    assert f'<td><span class="tag {severity}">{severity}</span></td><td>scores</td>' in page
+    assert severity in render_text(learned_table(changed))
+    bare = msgspec.structs.replace(told, sights=[])
+    assert rate_finding(bare, {}) == "leak"
 
 
 def test_the_result_does_not_hide_what_else_is_told() -> None:

@@ -32,7 +32,7 @@ class AdditiveActive(AdditiveRole, ActiveRole):
     """The active party: owns the labels and the intercept, and adds up scores."""
 
     def make_channel(self) -> SumsChannel:
-        return ActivePlainSums([self.site.links[name] for name in self.site.passive])
+        return ActivePlainSums(self.site.passive_links)
 
     def scaled_targets(self, rows: np.ndarray) -> np.ndarray:
         """Targets of rows, (n,): classes, or numbers between 0 and 1 of the job's range."""
@@ -55,8 +55,7 @@ class AdditiveActive(AdditiveRole, ActiveRole):
         self.plan_budget(counts)
         units = self._start_units()
         told = np.array(counts, dtype=np.int64)
-        links = [self.site.links[name] for name in self.site.passive]
-        await fan_out(links, lambda link: link.send(Kind.CONTROL, START, columns=told, start=units))
+        await fan_out(self.site.passive_links, lambda link: link.send(Kind.CONTROL, START, columns=told, start=units))
         own = [BinnedColumn.intercept(), *self.bin_own_columns()]
         self.shapes.begin(self.plan_training(counts, units / PART_ONE), own, self.columns_of(train))
 

@@ -113,9 +113,6 @@ class TreeQueries:
         node."""
         return not self._role.config.merges_small_bins
 
-    def _passive_links(self) -> list[Link]:
-        return [self._role.site.links[name] for name in self._role.site.passive]
-
     async def setup(self) -> None:
         """Learn the others' bins; hand out a key.
 
@@ -123,7 +120,7 @@ class TreeQueries:
             ProtocolError: a party says something impossible of its columns.
         """
         role = self._role
-        for link in self._passive_links():
+        for link in self._role.site.passive_links:
             bins, directions, kinds = await hear_introduction(link, role.bin_count)
             self.directions = np.concatenate([self.directions, directions])
             self._kinds = np.concatenate([self._kinds, kinds > 0])
@@ -144,13 +141,13 @@ class TreeQueries:
             async def send_key(link: Link) -> None:
                 await link.send(Kind.PUBLIC_KEY, "boost/key", key=packed)
 
-            await fan_out(self._passive_links(), send_key)
+            await fan_out(self._role.site.passive_links, send_key)
 
     async def _announce_next(self, what: str, **meta: int) -> None:
         async def send_next(link: Link) -> None:
             await link.send(Kind.CONTROL, "boost/next", meta={"do": what, **meta})
 
-        await fan_out(self._passive_links(), send_next)
+        await fan_out(self._role.site.passive_links, send_next)
 
     async def begin_tree(self, values: np.ndarray, seen: np.ndarray, allowed: np.ndarray | None = None) -> None:
         """Begin a tree. Rows that it does not see are left out where passive parties may know which these are, and are
@@ -168,13 +165,13 @@ class TreeQueries:
         self._numbers = dict.fromkeys(self._theirs, 0)
         await self._announce_next("tree")
         if told and config.goss is not None:
-            await tell_rows(self._passive_links(), seen)
+            await tell_rows(self._role.site.passive_links, seen)
         sizes = [len(self._bins.code_counts), *map(len, self._theirs.values())]
         drawn = np.ones(sum(sizes), dtype=bool) if allowed is None else allowed
         self._own, *rest = (np.flatnonzero(part) for part in np.split(drawn, np.cumsum(sizes)[:-1]))
         self._drawn = dict(zip(self._theirs, rest, strict=True))
         if config.columns < 1:
-            await tell_columns(self._passive_links(), self._drawn)
+            await tell_columns(self._role.site.passive_links, self._drawn)
         if self._owner is not None:
             self._owner = self._owner.with_plan(plan_of(self._guard.bits, len(self._rows), config.bits, 1))
         if shown:
@@ -200,7 +197,7 @@ class TreeQueries:
             async def send_values(link: Link) -> None:
                 await link.send(Kind.CIPHERTEXT, "boost/gradients", guard=self._guard, c=sealed)
 
-        await fan_out(self._passive_links(), send_values)
+        await fan_out(self._role.site.passive_links, send_values)
 
     async def node_sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """See `SumSources.node_sums`."""
@@ -231,7 +228,7 @@ class TreeQueries:
             async def send_nodes(link: Link) -> None:
                 await link.send(Kind.CONTROL, "boost/nodes", nodes=numbers, place=place)
 
-            await fan_out(self._passive_links(), send_nodes)
+            await fan_out(self._role.site.passive_links, send_nodes)
         else:
             if self._owner is None:
                 raise ProtocolError("hidden nodes need a key")
@@ -239,7 +236,7 @@ class TreeQueries:
             self._owner = self._owner.with_plan(plan)
             await self._send_gradients(slot[self._rows])
         found = []
-        for link in self._passive_links():
+        for link in self._role.site.passive_links:
             if self._theirs[link.peer]:
                 found.append(await self._receive_sums(link, len(nodes), totals, shown=shown))
         return np.concatenate(found, axis=1) if found else np.empty((len(nodes), 0, _VALUES), dtype=np.int64)
@@ -286,7 +283,7 @@ class TreeQueries:
                 )
                 threshold = self._bins.threshold(one.column, one.bin) if one.codes == NUMBER else 0.0
                 owned[k] = Owned(0, one.column, threshold, self._bins.levels_of(one.column, one.codes))
-        for link in self._passive_links():
+        for link in self._role.site.passive_links:
             name = link.peer
             asked[name] = [k for k, one in enumerate(chosen) if first <= one.column < first + len(self._theirs[name])]
             told = (
@@ -301,7 +298,7 @@ class TreeQueries:
             splits = np.asarray(table, dtype=np.int64).reshape(len(table), 4)
             sets = pack_sets(chosen[k].codes for k in asked[name])
             await link.send(Kind.CONTROL, "boost/splits", splits=splits, sets=sets)
-        for link in self._passive_links():
+        for link in self._role.site.passive_links:
             name = link.peer
             bits = await self.received_sides(link, "boost/sides", len(asked[name]), rows)
             place = 1 + self._role.trained_with.index(name)

@@ -34,7 +34,7 @@ class CardActive(BinnedActive):
         self.take_counts(
             count_by_column(codes, None, self.cuts), count_by_column(codes, labels, self.cuts), self.half.bottom
         )
-        links = [self.site.links[name] for name in self.site.passive]
+        links = self.site.passive_links
         self.told = await tell_all(links, labels, config.key_bits, config.bins, config.least, self.site.clock)
 
     def closing_notes(self) -> list[str]:

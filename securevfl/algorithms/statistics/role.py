@@ -39,11 +39,8 @@ class StatisticsRole(Role):
         """
         self.uses: StatisticsUses | None = None
         self.trained = Trained(split=self.table.split)
-        if len(self.rows) < self.config.least_rows:
-            raise PolicyError(
-                f"{self.site.name!r} refuses: {len(self.rows)} rows are common, and statistics of fewer than "
-                f"{self.config.least_rows} show single rows; find more rows, or agree on another least_rows"
-            )
+        if why := self.config.refuse_rows(len(self.rows)):
+            raise PolicyError(f"{self.site.name!r} refuses: {len(self.rows)} rows are common, and {why}")
 
     def build(self) -> None:
         """There is no model."""

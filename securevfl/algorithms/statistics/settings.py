@@ -40,6 +40,9 @@ _RELEASED = (
 )
 
 
+_FEWER_COLUMNS = "Leave columns of the active party out (drop), find more rows, or add noise (dp.model)"
+
+
 class StatisticsSettings(Algorithm):
     """The settings of `Statistics`, and what follows from them."""
 
@@ -162,8 +165,27 @@ class StatisticsSettings(Algorithm):
             raise InputError(
                 f"the active party offers {columns} columns, its label among them, and exact sums with so many reveal "
                 f"values of {rows} rows: each needs {self.least} rows (statistics.least), all {columns * self.least}. "
-                "Leave columns of the active party out (drop), find more rows, or add noise (dp.model)"
+                f"{_FEWER_COLUMNS}"
             )
+
+    def refuse_rows(self, rows: int) -> str:
+        if rows >= self.least_rows:
+            return ""
+        return (
+            f"statistics of fewer than {self.least_rows} show single rows; find more rows, or agree on another "
+            "least_rows"
+        )
+
+    def foresee_refusals(self, protection: Protection, *, rows: int, offered: int) -> list[str]:
+        """See `Algorithm.foresee_refusals`: the bound of `_check_offer`, which holds without noise."""
+        exact = protection.on_shares and (protection.dp is None or protection.dp.model is None)
+        if not exact or offered * self.least <= rows:
+            return []
+        return [
+            f"up to {offered} columns of the active party, its label among them, would be offered and at most {rows:,} "
+            f"rows are common: exact sums are refused unless each has {self.least} rows (statistics.least), all "
+            f"{offered * self.least:,}. {_FEWER_COLUMNS}"
+        ]
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:

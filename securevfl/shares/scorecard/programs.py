@@ -95,12 +95,7 @@ class CardSharesActive(SharesActive):
         if self.sharing.trains:
             self.binned.cut_training_rows()
         site = self.sharing.site
-        layout = await send_layout(
-            self.fed.bins,
-            [site.links[name] for name in site.passive],
-            self.peers_to_notify(),
-            self.sharing.card.bins,
-        )
+        layout = await send_layout(self.fed.bins, site.passive_links, self.peers_to_notify(), self.sharing.card.bins)
         self.sharing = replace(self.sharing, layout=layout)
         await super().setup()
         await self.course.confirm_layout()

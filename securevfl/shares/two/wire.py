@@ -84,7 +84,7 @@ class LinkTwoWire:
         if self._waiting is None and self._link.can_send:
             await self._send_now(step, kind, label, arrays)
             return
-        self._waiting = asyncio.create_task(self._send_after(self._waiting, step, kind, label, arrays))
+        self._waiting = self._link.send_behind(self._send_after(self._waiting, step, kind, label, arrays))
 
     async def flush(self) -> None:
         """Wait until all that was sent is in the channel: before anything else is sent over this link."""

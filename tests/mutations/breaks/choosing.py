@@ -8,6 +8,7 @@ _CANDIDATES = "securevfl/party/candidates.py"
 _KEEPER = "securevfl/party/candidate_keeper.py"
 _PROGRAM = "securevfl/party/program.py"
 _TESTS = "tests/party/test_agreed_choice.py::"
+_DIVERGES = "tests/party/test_diverging.py::"
 _BUDGET = (_TESTS + "test_the_budget_is_that_of_all_candidates_together",)
 _RESUMES = (_TESTS + "test_an_attempt_resumes_in_the_middle_of_a_candidate",)
 
@@ -60,6 +61,34 @@ BREAKS = (
         old="if not isinstance(told, str) or told not in candidates:",
         new="if not told:",
         tests=(_TESTS + "test_a_passive_party_keeps_nothing_that_was_not_agreed",),
+    ),
+    Break(
+        name="a candidate that diverged trained again after a restart",
+        file=_PROGRAM,
+        old="left_out |= await agree_diverged(left_out, jobs, links)",
+        new="await agree_diverged(left_out, jobs, links)",
+        tests=(_DIVERGES + "test_a_job_that_resumes_does_not_train_it_again_and_counts_what_it_cost",),
+    ),
+    Break(
+        name="what a candidate released before it diverged left out of ε after a restart",
+        file=_PROGRAM,
+        old="                program.count_earlier()\n",
+        new="",
+        tests=(_DIVERGES + "test_a_job_that_resumes_does_not_train_it_again_and_counts_what_it_cost",),
+    ),
+    Break(
+        name="a divergence that peers learn before it is written down",
+        file=_PROGRAM,
+        old="        site.keeper.store_diverged({**left_out, name: why})\n",
+        new="",
+        tests=(_DIVERGES + "test_a_divergence_is_written_down_before_a_peer_learns_it",),
+    ),
+    Break(
+        name="a message of a candidate that diverged recorded as sent, and never sent",
+        file="securevfl/privacy/link.py",
+        old="self._unsent.append(message)",
+        new="pass",
+        tests=(_DIVERGES + "test_a_link_ends_a_part_with_what_its_ledger_has_as_sent",),
     ),
     Break(
         name="the worst candidate kept",
