@@ -1,14 +1,13 @@
 """Ten public tables, cut between two parties, through the three commands, beside pooled models in the clear.
 
-    python -m benchmarks.ten_tables [--minutes 60] [--seeds 5] [--only loans] [--ways trees network …] [--quick]
+    python -m benchmarks.ten_tables [--minutes 60] [--seeds 5] [--only loans] [--ways trees drafted …] [--quick]
 
-Five ways: `trees` is boosting with its defaults in plain, in this process; `network` is what ``securevfl init
---algorithm splitnn`` drafts, in this process in the integers of its protection, without the encryption; `boosting` is
-``securevfl init --algorithm boosting``, ``check`` and ``run``, with the protection that is drafted; `unsealed` is the
-same job in this process without the encryption, with as many bins; `drafted` is the three commands without naming an
-algorithm. Nothing is edited. Beside them scikit-learn's `HistGradientBoosting…` and a linear
-model, over all columns, of the same test rows: AUC for two classes, accuracy for more, R² for a number. A seed shuffles
-rows and identifiers, and so draws which rows train.
+Four ways: `trees` is boosting with its defaults in plain, in this process; `boosting` is ``securevfl init --algorithm
+boosting``, ``check`` and ``run``, with the protection that is drafted; `unsealed` is the same job in this process
+without the encryption, with as many bins; `drafted` is the three commands without naming an algorithm. Nothing is
+edited. Beside them scikit-learn's `HistGradientBoosting…` and a linear model, over all columns, of the same test rows:
+AUC for two classes, accuracy for more, R² for a number. A seed shuffles rows and identifiers, and so draws which rows
+train.
 
 Each cell is stored as it ends, and a later call goes on with those that are missing. Six of the tables need the
 packages of `benchmarks/tables-requirements.txt`.
@@ -27,13 +26,11 @@ from typing import Any
 
 from benchmarks.common import before, write
 from benchmarks.skip import note
-from benchmarks.ten_tables.ours import run_commands, train_in_plain, train_plain_trees
+from benchmarks.ten_tables.ours import run_commands, train_plain_trees, train_unsealed
 from benchmarks.ten_tables.peers import LIKE_OURS, METRICS, measure_boosted, measure_linear
 from benchmarks.ten_tables.tables import TABLES, write_parties
 
-_IN_PLAIN = {"network": "splitnn", "unsealed": "boosting"}
-"""Ways whose drafted job runs without encryption, and the algorithm that is named for it."""
-_WAYS = ("trees", "network", "unsealed", "boosting", "drafted")
+_WAYS = ("trees", "unsealed", "boosting", "drafted")
 
 
 def measure_cell(name: str, seed: int, way: str, seconds: float) -> dict[str, Any]:
@@ -42,7 +39,7 @@ def measure_cell(name: str, seed: int, way: str, seconds: float) -> dict[str, An
     Args:
         name: of the table.
         seed: of the rows.
-        way: one of the five.
+        way: one of the four.
         seconds: after which commands are given up.
     """
     table = TABLES[name]
@@ -51,8 +48,8 @@ def measure_cell(name: str, seed: int, way: str, seconds: float) -> dict[str, An
         frame = write_parties(table, seed, folder)
         if way == "trees":
             found, split = train_plain_trees(table, folder, seed)
-        elif way in _IN_PLAIN:
-            found, split = train_in_plain(table, folder, _IN_PLAIN[way])
+        elif way == "unsealed":
+            found, split = train_unsealed(table, folder)
         else:
             found, split = run_commands(table, folder, "boosting" if way == "boosting" else "", seconds)
     boosted, linear = (measure(table, frame, split) for measure in (measure_boosted, measure_linear))

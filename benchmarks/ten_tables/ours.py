@@ -1,5 +1,4 @@
-"""What this project makes of two tables: trees or the drafted network in plain, in this process, or three commands on
-CSV files."""
+"""What this project makes of two tables: trees in plain, in this process, or three commands on CSV files."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from securevfl.jobfile.drafting import draft_job
 from securevfl.run import join_parties
 from securevfl.run.simulation import run_parties
 
-__all__ = ["run_commands", "train_in_plain", "train_plain_trees"]
+__all__ = ["run_commands", "train_plain_trees", "train_unsealed"]
 
 SEALED_BINS = 32
 """Bins of a column where sums are encrypted and the job names none: see `sv.Boosting`."""
@@ -57,14 +56,12 @@ def train_plain_trees(table: PublicTable, folder: Path, seed: int) -> tuple[dict
     return found, [ids[part] for part in (ran.split.train, ran.split.valid, ran.split.test)]
 
 
-def train_in_plain(table: PublicTable, folder: Path, algorithm: str) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """What ``init --algorithm`` drafts, without encryption: the network in the integers of its protection, and trees
-    with as many bins as they have under encryption.
+def train_unsealed(table: PublicTable, folder: Path) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """What ``init --algorithm boosting`` drafts, without encryption, with as many bins as trees have under it.
 
     Args:
         table: says the label.
         folder: where the two CSV files are.
-        algorithm: ``"splitnn"`` or ``"boosting"``.
 
     Returns:
         As `run_commands`.
@@ -72,11 +69,10 @@ def train_in_plain(table: PublicTable, folder: Path, algorithm: str) -> tuple[di
     Raises:
         ValueError: the draft has not the protection that is expected.
     """
-    text = draft_job([folder / "first.csv", folder / "second.csv"], folder, label=table.label, algorithm=algorithm).text
-    if algorithm == "boosting":
-        edits = {'name = "boosting"': f'name = "boosting"\nbins = {SEALED_BINS}', 'name = "paillier"': 'name = "plain"'}
-    else:
-        edits = {'name = "bfv"': 'name = "plain"\nfixed_point = true'}
+    text = draft_job(
+        [folder / "first.csv", folder / "second.csv"], folder, label=table.label, algorithm="boosting"
+    ).text
+    edits = {'name = "boosting"': f'name = "boosting"\nbins = {SEALED_BINS}', 'name = "paillier"': 'name = "plain"'}
     for old, new in edits.items():
         if text.count(old) != 1:
             raise ValueError(f"{old} stands {text.count(old)} times in a draft, where once was expected:\n{text}")
