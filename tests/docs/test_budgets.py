@@ -13,7 +13,7 @@ from securevfl.training import find_algorithm
 FILES = sorted((Path(__file__).parents[2] / "examples" / "experiments").glob("*.toml"))
 ON_TOP = {"risa": "self_training", "fedda": "first"}
 """Algorithm → its setting for the epochs of what trains before the network that is judged."""
-TREES = {"boosting", "boosted_residual"}
+TREES = {"boosting", "boosted_residual", "hybrid_tree"}
 PRIVATE = "protected"
 """There every epoch spends ε, of a budget that all methods share: so it counts the first epochs, too."""
 

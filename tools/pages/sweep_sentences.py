@@ -141,7 +141,8 @@ def _find_gains(record: SweepRecord, method: str, wanted: Callable[[str], bool],
 
 
 def _of_credit(data: str) -> bool:
-    return "credit" in data
+    """Whether it is the credit table with the weak columns at the active party."""
+    return "credit" in data and "network active" not in data
 
 
 def _format_points(gains: Sequence[float]) -> str:
@@ -199,15 +200,14 @@ def short(found: Levels) -> str:
             f"- **`best` compared.** With all columns it has the highest mean in {best.first} of {best.places} places, "
             f"is within a point of the highest in {best.near}, and {100 * best.worst:.1f} points behind at worst. "
             f"{cost_sentence()} ([counted](algorithms/best.md#what-it-costs)).",
-            "- **Against the active party alone.** On the credit table `best` gains "
+            "- **Against the active party alone.** On the credit table with weak columns at the bank `best` gains "
             f"{_format_points(credit)} points. Elsewhere its mean is above in "
             f"{sum(gain > 0 for gain in others)} of {len(others)} places. It is significantly below in {best.below} "
             f"places and shown to be at most a point below in {best.no_worse} of {best.places}; the other tests are "
             "undecided.",
             "- **The residual at the cut, used alone**, gains "
-            f"{_format_points(residual)} points on the credit table, whose signal is in the other party's "
-            f"columns. On images its mean is below the active party alone in {sum(gain < 0 for gain in images)} of "
-            f"{len(images)} places.",
+            f"{_format_points(residual)} points there. On images its mean is below the active party alone in "
+            f"{sum(gain < 0 for gain in images)} of {len(images)} places.",
         ]
     )
 
