@@ -12,7 +12,7 @@ import papers_page
 import pytest
 
 import securevfl as sv  # noqa: F401 - the page's figures come through it
-from benchmarks.claim_bounds import ClaimJudgement
+from benchmarks.claim_bounds import DECIDED, ClaimJudgement
 from securevfl.report import CellFigures, SweepRecord
 from securevfl.report.statistics import Judgement, run_paired_test
 
@@ -111,11 +111,21 @@ def test_an_open_claim_says_why_no_number_of_seeds_decides_it() -> None:
 
 def test_a_claim_is_reproduced_only_where_it_holds() -> None:
     holds, falls, open_ = "holds", "does not hold", "undecided"
-    assert claims_page.word([holds, holds]) == "reproduced"
-    assert claims_page.word([falls]) == "contradicted"
+    assert claims_page.word([holds, holds]) == "undecided, reproduced in 2 of 2"
+    assert claims_page.word([falls]) == "undecided, contradicted in 1 of 1"
     assert claims_page.word([open_, open_]) == "undecided"
-    assert claims_page.word([holds, open_]) == "reproduced in 1 of 2"
-    assert claims_page.word([holds, falls, open_]) == "reproduced in 1 of 3, contradicted in 1"
+    assert claims_page.word([holds, open_]) == "undecided, reproduced in 1 of 2"
+    assert claims_page.word([holds, falls, open_]) == "undecided, reproduced in 1 of 3, contradicted in 1 of 3"
+
+
+def test_a_place_alone_decides_no_claim() -> None:
+    rows = claims_page.list_rows()
+    decided = [row for row in rows if row.judgement is not None and row.judgement.verdict in DECIDED]
+    wanting = [row for row in rows if row.verdict.startswith("undecided")]
+    assert f"{len(decided)} are decided on the mean" in claims_page.summary()
+    assert f"{len(wanting)} are undecided" in claims_page.summary()
+    assert all(row.judgement is None or row.judgement.verdict == "undecided" for row in wanting)
+    assert not {id(row) for row in decided} & {id(row) for row in wanting}
 
 
 def test_the_average_over_places_decides_and_places_can_dissent() -> None:

@@ -133,7 +133,10 @@ def _run_test(differences: list[float], claim: Mapping[str, Any], ratio: float |
 
 
 def word(verdicts: list[str], whole: str = "undecided") -> str:
-    """A few words for a claim, from the verdict on the average over places and those at each place."""
+    """A few words for a claim, from the verdict on the average over places and those at each place.
+
+    The average comes first: ``undecided, reproduced in 1 of 6``. A place that dissents decides nothing about the claim.
+    """
     held, fell, n = verdicts.count("holds"), verdicts.count("does not hold"), len(verdicts)
     if whole in ("holds", "no gain", "no difference"):
         text = {"holds": "reproduced"}.get(whole, f"{whole} above {100 * BOUND:g} points")
@@ -141,12 +144,11 @@ def word(verdicts: list[str], whole: str = "undecided") -> str:
         return text + other + (f", contradicted in {fell} of {n}" if fell else "")
     if whole == "does not hold":
         return "contradicted" + (f", reproduced in {held} of {n}" if held else "")
-    if held and fell:
-        return f"reproduced in {held} of {n}, contradicted in {fell}"
-    if held or fell:
-        verdict = "reproduced" if held else "contradicted"
-        return verdict if held + fell == n else f"{verdict} in {held + fell} of {n}"
-    return "undecided"
+    return ", ".join([
+        "undecided",
+        *([f"reproduced in {held} of {n}"] if held else []),
+        *([f"contradicted in {fell} of {n}"] if fell else []),
+    ])  # fmt: skip
 
 
 def points(fraction: float) -> str:
@@ -236,17 +238,14 @@ def summary() -> str:
     count = {verdict: whole.count(verdict) for verdict in DECIDED}
     small = count["no gain"] + count["no difference"]
     verdicts = [row.verdict for row in rows]
-    places = sum(
-        row.verdict.startswith(("reproduced", "contradicted"))
-        for row in rows
-        if row.judgement is None or row.judgement.verdict not in DECIDED
-    )
-    still_open, untried = verdicts.count("undecided"), verdicts.count("not tried") + verdicts.count("not tried yet")
+    still_open = sum(verdict.startswith("undecided") for verdict in verdicts)
+    places = still_open - verdicts.count("undecided")
+    untried = verdicts.count("not tried") + verdicts.count("not tried yet")
     return (
-        f"Of {len(rows)} claims, {sum(count.values()) + places} are decided: {count['holds']} reproduced and "
-        f"{count['does not hold']} contradicted on the mean over places, {small} with no gain or no difference above "
-        f"{100 * BOUND:g} points, and {places} at single places only. {still_open} are undecided, {untried} not tried, "
-        f"{verdicts.count('not testable here')} not testable here."
+        f"Of {len(rows)} claims, {sum(count.values())} are decided on the mean over places: {count['holds']} "
+        f"reproduced, {count['does not hold']} contradicted, and {small} with no gain or no difference above "
+        f"{100 * BOUND:g} points. {still_open} are undecided, {places} of them with a verdict at single places; "
+        f"{untried} are not tried, {verdicts.count('not testable here')} not testable here."
     )
 
 
