@@ -11,6 +11,7 @@ import opinions_page
 import pytest
 import sweep_pages
 import sweep_picture
+import sweep_places
 import sweep_sentences as sentences
 import sweep_tables as tables
 from sweep_history import first_at, history, roughness
@@ -284,6 +285,30 @@ def test_a_way_s_worst_place_is_against_other_ways_and_no_single_opinion() -> No
         "| mean | 70.0 | 70.0 | 70.0 | 2.0 |",
         "| log-odds | 72.0 | 68.0 | 70.0 | 2.0 |",
     ]
+
+
+def test_the_rule_takes_trees_on_tables_and_networks_on_images() -> None:
+    """Planted: on images trees are far ahead, which the rule does not take there."""
+    means = {"local": 0.7, "boosting alone": 0.8, "best": 0.78, "best with trees": 0.805, "vanilla VFL": 0.815}
+    record = _record(means)
+    cells = [
+        msgspec.structs.replace(c, data={"digits": "MNIST halves", "credit": "credit"}[c.data]) for c in record.cells
+    ]
+    found = sweep_places.compare_places(msgspec.structs.replace(record, cells=cells), "common")
+    gaps = found[sweep_places.WORDS].gaps
+    assert [round(gaps[data, 0.2], 3) for data in ("MNIST halves", "credit")] == [0.035, 0.01]
+    assert (found["best"].near, found["best with trees"].near, found[sweep_places.WORDS].near) == (0, 4, 2)
+    lowest = found["best"].lowest
+    assert lowest is not None
+    assert lowest[1].mean == pytest.approx(-0.02, abs=0.002)
+    assert found["best"].shown == 4  # the spread is a tenth of the distance
+    assert found["best with trees"].shown == 0
+    assert found[sweep_places.WORDS].shown == 2
+    noisy = sweep_places.compare_places(_record(means, spread=0.05), "common")
+    assert noisy["best"].shown == 0
+    assert "*15 tests" not in sweep_places.places(record)
+    assert "*16 tests against boosting alone" in sweep_places.places(record)  # four methods, four places
+    assert "No place has five seeds" in sweep_places.places(_record({"local": 0.7, "best": 0.8}))
 
 
 def test_costs_are_the_counted_ones() -> None:

@@ -178,7 +178,7 @@ def places(record: SweepRecord, rows: Rows = "common") -> str:
     if not compared:
         return f"*No place has five seeds of {ALONE} and {BOOSTED} yet.*"
     most = max(len(one.gaps) for one in compared.values())
-    wide = {name for name, one in compared.items() if name == WORDS or len(one.gaps) >= _SHARE * most}
+    wide = {name for name, one in compared.items() if name in (WORDS, *RECOMMENDED) or len(one.gaps) >= _SHARE * most}
     order = sorted(wide, key=lambda name: (name != WORDS, -compared[name].near / len(compared[name].gaps), name))
     head = [
         "", "places", "within a point of the first", "furthest behind", f"least against {BOOSTED}",
