@@ -159,7 +159,7 @@ async def agree_choice(
         await fan_out(links, lambda link: link.send(Kind.CONTROL, KEPT, meta={"kept": choice.kept}))
         return choice
     told = (await site.links[site.active].receive(Kind.CONTROL, KEPT)).meta.get("kept")
-    if told in left_out:
+    if isinstance(told, str) and told in left_out:
         raise ProtocolError(
             f"the active party keeps {told!r}, and here {left_out[told]}: a party told its peers different outcomes; "
             "compare the 'train/outcome' messages in their ledgers"
