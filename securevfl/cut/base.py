@@ -21,6 +21,7 @@ from securevfl.errors import RangeError
 from securevfl.party_context import PartyContext
 from securevfl.privacy import Noised, NoiseShare
 from securevfl.privacy.noise import draw_gaussian
+from securevfl.privacy.outcomes import BoundBroken
 
 __all__ = ["ActiveCut", "PassiveCut", "check_block", "initial_weights"]
 
@@ -126,11 +127,13 @@ def check_block(weights: np.ndarray, bound: float, active: str) -> None:
     """Stop where a passive party that has its block (d_p, h) in the clear sees it pass the bound; before more leaves.
 
     Raises:
-        RangeError: the norm, the bound, and who should have shortened the step.
+        BoundBroken: the norm, the bound, and who should have shortened the step.
+        RangeError: the same of weights that are not finite: training diverged.
     """
     norm = float(np.linalg.norm(weights, 2)) if np.isfinite(weights).all() else math.nan
     if not norm <= bound:
-        raise RangeError(
+        kind = BoundBroken if math.isfinite(norm) else RangeError
+        raise kind(
             f"the block of the cut has norm {norm:.4g}; weight_bound is {bound:.4g}, and ε rests on it: {active!r} did "
             "not shorten its step; nothing more was sent"
         )

@@ -151,13 +151,19 @@ async def agree_choice(
 
     Raises:
         InputError: the candidates have no metric of the validation rows in common.
-        ProtocolError: the active party keeps an algorithm that the agreement does not name.
+        ProtocolError: the active party keeps an algorithm that the agreement does not name, or one that diverged as
+            another party told this one alone.
     """
     if site.role == ACTIVE:
         choice = replace(_choose_best(candidates, classes), left_out=left_out)
         await fan_out(links, lambda link: link.send(Kind.CONTROL, KEPT, meta={"kept": choice.kept}))
         return choice
     told = (await site.links[site.active].receive(Kind.CONTROL, KEPT)).meta.get("kept")
+    if isinstance(told, str) and told in left_out:
+        raise ProtocolError(
+            f"the active party keeps {told!r}, and here {left_out[told]}: a party told its peers different outcomes; "
+            "compare the 'train/outcome' messages in their ledgers"
+        )
     if not isinstance(told, str) or told not in candidates:
         raise ProtocolError(
             f"{site.active!r} keeps {told!r:.40}, and the agreement names {', '.join(candidates)}", party=site.active

@@ -39,6 +39,7 @@ from securevfl.party.numbering import agree_rows, coded_columns, encode_features
 from securevfl.party.planning import plan_epsilon
 from securevfl.party_context import PartyContext, PartySecret
 from securevfl.privacy import Accountant, Ledger, Spent
+from securevfl.privacy.outcomes import BoundBroken
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.training import (
     ActiveProgram,
@@ -327,7 +328,9 @@ async def _train_candidates(
     shares = [plan_epsilon(one, mine=mine, passive=len(site.passive)).epsilon for one in jobs.values()]
     links = [link for link in site.other_links if link.peer != site.coordinator or not only_links(job, site)]
     left_out = dict(site.keeper.read_diverged())
-    left_out |= await agree_diverged(left_out, jobs, links)
+    if told := await agree_diverged(left_out, jobs, links):
+        left_out |= told
+        site.keeper.store_diverged(left_out)
     with _noted_on_error(site, programs):
         for (name, one), end in zip(jobs.items(), candidate_ends(job), strict=True):
             keeper = CandidateKeeper(site.keeper, name, end - one.plan.epochs, one.plan.epochs)
@@ -346,6 +349,8 @@ async def _train_candidates(
                 continue
             tried[name] = Candidate(one, program, own.notes)
             site.observer.phase(f"candidate {name}")
+            for link in links:
+                link.begin_part(name)
             why = await settle_candidate(name, await _train_candidate(site, tried[name], name, left_out), links)
             if why:
                 site.ledger.drop_checks()  # its numbers are used by nobody
@@ -378,6 +383,8 @@ async def _train_candidate(site: PartyContext, candidate: Candidate, name: str, 
     try:
         await candidate.train()
         site.ledger.catch_up()
+    except BoundBroken:
+        raise
     except DIVERGENCE as error:
         site.ledger.drop_checks()
         why = " ".join(str(error).split())

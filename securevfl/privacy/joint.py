@@ -37,6 +37,7 @@ import torch
 
 from securevfl.errors import InputError, RangeError
 from securevfl.privacy.noise import Entropy, NoiseShare, clip_rows, noise_share
+from securevfl.privacy.outcomes import BoundBroken
 from securevfl.privacy.rows import GaussianRows
 
 __all__ = ["JointRelease", "check_norms", "largest_norm"]
@@ -73,12 +74,14 @@ def check_norms(z: torch.Tensor, bound: float) -> None:
         bound: from `largest_norm`.
 
     Raises:
-        RangeError: a row is too long, so that ε is no longer guaranteed; the message gives the norm and the bound.
+        BoundBroken: a row is too long, so that ε is no longer guaranteed; the message gives the norm and the bound.
+        RangeError: the same of a row that is not finite: training diverged.
     """
     longest = float(torch.linalg.vector_norm(z, dim=-1).max()) if z.numel() else 0.0
     # Negated, so that NaN is refused as well.
     if not longest <= bound:
-        raise RangeError(
+        kind = BoundBroken if math.isfinite(longest) else RangeError
+        raise kind(
             f"a row of z has norm {longest:.4g}; with the declared weight_bound it stays below {bound:.4g}: a "
             "passive party's weights or activations exceed what was agreed, and ε is no longer guaranteed; "
             "only the passive parties can fix that"

@@ -17,7 +17,7 @@ from securevfl.errors import PeerEnded, ProtocolError
 from securevfl.ledger import Ledger
 from securevfl.privacy.clock import Clock
 from securevfl.privacy.noise import Noised
-from securevfl.privacy.outcomes import OUTCOME, NumbersNotFinite, is_outcome, raise_divergence, read_outcome
+from securevfl.privacy.outcomes import MOST_DROPPED, OUTCOME, NumbersNotFinite, PeerDiverged, is_outcome, read_outcome
 from securevfl.privacy.policy import Policy
 from securevfl.privacy.signed_keys import check_public_key, sign_public_key
 from securevfl.privacy.terms import raise_refusal
@@ -82,6 +82,7 @@ class Link:
         "_heard",
         "_ledger",
         "_outcome",
+        "_part",
         "_sends",
         "_takes",
         "_tasks",
@@ -122,6 +123,7 @@ class Link:
         self._unsent: list[Message] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._outcome: Message | None = None
+        self._part = ""
         self.awaits = ""
         self.sent = 0
         self.received = 0
@@ -167,7 +169,11 @@ class Link:
         late = self._deferred_check(message, self.me, self.peer)
         # Recorded before it is sent: after a crash in between, the ledger may list too much, never too little.
         size = measure_message(message)[0] if late is None else wire_size(message)
-        self._ledger.record("sent", self.peer, message, size, check=late, grouped=self._grouped)
+        try:
+            self._ledger.record("sent", self.peer, message, size, check=late, grouped=self._grouped)
+        except NumbersNotFinite:  # of an earlier message, on a GPU
+            self._unsent.append(message)
+            raise
         if self._channel.can_send:
             size = await self._channel.send(message)
         else:
@@ -194,6 +200,7 @@ class Link:
 
         Raises:
             PolicyError: the message is protected less than the party's policy demands, or the peer refuses the job.
+            PeerDiverged: the peer ended the part of the job that is under way, because training diverged.
             ProtocolError: the peer sent another message, an undeclared one or numbers that are not finite, or it ended;
                 or a public key is not signed by the peer.
                 Numbers on a GPU are checked when the ledger writes them, at most `LAG` messages later and before an
@@ -202,9 +209,10 @@ class Link:
         message, late = await self._read_next(repr(what))
         if message.kind != kind or message.what != what or message.arrays.keys() != set(names):
             raise_refusal(message, self.peer)
-            if is_outcome(message):
+            if self._part and is_outcome(message):
                 self._outcome = message
-                raise_divergence(message, self.peer)
+                if read_outcome(message, self.peer, self._part):
+                    raise PeerDiverged(f"its training diverged, as {self.peer!r} noticed")
             raise ProtocolError(
                 f"{self.me!r} expected {kind.value} {what!r} with arrays {sorted(names)} from {self.peer!r} and got "
                 f"{message.kind.value} {message.what!r} with {sorted(message.arrays)}: do both run the same "
@@ -274,6 +282,10 @@ class Link:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def begin_part(self, part: str) -> None:
+        """Begin a part of the job that may fail without ending the job. The peer may end it until `settle_part` has."""
+        self._part = part
+
     async def settle_part(self, part: str, *, diverged: bool) -> bool:
         """End a part of the job at both ends: send its outcome, and read up to the peer's.
 
@@ -288,15 +300,17 @@ class Link:
             Whether it ended at the peer because training diverged.
 
         Raises:
-            ProtocolError: the peer ends another part, or sent messages in it that nobody read although it ended well.
+            PolicyError: the peer refuses the job.
+            ProtocolError: the peer ends another part, or sent messages in it that nobody read although it ended well,
+                undeclared ones or more than `MOST_DROPPED`.
         """
         dropped = await self.exchange(self._send_outcome(part, diverged=diverged), self._drop_to_outcome())
-        message, self._outcome = self._outcome, None
+        message, self._outcome, self._part = self._outcome, None, ""
         if message is None:
             raise ProtocolError(f"{self.peer!r} sent no outcome of {part!r}", party=self.peer)
         found = read_outcome(message, self.peer, part)
         if dropped and not (diverged or found):
-            raise ProtocolError(f"{self.peer!r} sent {dropped[0]!r}, which nobody reads in {part!r}", party=self.peer)
+            raise ProtocolError(f"{self.peer!r} sent {dropped!r}, which nobody reads in {part!r}", party=self.peer)
         return found
 
     async def _send_outcome(self, part: str, *, diverged: bool) -> None:
@@ -307,16 +321,21 @@ class Link:
             self._count_sent(message, await self._channel.send(message))
         await self.send(Kind.CONTROL, OUTCOME, meta={"part": part, "diverged": diverged})
 
-    async def _drop_to_outcome(self) -> list[str]:
-        """Steps of the messages that were read before the peer's outcome."""
-        dropped = []
+    async def _drop_to_outcome(self) -> str:
+        """The step of the first message that was read before the peer's outcome; empty if there was none."""
+        first, count = "", 0
         while self._outcome is None:
             message, _ = await self._read_next(repr(OUTCOME), drop=True)
             if is_outcome(message):
                 self._outcome = message
                 break
-            dropped.append(message.what)
-        return dropped
+            raise_refusal(message, self.peer)
+            first, count = first or message.what, count + 1
+            declared = self._takes is None or (message.what, message.kind) in self._takes
+            if not declared or count > MOST_DROPPED:
+                why = f"{count} messages and no outcome" if declared else f"{message.what!r}, which nobody declared"
+                raise ProtocolError(f"{self.peer!r} sent {why}, where a part of the job ends", party=self.peer)
+        return first
 
     @property
     def steps(self) -> int:

@@ -5,14 +5,31 @@ from __future__ import annotations
 from securevfl.errors import ProtocolError, RangeError
 from securevfl.transport import Kind, Message
 
-__all__ = ["BEFORE", "OUTCOME", "NumbersNotFinite", "PeerDiverged", "is_outcome", "raise_divergence", "read_outcome"]
+__all__ = [
+    "BEFORE",
+    "MOST_DROPPED",
+    "OUTCOME",
+    "BoundBroken",
+    "NumbersNotFinite",
+    "PeerDiverged",
+    "is_outcome",
+    "read_outcome",
+]
 
 OUTCOME = "train/outcome"
 """The step of the last message of a part on each link."""
 
-
 BEFORE = "train/diverged"
 """The step of the message that names the parts which diverged in earlier attempts."""
+
+MOST_DROPPED = 1 << 20
+"""Most messages of a peer that a party records and drops at the end of a part. A party that only deals rows may have
+sent all of them; but each has a line in the ledger, so a peer must not send them without end.
+"""
+
+
+class BoundBroken(RangeError):
+    """A bound on which ε rests was passed, so a peer did not keep to the job. That ends the job: no part diverged."""
 
 
 class NumbersNotFinite(ProtocolError):
@@ -41,13 +58,3 @@ def read_outcome(message: Message, peer: str, part: str) -> bool:
 def is_outcome(message: Message) -> bool:
     """Whether this is the last message of a part."""
     return message.kind is Kind.CONTROL and message.what == OUTCOME
-
-
-def raise_divergence(message: Message, peer: str) -> None:
-    """Raise an error if `message` ends a part of the job because training diverged.
-
-    Raises:
-        PeerDiverged: it does.
-    """
-    if is_outcome(message) and message.meta.get("diverged") is True:
-        raise PeerDiverged(f"its training diverged, as {peer!r} noticed")

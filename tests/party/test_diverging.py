@@ -13,16 +13,20 @@ import torch
 from support.helpers import make_parties
 
 import securevfl as sv
-from securevfl.algorithms import AutoAlgorithm
+from securevfl.algorithms import AutoAlgorithm, SplitNN
 from securevfl.algorithms.splitnn import roles
+from securevfl.cut.base import check_block
 from securevfl.errors import MachineFault, ProtocolError, RangeError
 from securevfl.ledger import Ledger
 from securevfl.party import run_party
 from securevfl.party.candidates import candidate_ends
 from securevfl.party_context import PartyContext, PartySecret
 from securevfl.privacy import Clock, Link, Policy
+from securevfl.privacy.joint import check_norms
+from securevfl.privacy.outcomes import BoundBroken, NumbersNotFinite
 from securevfl.report import Record, render_report, render_text
 from securevfl.report.choice import choice_table, explain_choice
+from securevfl.run.causes import name_cause
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.simulated_parties import COORDINATOR, Simulated
 from securevfl.testing.company import create_company
@@ -344,3 +348,150 @@ def test_what_a_peer_may_not_say(step: str, meta: dict[str, Any], says: str, mon
     monkeypatch.setattr(Link, "send", lie)
     with pytest.raises(ProtocolError, match=says):
         run_all(JOB.replace(epochs=1))
+
+
+@pytest.mark.parametrize("protection", [sv.Plain(), sv.BFV()])
+def test_a_peer_cannot_end_what_is_no_candidate(protection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a job of one algorithm, it is a message like any other that nobody expects."""
+    send = Link.send
+    told: list[Link] = []
+
+    async def lie(self: Link, kind: Kind, what: str, **content: Any) -> None:
+        if self.me == PASSIVE and kind is not Kind.CONTROL and not told:
+            told.append(self)
+            monkeypatch.setattr(self.__class__, "hand_over", without_declarations)
+            await send(self, Kind.CONTROL, "train/outcome", meta={"part": "splitnn", "diverged": True})
+            monkeypatch.setattr(self.__class__, "hand_over", hand_over)
+        await send(self, kind, what, **content)
+
+    hand_over = Link.hand_over
+
+    async def without_declarations(self: Link, message: Any) -> None:
+        await self._channel.send(message)
+
+    monkeypatch.setattr(Link, "send", lie)
+    with pytest.raises(ProtocolError, match=r"and got control 'train/outcome'"):
+        run_all(JOB.replace(algorithm=SplitNN(), protection=protection))
+
+
+@pytest.mark.parametrize("who", ["bank", PASSIVE])
+def test_an_outcome_that_is_sent_twice_does_not_end_the_next_candidate(
+    who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Link.send
+
+    async def repeat(self: Link, kind: Kind, what: str, **content: Any) -> None:
+        await send(self, kind, what, **content)
+        if self.me == who and what == "train/outcome":
+            await send(self, kind, what, **content)
+
+    monkeypatch.setattr(Link, "send", repeat)
+    keys = keepers(tmp_path, JOB, 1)
+    with pytest.raises(ProtocolError, match="'train/outcome'"):
+        run_all(JOB, keepers=keys, observers={who: Diverges(who, "splitnn") if who == "bank" else EndsBadly()})
+    assert [list(one.read_diverged()) for one in keys.values()] == [["splitnn"], ["splitnn"]]
+
+
+def test_an_outcome_of_another_candidate_is_not_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    send = Link.send
+
+    async def lie(self: Link, kind: Kind, what: str, **content: Any) -> None:
+        meta = {"part": "logistic_regression", "diverged": True}
+        await send(self, kind, what, **content | ({"meta": meta} if what == "train/outcome" else {}))
+
+    monkeypatch.setattr(Link, "send", lie)
+    keys = keepers(tmp_path, JOB, 1)
+    with pytest.raises(ProtocolError, match="ended 'logistic_regression', and 'splitnn' was expected"):
+        run_all(JOB, keepers=keys, observers={PASSIVE: Diverges(PASSIVE, "splitnn")})
+    assert keys["bank"].read_diverged() == {}
+
+
+def test_what_a_peer_knew_of_an_earlier_attempt_is_written_down(tmp_path: Path) -> None:
+    keys = keepers(tmp_path, JOB, 1)
+    keys[PASSIVE].store_diverged({"splitnn": "a weight reaches 5e+05"})
+    run_all(JOB, keepers=keys)
+    why = f"its training diverged in an earlier attempt, as {PASSIVE!r} recorded"
+    assert keys["bank"].read_diverged() == {"splitnn": why}
+
+
+def test_nobody_is_blamed_where_a_party_told_two_others_different_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
+    send = Link.send
+
+    async def lie(self: Link, kind: Kind, what: str, **content: Any) -> None:
+        if what == "train/outcome" and (self.me, self.peer) == ("shop1", "shop2") and "splitnn" in str(content):
+            content["meta"] = {"part": "splitnn", "diverged": True}
+        await send(self, kind, what, **content)
+
+    monkeypatch.setattr(Link, "send", lie)
+    names = ["bank", "shop1", "shop2"]
+    with pytest.raises(ProtocolError, match="keeps 'splitnn', and here its training diverged") as found:
+        run_all(JOB, make_parties(passive=2, rows=160))
+    assert name_cause(found.value, names) == "protocol"
+
+
+def test_a_bound_of_epsilon_that_a_peer_passed_ends_the_job() -> None:
+    class Passes(Diverges):
+        def batch_begun(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
+            check_norms(torch.full((1, 2), 9.0), 1.0)
+
+    with pytest.raises(BoundBroken, match="no longer guaranteed"):
+        run_all(JOB, observers={"bank": Passes("bank", "splitnn")})
+    with pytest.raises(BoundBroken, match="did not shorten its step"):
+        check_block(np.full((1, 2), 9.0), 1.0, "bank")
+    with pytest.raises(RangeError) as diverged:
+        check_norms(torch.full((1, 2), np.nan), 1.0)
+    assert not isinstance(diverged.value, BoundBroken)
+    with pytest.raises(RangeError) as diverged:
+        check_block(np.full((1, 2), np.nan), 1.0, "bank")
+    assert not isinstance(diverged.value, BoundBroken)
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        (["more"] * 4, "'b' sent 4 messages and no outcome"),
+        (["other"], "'b' sent 'other', which nobody declared"),
+        (["refused"], "'b' refuses the job"),
+    ],
+)
+def test_what_a_peer_may_send_before_its_outcome(sent: list[str], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def settle() -> None:
+        one, other = memory_pair()
+        takes: Any = dict.fromkeys([("more", Kind.CONTROL), ("train/outcome", Kind.CONTROL)])
+        mine = Link("a", "b", one, Ledger("a", run="r", job="0"), Policy(), Clock(), takes=takes)
+        theirs = Link("b", "a", other, Ledger("b", run="r", job="0"), Policy(), Clock())
+        for what in sent:
+            await theirs.send(Kind.CONTROL, what)
+        await mine.settle_part("x", diverged=True)
+
+    monkeypatch.setattr("securevfl.privacy.link.MOST_DROPPED", 3)
+    with pytest.raises(sv.SecureVFLError, match=says):
+        asyncio.run(settle())
+
+
+def test_a_message_whose_sending_finds_an_earlier_one_not_finite_is_sent_where_the_part_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a GPU, where numbers are checked later: the ledger has its line, so the peer gets it."""
+
+    async def settle() -> None:
+        one, other = memory_pair()
+        ledgers = [Ledger(name, run="r", job="0") for name in "ab"]
+        mine = Link("a", "b", one, ledgers[0], Policy(), Clock())
+        theirs = Link("b", "a", other, ledgers[1], Policy(), Clock())
+        record = ledgers[0].record
+
+        def find_late(*entry: Any, **options: Any) -> None:
+            record(*entry, **options)
+            monkeypatch.undo()
+            raise NumbersNotFinite("an earlier one")
+
+        monkeypatch.setattr(Ledger, "record", lambda _, *entry, **options: find_late(*entry, **options))
+        with pytest.raises(NumbersNotFinite):
+            await mine.send(Kind.CONTROL, "last")
+        await asyncio.gather(mine.settle_part("x", diverged=True), theirs.settle_part("x", diverged=False))
+        lines = [[entry.what for entry in ledgers[0].entries if entry.way == "sent"]]
+        lines += [[entry.what for entry in ledgers[1].entries if entry.way == "received"]]
+        assert lines == [["last", "train/outcome"]] * 2
+
+    asyncio.run(settle())
