@@ -32,7 +32,7 @@ from securevfl.algorithms.best_with_trees_roles import TreesWeighting
 from securevfl.errors import InputError
 from securevfl.experiments.cells import Cell
 from securevfl.experiments.pool import run_cell
-from securevfl.training.pooling import average_probabilities, fit_stacking_weights
+from securevfl.training.pooling import average_probabilities
 
 METHOD = "best with trees"
 PLACES: Mapping[str, tuple[float, ...]] = {
@@ -41,8 +41,7 @@ PLACES: Mapping[str, tuple[float, ...]] = {
     "Parkinson's speech": (0.05, 0.2),
     "Parkinson's speech, lab active": (0.05, 0.2),
 }
-_PULL = 3.0
-_SLACK = 10.0
+_PULL = 10.0
 """The pull of log-odds' weights towards equal ones."""
 _TINY = 1e-12
 
@@ -61,14 +60,14 @@ def fit_log_odds(probabilities: Sequence[np.ndarray], labels: np.ndarray) -> lis
 
     def loss(weights: np.ndarray) -> float:
         right = add_log_odds(probabilities, weights.tolist())[np.arange(len(labels)), labels]
-        return float(-np.log(right.clip(_TINY)).sum() + _SLACK * ((weights - equal) ** 2).sum())
+        return float(-np.log(right.clip(_TINY)).sum() + _PULL * ((weights - equal) ** 2).sum())
 
     found = minimize(loss, np.full(len(probabilities), equal), bounds=[(0, None)] * len(probabilities))
     weights: list[float] = found.x.tolist()
     return weights
 
 
-def combine(weighting: TreesWeighting, pool: str, names: Sequence[str]) -> dict[str, float]:
+def score_combinations(weighting: TreesWeighting, pool: str, names: Sequence[str]) -> dict[str, float]:
     """AUC of the test rows by each way.
 
     Args:
@@ -79,13 +78,11 @@ def combine(weighting: TreesWeighting, pool: str, names: Sequence[str]) -> dict[
     unseen, tested = weighting.opinions[pool]
     rows = weighting.unseen_probabilities("boosted_residual")[0]
     y, equal = weighting.y[rows], [1 / len(tested)] * len(tested)
-    chosen = weighting.choosing_rows(rows)
-    stacked = fit_stacking_weights(unseen, y, pull=_PULL).tolist() if chosen else equal
     ways = dict(zip(names, tested, strict=True)) | {
         "mean": average_probabilities(tested, equal),
-        "weighted mean": average_probabilities(tested, stacked),
+        "weighted mean": average_probabilities(tested, weighting.fit_pool(unseen, rows)),
         "log-odds": add_log_odds(tested, equal),
-        "weighted log-odds": add_log_odds(tested, fit_log_odds(unseen, y) if chosen else equal),
+        "weighted log-odds": add_log_odds(tested, fit_log_odds(unseen, y) if weighting.choosing_rows(rows) else equal),
     }
     labels = weighting.y[weighting.table.split.test]
     return {name: weighting.task.compute_metrics(scores, labels)["auc"] for name, scores in ways.items()}
@@ -103,8 +100,8 @@ def measure_cell(cell: Cell) -> dict[str, Any]:
     with mock.patch.object(TreesWeighting, "write_to", listen):
         run_cell(cell)
     (one,) = heard
-    ways = combine(one, "pool", ("best", "trees", "own trees"))
-    alone = combine(one, "pool alone", ("best", "own trees"))
+    ways = score_combinations(one, "pool", ("best", "trees", "own trees"))
+    alone = score_combinations(one, "pool alone", ("best", "own trees"))
     return {"rows": len(one.unseen_probabilities("boosted_residual")[0]), "ways": ways, "alone": alone}
 
 

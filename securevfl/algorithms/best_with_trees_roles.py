@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -58,7 +58,7 @@ class TreesWeighting(MemberWeighting):
         self.opinions = {pool: (unseen[pool], tested[pool]) for pool in _OPINIONS}
         pools: dict[str, np.ndarray] = {}
         for pool, names in _OPINIONS.items():
-            found = self._fit_pool(unseen[pool], rows)
+            found = self.fit_pool(unseen[pool], rows)
             weights |= {f"{pool}: {name}": weight for name, weight in zip(names, found, strict=True)}
             pools[pool] = average_probabilities(unseen[pool], found) if len(rows) else np.empty((0, self.task.classes))
             self._describe_pool(trained, pool, unseen[pool], found, pools[pool], rows)
@@ -71,7 +71,13 @@ class TreesWeighting(MemberWeighting):
                 trained.alone_scores, trained.alone = scores, metrics
         return weights
 
-    def _fit_pool(self, unseen: list[np.ndarray], rows: np.ndarray) -> list[float]:
+    def fit_pool(self, unseen: Sequence[np.ndarray], rows: np.ndarray) -> list[float]:
+        """Weights of opinions, which sum to one; equal ones where too few rows choose.
+
+        Args:
+            unseen: probabilities of each opinion, of rows that it was not trained on, (n, classes).
+            rows: numbers of these rows, (n,).
+        """
         if not self.choosing_rows(rows):
             return [1 / len(unseen)] * len(unseen)
         found: list[float] = fit_stacking_weights(unseen, self.y[rows], pull=_PULL).tolist()

@@ -16,6 +16,7 @@ from securevfl.party import Job, choose_protection, undecided_choice, with_defau
 from securevfl.party.candidates import CandidateJobs
 from securevfl.party.diverging import DIVERGENCE
 from securevfl.party_context import Observer, PartySecret
+from securevfl.privacy.outcomes import BoundBroken
 from securevfl.report import progress_line
 from securevfl.report.record import (
     PartyRecord,
@@ -234,7 +235,7 @@ def _compare_jobs(
         try:
             figures, *more = [course.run_cell(cell, [*why[key], *left_out]) for cell in cells if cell.key == key]
         except (InputError, PolicyError, *DIVERGENCE) as error:
-            if choice is None:
+            if choice is None or isinstance(error, BoundBroken):
                 raise
             failed[key] = str(error)
             course.keep_failed(key, error)

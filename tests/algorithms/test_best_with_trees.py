@@ -12,7 +12,7 @@ from support.small_algorithms import make
 
 import securevfl as sv
 from securevfl.algorithms.best_with_trees_roles import TreesWeighting
-from securevfl.run.simulation import join_parties, predict_parties, run_parties
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.training.pooling import average_probabilities, fit_stacking_weights, log_loss
 
 PEOPLE = low_overlap_parties(1, rows=300, overlap=0.4)
@@ -77,8 +77,15 @@ def test_a_scored_row_gets_what_the_run_reported(people: sv.Parties, settings: d
             np.testing.assert_allclose(scores, np.mean(weighting.opinions[pool][1], axis=0), atol=1e-12)
     job = _make_job(**settings)
     models = {name: one.model for name, one in found.trained.items()}
-    again, _ = predict_parties(job, people, join_parties(people, job), models, run="again")
-    np.testing.assert_allclose(again[found.split.test], trained.scores, atol=1e-5)
+    model, aligned = sv.Model(job=job, parts=models), join_parties(people, job)
+    tested = np.asarray(people["bank"].ids)[aligned.parties["bank"].rows[found.split.test]]
+    for asked, scores in (
+        (people, trained.scores),
+        (sv.Parties.of(people["bank"], active="bank"), trained.alone_scores),
+    ):
+        again = sv.predict(model, asked, everyone=True)
+        at = dict(zip(again.ids, again.probabilities, strict=True))
+        np.testing.assert_allclose([at[one] for one in tested], scores, atol=1e-5)
 
 
 def test_opinions_of_common_rows_are_of_members_that_did_not_see_them(ran: tuple[Any, TreesWeighting]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import best_page
 import msgspec
 import numpy as np
-import opinions_page
 import pytest
 import sweep_pages
 import sweep_picture
@@ -267,18 +267,13 @@ def test_the_advice_of_the_page_rests_on_its_record() -> None:
     assert all(sentences.parts_of(found).values()), "write the advice of docs/few-rows.md anew"
 
 
-def test_the_tables_of_opinions_are_the_benchmark_s() -> None:
-    page = opinions_page.PAGE.read_text(encoding="utf-8")
-    assert opinions_page.written(page) == page, "run: python tools/pages/opinions_page.py"
-
-
 def test_a_way_s_worst_place_is_against_other_ways_and_no_single_opinion() -> None:
     """Planted: the log-odds are two points behind the mean at one place, the trees alone are far ahead of both."""
     cells = [
         {"data": data, "overlap": 0.05, "seed": 0, "rows": 60, "ways": {"trees": 0.9, "mean": 0.7, "log-odds": odds}}
         for data, odds in (("Default of credit, 2 parties", 0.72), ("Parkinson's speech", 0.68))
     ]
-    lines = opinions_page.tabulate(cells, "ways").splitlines()
+    lines = best_page.tabulate_opinions(cells, "ways").splitlines()
     assert lines[0].startswith("|  | credit, weak 5 % (60) | speech 5 % (60) | mean |")
     assert lines[2:5] == [
         "| trees | 90.0 | 90.0 | 90.0 | – |",
@@ -295,20 +290,21 @@ def test_the_rule_takes_trees_on_tables_and_networks_on_images() -> None:
         msgspec.structs.replace(c, data={"digits": "MNIST halves", "credit": "credit"}[c.data]) for c in record.cells
     ]
     found = sweep_places.compare_places(msgspec.structs.replace(record, cells=cells), "common")
-    gaps = found[sweep_places.WORDS].gaps
+    gaps = found[sweep_places.RULE].gaps
     assert [round(gaps[data, 0.2], 3) for data in ("MNIST halves", "credit")] == [0.035, 0.01]
-    assert (found["best"].near, found["best with trees"].near, found[sweep_places.WORDS].near) == (0, 4, 2)
-    lowest = found["best"].lowest
-    assert lowest is not None
-    assert lowest[1].mean == pytest.approx(-0.02, abs=0.002)
+    assert (found["best"].near, found["best with trees"].near, found[sweep_places.RULE].near) == (0, 4, 2)
+    worst = found["best"].worst_place
+    assert worst is not None
+    assert worst[1].mean == pytest.approx(-0.02, abs=0.002)
     assert found["best"].shown == 4  # the spread is a tenth of the distance
     assert found["best with trees"].shown == 0
-    assert found[sweep_places.WORDS].shown == 2
+    assert (found["best"].below, found["best with trees"].below) == (4, 0)
+    assert found[sweep_places.RULE].shown == 2
     noisy = sweep_places.compare_places(_record(means, spread=0.05), "common")
     assert noisy["best"].shown == 0
-    assert "*15 tests" not in sweep_places.places(record)
-    assert "*16 tests against boosting alone" in sweep_places.places(record)  # four methods, four places
-    assert "No place has five seeds" in sweep_places.places(_record({"local": 0.7, "best": 0.8}))
+    assert "*15 tests" not in sweep_places.tabulate_places(record)
+    assert "*16 tests against boosting alone" in sweep_places.tabulate_places(record)  # four methods, four places
+    assert "No place has five seeds" in sweep_places.tabulate_places(_record({"local": 0.7, "best": 0.8}))
 
 
 def test_costs_are_the_counted_ones() -> None:

@@ -436,6 +436,8 @@ def test_a_bound_of_epsilon_that_a_peer_passed_ends_the_job() -> None:
 
     with pytest.raises(BoundBroken, match="no longer guaranteed"):
         run_all(JOB, observers={"bank": Passes("bank", "splitnn")})
+    with pytest.raises(BoundBroken, match="no longer guaranteed"):
+        sv.simulate(JOB, PEOPLE, baselines=(), observers={"bank": Passes("bank", "splitnn")})
     with pytest.raises(BoundBroken, match="did not shorten its step"):
         check_block(np.full((1, 2), 9.0), 1.0, "bank")
     with pytest.raises(RangeError) as diverged:

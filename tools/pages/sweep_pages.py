@@ -19,7 +19,7 @@ import sweep_sentences as sentences
 import sweep_tables as tables
 from sweep_history import history
 from sweep_levels import Levels
-from sweep_places import places
+from sweep_places import tabulate_places
 from sweep_ranks import ranks
 
 from securevfl.report import SweepRecord
@@ -40,7 +40,7 @@ KINDS: dict[str, Callable[[Levels, str], str]] = {
     "alone": lambda found, data: _each(found.record, data, lambda name: tables.means(found.record, name, "alone")),
     "levels": lambda found, data: _each(found.record, data, lambda name: tables.levels(found, name)),
     "claims": lambda found, _: tables.claims(found),
-    "places": lambda found, rows: places(found.record, "alone" if rows == "alone" else "common"),
+    "places": lambda found, rows: tabulate_places(found.record, "alone" if rows == "alone" else "common"),
     "ranks": lambda found, _: ranks(found.record),
     "tallies": lambda found, _: tables.tallies(found),
     "labelled": lambda found, _: tables.labelled(found.record),

@@ -18,7 +18,7 @@ from securevfl.report.split_ratio import find_ratios
 from securevfl.report.statistics import FEWEST, Paired, judge_family, run_paired_test
 from securevfl.report.sweep_record import Rows, by_seed, dataset_names, list_positions, method_names
 
-__all__ = ["BOOSTED", "RECOMMENDED", "SLACK", "WORDS", "Compared", "compare_places", "is_of_images", "places"]
+__all__ = ["BOOSTED", "RECOMMENDED", "RULE", "SLACK", "Compared", "compare_places", "is_of_images", "tabulate_places"]
 
 COSTS = Path(__file__).parents[2] / "benchmarks" / "results" / "best_cost.json"
 BOOSTED = "boosting alone"
@@ -37,7 +37,7 @@ _COST_NAMES = {
 }
 _PLACE = ("Default of credit, 2 parties", 0.05)
 """Where costs are counted: data set and overlap."""
-WORDS = "recommended"
+RULE = "recommended"
 """Name of the rule among the methods."""
 _SHARE = 0.75
 """Of the places a method needs so many to be in the table."""
@@ -70,7 +70,12 @@ class Compared:
         return sum(gap <= MARGIN for gap in self.gaps.values())
 
     @property
-    def lowest(self) -> tuple[Place, Paired] | None:
+    def below(self) -> int:
+        """Places where its mean is further below boosting alone than that, whatever a test can show."""
+        return sum(one.mean < -SLACK for one in self.samples.values())
+
+    @property
+    def worst_place(self) -> tuple[Place, Paired] | None:
         """Where it is furthest below boosting alone by mean."""
         return min(self.samples.items(), key=lambda one: one[1].mean) if self.samples else None
 
@@ -107,12 +112,12 @@ def compare_places(record: SweepRecord, rows: Rows) -> dict[str, Compared]:
     if held:
         gaps = {place: found[method][0][place] for place, method in held.items()}
         samples = {place: found[method][1][place] for place, method in held.items() if place in found[method][1]}
-        found = {WORDS: (gaps, samples), **found}
+        found = {RULE: (gaps, samples), **found}
     compared = {
-        method: Compared(*parts, _find_seconds(record, held if method == WORDS else dict.fromkeys(parts[0], method)))
+        method: Compared(*parts, _find_seconds(record, held if method == RULE else dict.fromkeys(parts[0], method)))
         for method, parts in found.items()
     }
-    _judge(compared)
+    _judge_tests(compared)
     return compared
 
 
@@ -129,9 +134,9 @@ def _find_seconds(record: SweepRecord, method_at: Mapping[Place, str]) -> float:
     return fmean(spent) if spent else 0.0
 
 
-def _judge(compared: Mapping[str, Compared]) -> None:
+def _judge_tests(compared: Mapping[str, Compared]) -> None:
     """All tests against boosting alone are one family; those of the rule are tests of its methods, counted once."""
-    tests = [(method, sample) for method, one in compared.items() if method != WORDS for sample in one.samples.values()]
+    tests = [(method, sample) for method, one in compared.items() if method != RULE for sample in one.samples.values()]
     said = judge_family([sample for _, sample in tests])
     below = {id(sample) for (_, sample), one in zip(tests, said, strict=True) if one.verdict == "does not hold"}
     for one in compared.values():
@@ -159,15 +164,19 @@ def _list_cost(method: str, seconds: float) -> list[str]:
     return [*sizes, f"{seconds:.1f}"]
 
 
-def _describe_lowest(one: Compared) -> list[str]:
-    if one.lowest is None:
-        return ["–", "–"]
-    (data, x), sample = one.lowest
+def _describe_worst(one: Compared) -> list[str]:
+    if one.worst_place is None:
+        return ["–", "–", "–"]
+    (data, x), sample = one.worst_place
     half = "" if sample.low is None else f" ± {100 * (sample.mean - sample.low):.1f}"
-    return [f"{_format_points(sample.mean)}{half} ({data}, {100 * x:g} %)", f"{one.shown} of {len(one.samples)}"]
+    return [
+        f"{_format_points(sample.mean)}{half} ({data}, {100 * x:g} %)",
+        f"{one.below} of {len(one.samples)}",
+        str(one.shown),
+    ]
 
 
-def places(record: SweepRecord, rows: Rows = "common") -> str:
+def tabulate_places(record: SweepRecord, rows: Rows = "common") -> str:
     """One row a method, those within a point of the first in most places above.
 
     Args:
@@ -178,20 +187,20 @@ def places(record: SweepRecord, rows: Rows = "common") -> str:
     if not compared:
         return f"*No place has five seeds of {ALONE} and {BOOSTED} yet.*"
     most = max(len(one.gaps) for one in compared.values())
-    wide = {name for name, one in compared.items() if name in (WORDS, *RECOMMENDED) or len(one.gaps) >= _SHARE * most}
-    order = sorted(wide, key=lambda name: (name != WORDS, -compared[name].near / len(compared[name].gaps), name))
+    wide = {name for name, one in compared.items() if name in (RULE, *RECOMMENDED) or len(one.gaps) >= _SHARE * most}
+    order = sorted(wide, key=lambda name: (name != RULE, -compared[name].near / len(compared[name].gaps), name))
     head = [
         "", "places", "within a point of the first", "furthest behind", f"least against {BOOSTED}",
-        "shown more than ½ point below it", "MB from the active party", "MB from the passive party", "seconds",
+        "mean more than ½ point below it", "shown", "MB from the active party", "MB from the passive party", "seconds",
     ]  # fmt: skip
     lines = [head, ["---"] * len(head)]
     for name in order:
         one, count = compared[name], len(compared[name].gaps)
         near, worst = f"{one.near} ({100 * one.near / count:.0f} %)", _format_points(-max(one.gaps.values()))
-        shown = f"**{name}**" if name == WORDS else name
-        cost = ["–", "–", f"{one.seconds:.1f}"] if name == WORDS else _list_cost(name, one.seconds)
-        lines.append([shown, str(count), near, worst, *_describe_lowest(one), *cost])
-    tests = sum(len(one.samples) for name, one in compared.items() if name != WORDS)
+        shown = f"**{name}**" if name == RULE else name
+        cost = ["–", "–", f"{one.seconds:.1f}"] if name == RULE else _list_cost(name, one.seconds)
+        lines.append([shown, str(count), near, worst, *_describe_worst(one), *cost])
+    tests = sum(len(one.samples) for name, one in compared.items() if name != RULE)
     notes = [f"{tests} tests against {BOOSTED}, one family under Holm's correction."]
     if few := sorted(compared.keys() - wide):
         notes.append(f"Left out, as they ran at less than {100 * _SHARE:.0f} % of the places: {', '.join(few)}.")

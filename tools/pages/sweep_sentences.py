@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from sweep_levels import ALONE, CONTROL, OURS, Levels
-from sweep_places import BOOSTED, WORDS, compare_places, is_of_images
+from sweep_places import BOOSTED, RULE, compare_places, is_of_images
 
 from securevfl.experiments import read_sweep
 from securevfl.report import SweepRecord
@@ -170,14 +170,14 @@ def describe_rule(record: SweepRecord) -> str:
     parts = []
     kinds: tuple[tuple[Rows, str], ...] = (("common", "with all columns"), ("alone", "without the partner"))
     for rows, words in kinds:
-        one = compare_places(record, rows).get(WORDS)
+        one = compare_places(record, rows).get(RULE)
         if one is None:
             continue
-        below = f"in {one.shown} of {len(one.samples)}" if one.shown else "nowhere"
+        shown = f"tests show it in {one.shown}" if one.shown else "no test shows it"
         parts.append(
             f"{words} its mean is within a point of the highest in {one.near} of {len(one.gaps)} places and "
-            f"{100 * max(one.gaps.values()):.1f} points behind at worst, and it is shown to be more than half a point "
-            f"below {BOOSTED} {below}"
+            f"{100 * max(one.gaps.values()):.1f} points behind at worst, and more than half a point below {BOOSTED} in "
+            f"{one.below} ({shown})"
         )
     if not parts:
         return "- **The rule** has no place with five seeds yet."
