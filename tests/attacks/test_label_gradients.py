@@ -54,6 +54,20 @@ def test_looks_added_up_beat_one_look() -> None:
     assert summed > max(one, every) + 0.15
 
 
+def test_looks_are_added_up_with_signs_that_fit_all_of_them() -> None:
+    """Signs chosen one after the other, by two noisy looks, lose the sum in some of these draws."""
+    lowest = 1.0
+    for seed in range(100):
+        draw = np.random.default_rng(seed)
+        y = np.arange(1000) % 3 == 0
+        looks = (0.4 * y[:, None] + draw.normal(size=(1000, 8))) * draw.choice([-1.0, 1.0], 8)
+        looks -= looks.mean(axis=0)
+        found = auc(y, label_inference.sum_agreeing(looks))
+        lowest = min(lowest, max(found, 1 - found))
+    assert lowest > 0.69
+    assert label_inference.sum_agreeing(np.empty((5, 0))).tolist() == [0.0] * 5
+
+
 def test_a_learner_is_scored_on_rows_that_it_did_not_know() -> None:
     y = classes()
     view = passive(y, noise=1.0)
@@ -141,9 +155,9 @@ def test_a_real_job_without_protection_gives_every_label() -> None:
 
 
 def test_noise_at_epsilon_8_holds_one_look_and_not_their_sum() -> None:
-    """An attack that scores single looks says 0.64, where the noise that was added allows 0.87.
+    """An attack that scores single looks says 0.64, where the noise that was added allows 0.86.
 
-    The noise comes from the operating system: 14 single runs gave 0.82 to 0.87, one of many less.
+    The noise comes from the operating system: 30 single runs gave 0.63 to 0.65, and 0.82 to 0.86.
     """
     protection = sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8.0)))
     found = [_aucs(_credit(protection, rows=2500)) for _ in range(3)]
