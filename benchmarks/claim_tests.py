@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -58,9 +58,21 @@ def measure_run(figures: CellFigures, claim: Mapping[str, Any]) -> float | None:
 
 
 def find_differences(
-    cells: Iterable[CellFigures], claim: Mapping[str, Any], places: Iterable[tuple[str, float]]
+    cells: Iterable[CellFigures],
+    claim: Mapping[str, Any],
+    places: Iterable[tuple[str, float]],
+    planned: Sequence[int] = (),
 ) -> Differences:
-    """A claim's differences at each place, by seed; pairs that share no seed are left out."""
+    """A claim's differences at each place, by seed; pairs that share no seed are left out.
+
+    Args:
+        cells: what ran.
+        claim: of claims.toml.
+        places: data sets and positions of the sweep.
+        planned: the seeds of the sweep's file, if it shall count when runs ended. Then all of them count once every
+            place has them, and the first five until then: a test after each further seed, until one decides, would
+            find more than chance may.
+    """
     values: dict[Place, dict[int, float]] = {}
     for cell in cells:
         value = measure_run(cell, claim)
@@ -72,6 +84,10 @@ def find_differences(
         by_seed = {seed: value - other[seed] for seed, value in values.get(better, {}).items() if seed in other}
         if by_seed:
             found[better, worse] = by_seed
+    if any(set(planned) - by_seed.keys() for by_seed in found.values()):
+        first = set(planned[:FEWEST])
+        kept = {pair: {s: one for s, one in by_seed.items() if s in first} for pair, by_seed in found.items()}
+        return {pair: by_seed for pair, by_seed in kept.items() if by_seed}
     return found
 
 

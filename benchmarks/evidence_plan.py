@@ -1,4 +1,4 @@
-"""Which cells of the pages' sweeps have run, which are missing, and which would decide most claims a minute.
+"""Which cells of the pages' sweeps have run, which are missing, and which of these serve most claims a minute.
 
 The store is the sweeps' records, benchmarks/results/sweep-<name>.json. A record keeps the settings of its cells, so a
 cell counts as run only if today's file asks for it with the same settings. Sweeps that ask for the same cell share it.
@@ -53,8 +53,6 @@ UNKNOWN_SECONDS = 10.0
 """Estimated seconds of a cell if no cell of its algorithm has run."""
 _OPEN_CLAIM, _OWN_CLAIM = 4.0, 0.1
 """Weights of an undecided claim of a paper, and of a sweep's own one."""
-_HOPEFUL = 1.5
-"""How many times the seeds of its file a test may want before the file's seeds count as no help."""
 
 
 @dataclass
@@ -120,7 +118,7 @@ class Line:
         differences: by place and seed.
         sample: of the average over places with five seeds; None if there is none.
         judgement: within its family; None without a sample.
-        wanted: missing cells that would bring every place to five seeds, or then decide it.
+        wanted: missing cells of the seeds that its file names.
     """
 
     claim: int | None
@@ -211,9 +209,9 @@ class Evidence:
         return lines
 
     def plan(self) -> list[Cell]:
-        """Missing cells, those first that decide most for their time; then all that no test waits for.
+        """Missing cells: those of tests first, the cheapest tests before others; then all that no test waits for.
 
-        Seeds from the sixth on are left out where no undecided test wants them.
+        What the tests say so far does not matter. Seeds from the sixth on are left out where no test has them.
         """
         lines = [line for line in self.list_lines() if line.wanted]
         shared: dict[str, int] = {}
@@ -279,7 +277,8 @@ def _judge_family(family: Sequence[Line]) -> None:
         places = [(data, x) for pair in line.pairs for data, _, x in pair]
         methods = {method for pair in line.pairs for _, method, _ in pair}
         cells = [one for method in methods for one in ran.get((line.table.name, method), [])]
-        line.differences = find_differences(cells, line.says, places)
+        planned = () if line.claim is None else line.table.sweep.settings.get("seeds", ())
+        line.differences = find_differences(cells, line.says, places, planned)
         _, mean = average_places(line.differences)
         if mean:
             known = [ratios[line.table.name][data, x] for (data, _, x), _ in line.differences]
@@ -298,18 +297,14 @@ def _judge_family(family: Sequence[Line]) -> None:
 
 
 def _find_wanted(line: Line) -> list[Cell]:
-    """The missing cells of a line, seed by seed: to five seeds at every place; then to as many as would decide it."""
-    short = any(len(line.differences.get(pair, {})) < FEWEST for pair in line.pairs)
-    if line.verdict in DECIDED and not short:
-        return []
+    """The missing cells of a line, seed by seed: all that its file names, whatever the verdict.
+
+    To stop where a verdict is reached would test again and again, and find more than chance may.
+    """
     at = line.table.cells_at
-    most = min(len(at[better].keys() & at[worse].keys()) for better, worse in line.pairs)
-    target = FEWEST if short else line.seeds or 0
-    if target > _HOPEFUL * most:  # what there is would not decide it
-        return []
     found: dict[str, Cell] = {}
     for better, worse in line.pairs:
-        for seed in sorted(at[better].keys() & at[worse].keys())[:target]:
+        for seed in at[better].keys() & at[worse].keys():
             for cell in (at[better][seed], at[worse][seed]):
                 if cell.digest not in line.table.figures:
                     found[cell.digest] = cell

@@ -1,6 +1,6 @@
 """How often tests over seeds decide between methods that are equal, on real tables that the seeds split again.
 
-    python -m benchmarks.false_verdicts [--quick] [--repeats 400] [--only TABLE …]
+    python -m benchmarks.false_verdicts [--quick] [--repeats 400] [--only TABLE …] [--looks]
 
 Four methods see the same rows of a real table. For each of them, each value of each row is hidden with a chance of 0.3,
 once for all seeds. The methods are therefore exchangeable: no test can rightly decide between them on average. Yet on
@@ -8,6 +8,9 @@ the rows at hand one is a little better, in every seed that tests these rows, as
 rows as sweeps do; a ridge classifier learns from all training rows, or from few of them. Reported: the share of
 single tests that decide at 5 %, and of pages, one table's pairs of methods each, that hold any verdict after Holm's
 correction; by Student's t, and by the corrected t of `securevfl.report.statistics`.
+
+`--looks` measures something else, into results/false_looks.json: pages that are tested after every further seed, and
+stop where a verdict is reached.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from benchmarks.common import before, data, write
 from securevfl.data.overlap import hold_out
 from securevfl.data.resampling import compute_ratio, describe_split
 from securevfl.data.table import TEST, TRAIN
-from securevfl.report.statistics import LEVEL, judge_family, run_paired_test
+from securevfl.report.statistics import FEWEST, LEVEL, judge_family, run_paired_test
 
 __all__ = ["CASES", "SEEDS", "Case", "Table", "differences", "measure", "measure_mean", "read_table"]
 
@@ -100,6 +103,8 @@ CASES: Mapping[str, Case] = {
 AVERAGED = ("breast cancer", "Parkinson's speech", "Handwritten")
 """Cases whose differences are also averaged, seed by seed."""
 MEAN = f"mean of {len(AVERAGED)} tables"
+LOOKED_AT = ("breast cancer", "breast cancer, a third trains", "Parkinson's speech", "Handwritten, 5 % train")
+"""Cases of `--looks`: it makes sixteen tests of each pair."""
 _LOADERS: Mapping[str, Callable[[], sv.Parties]] = {
     "breast_cancer": lambda: sv.datasets.breast_cancer(overlap=1.0),
     "parkinson": lambda: sv.datasets.parkinson(overlap=1.0),
@@ -219,6 +224,25 @@ def measure_mean(repeats: int, seeds: tuple[int, ...] = SEEDS, names: Sequence[s
     return _summarise_pages(every, max(case.ratio for case in cases), seeds)
 
 
+def measure_looks(every: Sequence[np.ndarray], ratio: float) -> dict[str, dict[str, float]]:
+    """Shares of tests and pages that decide: with all seeds, and at any look, one after each seed from the fifth on.
+
+    Args:
+        every: differences of each page, (pairs, seeds).
+        ratio: see `run_paired_test`.
+    """
+    found = {"once": {"single": 0.0, "pages": 0.0}, "looks": {"single": 0.0, "pages": 0.0}}
+    for page in every:
+        pairs, seeds = page.shape
+        tests = [[run_paired_test(pair[:n].tolist(), ratio=ratio) for pair in page] for n in range(FEWEST, seeds + 1)]
+        single = np.array([[(test.p or 0.0) <= LEVEL for test in look] for look in tests])
+        whole = [any(one.verdict != "undecided" for one in judge_family(look)) for look in tests]
+        for name, chosen in (("once", slice(-1, None)), ("looks", slice(None))):
+            found[name]["single"] += float(single[chosen].any(axis=0).sum()) / pairs / len(every)
+            found[name]["pages"] += any(whole[chosen]) / len(every)
+    return found
+
+
 def _summarise_pages(every: list[np.ndarray], ratio: float, seeds: tuple[int, ...]) -> dict[str, object]:
     """Shares of tests and pages that decide, from the differences of all pages, (pairs, seeds) each."""
     repeats = len(every)
@@ -264,12 +288,29 @@ def run(repeats: int, only: Collection[str], seeds: tuple[int, ...]) -> Iterator
             yield MEAN, mean
 
 
+def run_looks(repeats: int, only: Collection[str]) -> None:
+    """Measure and write each case of `LOOKED_AT`, or those of `only`."""
+    for name in only or LOOKED_AT:
+        case = CASES[name]
+        table = data(lambda wanted=case.name: read_table(wanted), name)  # type: ignore[misc]
+        if table is None:
+            continue
+        pages = [differences(case, table, repeat, max(SEEDS)) for repeat in range(repeats)]
+        found = {"repeats": repeats, **measure_looks(pages, case.ratio)}
+        print(name, found, flush=True)
+        write("false_looks", before("false_looks") | {name: found}, show=False)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="20 pages of two tables")
     options.add_argument("--repeats", type=int, default=400, help="pages of each table")
     options.add_argument("--only", nargs="+", default=[], help="tables")
+    options.add_argument("--looks", action="store_true", help="pages that stop where a verdict is reached")
     given = options.parse_args()
+    if given.looks:
+        run_looks(20 if given.quick else given.repeats, given.only)
+        return
     quick = ["breast cancer", "Handwritten, 5 % train"]
     for name, found in run(20 if given.quick else given.repeats, quick if given.quick else given.only, SEEDS):
         print(name, found, flush=True)

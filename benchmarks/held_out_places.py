@@ -23,6 +23,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
+from securevfl_net.durable import write_atomic
 
 from benchmarks.common import RESULTS
 from benchmarks.evidence_plan import Table
@@ -172,7 +173,8 @@ def main() -> None:
         else:
             ran[cell.digest] = found
         if not given.quick:
-            make_record(_make_sweep(cells), ran, errors, "python -m benchmarks.held_out_places").write(FILE)
+            record = make_record(_make_sweep(cells), ran, errors, "python -m benchmarks.held_out_places")
+            write_atomic(FILE, record.to_json() + b"\n")
 
 
 if __name__ == "__main__":

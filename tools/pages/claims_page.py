@@ -102,7 +102,7 @@ def tests_of(claim: Mapping[str, Any], record: SweepRecord | None) -> list[Line]
     ratios, places = find_ratios(record), _list_places(record)
     several = "at" not in claim and len({x for _, x in places}) > 1
     found = []
-    for (better, worse), by_seed in find_differences(record.cells, claim, places).items():
+    for (better, worse), by_seed in find_differences(record.cells, claim, places, list_planned(record)).items():
         (data, _, x), other = better, worse[2]
         against = "" if x == other else f" less {format_tick(record, other)}"
         place = f"{data}, {format_tick(record, x)}{against}" if several else data
@@ -114,7 +114,7 @@ def overall(claim: Mapping[str, Any], record: SweepRecord | None) -> tuple[int, 
     """The claim's own test, of its differences averaged over places, and over how many."""
     if record is None:
         return 0, None
-    differences = find_differences(record.cells, claim, _list_places(record))
+    differences = find_differences(record.cells, claim, _list_places(record), list_planned(record))
     count, mean = average_places(differences)
     if not mean:
         return count, None
@@ -122,6 +122,11 @@ def overall(claim: Mapping[str, Any], record: SweepRecord | None) -> tuple[int, 
     known = [ratios[data, x] for (data, _, x), _ in differences]
     ratio = None if None in known else max(one for one in known if one is not None)
     return count, _run_test(list(mean.values()), claim, ratio)
+
+
+def list_planned(record: SweepRecord) -> list[int]:
+    """The seeds that the sweep's file names."""
+    return [int(seed) for seed in record.job.get("seeds", ())]
 
 
 def _list_places(record: SweepRecord) -> list[tuple[str, float]]:
@@ -245,7 +250,7 @@ def summary() -> str:
         f"Of {len(rows)} claims, {sum(count.values())} are decided on the mean over places: {count['holds']} "
         f"reproduced, {count['does not hold']} contradicted, and {small} with no gain or no difference above "
         f"{100 * BOUND:g} points. {still_open} are undecided, {places} of them with a verdict at single places; "
-        f"{untried} are not tried, {verdicts.count('not testable here')} not testable here."
+        f"{untried} {'is' if untried == 1 else 'are'} not tried, {verdicts.count('not testable here')} not testable here."
     )
 
 

@@ -20,12 +20,14 @@ PAGE = ROOT / "docs" / "verdicts.md"
 PICTURE = ROOT / "docs" / "images" / "false-verdicts.png"
 RESULTS = ROOT / "benchmarks" / "results" / "false_verdicts.json"
 BOUNDS = ROOT / "benchmarks" / "results" / "false_bounds.json"
+LOOKS = ROOT / "benchmarks" / "results" / "false_looks.json"
 
 INK, MUTED, GRID = LIGHT["ink"], LIGHT["muted"], LIGHT["line"]
 _SEEDS = (5, 10, 20)
 _TESTS = {"Student": ("#d55e00", "Student's t"), "corrected": ("#0072b2", "corrected t")}  # Okabe and Ito's
 _SIZES = {5: 3.5, 10: 5.0, 20: 6.5}
 _BOUNDS_BLOCK = re.compile(r"(<!-- false bounds -->).*?(<!-- end -->)", flags=re.DOTALL)
+_LOOKS_BLOCK = re.compile(r"(<!-- false looks -->).*?(<!-- end -->)", flags=re.DOTALL)
 _BLOCK = re.compile(r"(<!-- false verdicts -->).*?(<!-- end -->)", flags=re.DOTALL)
 
 
@@ -71,8 +73,19 @@ def bounds_block() -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def looks_block() -> str:
+    """One row a case: how often single tests and pages decide with all seeds, and at any look, in %."""
+    lines = [["", "repetitions", "single, 20 seeds", "single, any look", "pages, 20 seeds", "pages, any look"]]
+    lines.append(["---"] * len(lines[0]))
+    for name, found in read(LOOKS).items():
+        shares = [_percent(found[when][what]) for what in ("single", "pages") for when in ("once", "looks")]
+        lines.append([name, str(found["repeats"]), *shares])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def written(page: str) -> str:
     """The page with its tables as they have to be."""
+    page = _LOOKS_BLOCK.sub(lambda found: f"{found[1]}\n\n{looks_block()}\n\n{found[2]}", page)
     page = _BOUNDS_BLOCK.sub(lambda found: f"{found[1]}\n\n{bounds_block()}\n\n{found[2]}", page)
     return _BLOCK.sub(lambda found: f"{found[1]}\n\n{block()}\n\n{found[2]}", page)
 

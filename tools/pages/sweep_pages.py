@@ -49,6 +49,7 @@ KINDS: dict[str, Callable[[Levels, str], str]] = {
     "failed": lambda found, _: tables.failed(found.record),
     "run": lambda found, _: tables.run(found.record),
     "scope": lambda found, _: sentences.scope(found.record),
+    "rule": lambda found, _: sentences.describe_rule(found.record),
     "short": lambda found, _: sentences.short(found),
     "alone losses": lambda found, _: sentences.alone_losses(found),
     "advice": lambda found, _: sentences.advice(found),
