@@ -116,7 +116,8 @@ def test_drawn_labels_are_what_the_local_model_learns_from() -> None:
     assert told is not None
     assert not torch.equal(role.y[train], told[train])
     assert drawn.trained["bank"].spent[0].what == "labels"
-    assert exact.trained["bank"].test["auc"] > 0.8 > min(one.trained["bank"].test["auc"] for one in tries)
+    # By chance every fifth training is above 0.8, and the best of 60 was 0.89; on true labels each has 0.96.
+    assert exact.trained["bank"].test["auc"] > 0.92 > min(one.trained["bank"].test["auc"] for one in tries)
 
 
 def test_noise_on_gradients_is_refused_with_the_cure() -> None:

@@ -81,7 +81,7 @@ def test_shares_add_up_to_one_unit(batch: int, width: int, outputs: int, rows: i
         weights, steps = random.choice(EXTREMES, (width, outputs)), random.choice(EXTREMES, (rows, outputs))
     for off in _run(owner, holder, x, weights, steps):
         assert np.abs(off).max() <= 1
-        assert np.count_nonzero(off) <= 1 + off.size // 500
+        assert np.count_nonzero(off) <= 2 + off.size // 500  # about one in 100,000
 
 
 @pytest.mark.parametrize(("batch", "width", "outputs"), [(256, 16, 8), (1024, 1024, 2), (1024, 24, 32), (1, 1, 1)])

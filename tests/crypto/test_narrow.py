@@ -201,7 +201,7 @@ def seen_by(index: int, deal: Callable[[], Sequence[DealtNarrow | DealtOwned]]) 
 def check_views(deal: Callable[[], Sequence[DealtNarrow | DealtOwned]], receivers: Sequence[int]) -> None:
     for index in receivers:
         for words in seen_by(index, deal):
-            assert deviation(words) < 6
+            assert deviation(words) < 8  # of a hundred counts, each with a longer tail than a normal one
 
 
 def check_mode(mode: Mode, words: np.ndarray) -> None:

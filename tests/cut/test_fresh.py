@@ -93,9 +93,9 @@ def run(
 
 
 def uniform(values: np.ndarray, low: float, width: float) -> bool:
-    """Whether numbers fill [low, low + width) evenly: 2^-20 of runs fail that do."""
+    """Whether numbers fill [low, low + width) evenly: 2^-30 of runs fail that do."""
     found = [(float(v) - low) / width for v in values.flat]
-    return bool(stats.kstest(found, "uniform").pvalue > 2**-20)
+    return bool(stats.kstest(found, "uniform").pvalue > 2**-30)
 
 
 RULES = {"steps as they are": {}, "momentum": {"momentum": 0.9}}

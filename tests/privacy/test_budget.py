@@ -35,7 +35,7 @@ def test_training_ends_at_all_parties_with_the_last_epoch_that_the_budget_allows
     assert {len(t.readings) for t in ran.trained.values()} == {ALLOWED}
     bank = ran.trained["bank"]
     assert bank.stopped == f"the privacy budget ε = 5 is spent after {ALLOWED} of 30 epochs"
-    assert bank.test["auc"] > 0
+    assert 0 <= bank.test["auc"] <= 1
     for trained in ran.trained.values():
         (spent,) = trained.spent
         assert spent.times == ALLOWED

@@ -21,7 +21,7 @@ def test_means_have_the_stated_noise_on_sums_and_sizes() -> None:
     means, sizes = noisy.value, counts.value
     assert stats.kstest((sizes - 30).numpy() / (2 * sigma), "norm").pvalue > 1e-6
     sums = (means * sizes[:, None] - 15.0)[torch.linalg.vector_norm(means, dim=1) < 0.99 * clip]  # those not clipped
-    assert float(sums.std()) == pytest.approx(2 * clip * sigma, rel=0.03)
+    assert float(sums.std()) == pytest.approx(2 * clip * sigma, rel=0.04)
     assert torch.linalg.vector_norm(means, dim=1).max() <= clip * (1 + 1e-9)
     assert (spent.times, spent.protects) == (1, ("features", "labels"))
     assert spent.epsilon_rdp == epsilon_rdp(GaussianRelease(sigma, 1), 1e-5)

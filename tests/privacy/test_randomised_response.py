@@ -56,7 +56,7 @@ def test_the_corrected_loss_is_least_at_the_true_probability() -> None:
     logits = torch.linspace(-4, 2, 601, dtype=torch.float64)[:, None]
     q = torch.sigmoid(forward_correction(logits, 2, epsilon))[:, 0]
     loss = -(drawn.mean() * torch.log(q) + (1 - drawn.mean()) * torch.log(1 - q))
-    assert float(torch.sigmoid(logits[loss.argmin(), 0])) == pytest.approx(share, abs=0.02)
+    assert float(torch.sigmoid(logits[loss.argmin(), 0])) == pytest.approx(share, abs=0.03)
     assert abs(float(drawn.mean()) - share) > 0.1
 
 

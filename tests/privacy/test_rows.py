@@ -20,7 +20,7 @@ def test_a_release_is_clipped_value_plus_noise_of_sigma_times_sensitivity() -> N
     release = _release(rows=4000, clip=2.0, sigma=0.5)
     values = torch.full((4000, 3), 100.0)
     residual = (release(values, np.arange(4000)).value - clip_rows(values, 2.0)).double()
-    assert residual.std() == pytest.approx(0.5 * 2 * 2.0, rel=0.03)  # Δ = 2·clip: one row's content is replaced
+    assert residual.std() == pytest.approx(0.5 * 2 * 2.0, rel=0.04)  # Δ = 2·clip: one row's content is replaced
     assert abs(residual.mean()) < 0.1
 
 

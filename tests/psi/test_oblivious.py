@@ -147,7 +147,7 @@ def test_rows_are_what_they_should_be(monkeypatch: pytest.MonkeyPatch, count: in
     assert np.array_equal(decoder.matrix[:count], expected)
 
 
-@pytest.mark.parametrize("bits", [1, 20])
+@pytest.mark.parametrize("bits", [1, 40])
 def test_rows_that_are_no_codewords_are_found(bits: int) -> None:
     """Found if s has a one where they deviate: where it has none, the deviation has no effect, and this is a guess."""
     passed = 0

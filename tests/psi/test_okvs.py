@@ -57,12 +57,12 @@ def test_decoding_is_the_xor_that_the_paper_defines() -> None:
 
 
 def test_slots_are_uniform_and_another_table_each_time() -> None:
-    """Each of 64 bits of a slot: within five standard deviations of one half; free slots are random, not zero."""
+    """Each of 64 bits of a slot: within six standard deviations of one half; free slots are random, not zero."""
     keys, values = _random(4000, 16), _random(4000, 8)
     tables = [okvs.encode_table(keys, values) for _ in range(4)]
     slots = np.concatenate([table.slots for table in tables])
     ones = np.unpackbits(slots, axis=1).mean(axis=0)
-    assert np.abs(ones - 0.5).max() < 5 * 0.5 / len(slots) ** 0.5
+    assert np.abs(ones - 0.5).max() < 6 * 0.5 / len(slots) ** 0.5
     assert len(np.unique(slots, axis=0)) == len(slots)
     few = okvs.encode_table(keys[:1], values[:1]).slots
     assert len(np.unique(few, axis=0)) == len(few)
@@ -94,7 +94,7 @@ def test_failures_are_as_rare_as_computed(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(okvs, "_hash_rows", lambda *args: (rows(*args)[0], np.zeros((len(args[0]), 1), np.uint8)))
     rate = sum(okvs._solve_slots(keys, values, secrets.token_bytes(32)) is None for _ in range(trials)) / trials
     pairs = count * (count - 1) / 2 / okvs._segment_length(count) ** 3
-    assert 0.6 * pairs < rate < bound * 2**8, f"{rate:.4f} fail; pairs alone {pairs:.4f}, bound {bound * 2**8:.4f}"
+    assert 0.5 * pairs < rate < bound * 2**8, f"{rate:.4f} fail; pairs alone {pairs:.4f}, bound {bound * 2**8:.4f}"
 
 
 def test_a_seed_that_fails_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

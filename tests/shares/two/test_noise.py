@@ -94,4 +94,4 @@ def test_the_noise_of_both_parties_reaches_all_weights() -> None:
     mine, theirs = wires.run(train(one), train(other))
     for whole in (mine[0] + theirs[1], theirs[0] + mine[1]):
         found = float(np.std(whole.view(np.int64) * 2.0**-WEIGHT_BITS))
-        assert found == pytest.approx(2.0 * 4.0 * rule.rate * math.sqrt(2 * steps), rel=0.12)
+        assert found == pytest.approx(2.0 * 4.0 * rule.rate * math.sqrt(2 * steps), rel=0.2)  # of one party: 0.71
