@@ -240,7 +240,7 @@ def test_a_peer_that_comes_and_goes_holds_nobody_for_ever() -> None:
 
 def test_who_reported_that_it_must_train_again_is_waited_for_beyond_the_stay() -> None:
     async def main() -> None:
-        world = World(stay=0.1)
+        world = World(stay=0.5)
         world.lost = lambda sender, receiver, payload: payload[:1] == FINISHED and sender == "web"
         world.start(*NAMES)
         await asyncio.gather(*(world.until(name, "finished") for name in NAMES))
@@ -250,7 +250,7 @@ def test_who_reported_that_it_must_train_again_is_waited_for_beyond_the_stay() -
         world.kept["web"].agreed = world.kept["web"].begun = 1
         world.lost = lambda *_: False
         world.start_again("web")
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.0)
         assert not world.tasks["bank"].done()
         world.start_again("shop")
         assert await world.results() == {name: f"{name}'s result" for name in ("bank", "web", "shop")}
@@ -290,7 +290,7 @@ def test_a_party_says_once_for_whom_it_stays() -> None:
 def test_a_refusal_that_ends_a_party_names_the_peer() -> None:
     async def main() -> None:
         world = World(("bank", "shop"))
-        world.patience = Timeouts(gather=0.3)
+        world.patience = Timeouts(gather=1.5)
         world.start("bank")
         await asyncio.sleep(0.05)
         world.hub["bank"].put_event(ConnectionRefused("shop", "revoked", "its certificate is on the list"))

@@ -168,27 +168,29 @@ def test_a_party_killed_between_counting_and_answering_has_counted(
     asyncio.run(main())
 
 
-def _slow(seconds: float) -> Callable[..., Awaitable[None]]:
+def _slow(go_on: asyncio.Event) -> Callable[..., Awaitable[None]]:
     original, slept = ServePassive._score_batch, list[None]()
 
     async def slow(self: ServePassive, *more: object) -> None:
         if self.place.name == "shop1" and not slept:
             slept.append(None)
-            await asyncio.sleep(seconds)
+            await go_on.wait()
         await original(self, *more)  # type: ignore[arg-type]
 
     return slow
 
 
 def test_a_late_answer_ends_its_question_alone(tmp_path: Path, plain: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ServePassive, "_score_batch", _slow(0.6))
+    go_on = asyncio.Event()
+    monkeypatch.setattr(ServePassive, "_score_batch", _slow(go_on))
 
     async def main() -> None:
-        async with served(ready(tmp_path, plain), Batching(seconds=0.5)) as running:
+        async with served(ready(tmp_path, plain), Batching(seconds=2.0)) as running:
             bank, (one, other) = running.bank, sorted(running.bank.common_customers)[:2]
             sessions = bank.sessions
             with pytest.raises(Unavailable, match="shop1"):
                 await bank.scores([one])
+            go_on.set()
             assert len(scores_of(await bank.scores([other]))) == 1
             assert len(scores_of(await bank.scores([one]))) == 1
             assert bank.sessions == sessions

@@ -187,10 +187,10 @@ def test_requests_a_second_are_bounded(tmp_path: Path, plain: Parts, which: str)
         ):
             found = [await client.get("/v1/status") for _ in range(8)]
         assert found[0].status_code == 200
-        last = found[-1]
-        assert last.status_code == 429
-        assert last.json()["rule"] == which
-        assert int(last.headers["retry-after"]) >= 1
+        refused = [one for one in found if one.status_code == 429]
+        assert refused  # not always the last: a machine that stands still for half a second fills the bucket again
+        assert refused[0].json()["rule"] == which
+        assert int(refused[0].headers["retry-after"]) >= 1
 
     asyncio.run(main())
 
