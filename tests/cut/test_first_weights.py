@@ -129,7 +129,7 @@ def test_the_job_file_does_not_tell_the_first_weights(seen: Seen, protection: sv
     assert all(not share[0].any() for share in seen.theirs.values()), "the active party begins with a share of zero"
     for weights in from_the_job_file(NAMES, JOB.seed):
         assert solved(seen, weights) > 1
-        assert abs(correlation(seen, weights)) < 0.25
+        assert abs(correlation(seen, weights)) < 0.35  # 0.05 by chance; 0.93 for whoever knows the secrets
 
 
 def test_whoever_knows_the_secrets_solves_the_first_z(seen: Seen) -> None:

@@ -347,7 +347,7 @@ def test_a_row_without_a_value_lies_right_where_training_rows_have_all() -> None
 
 def test_a_least_gain_may_be_as_small_as_a_number_can_be(people: Parties) -> None:
     found = [sv.simulate(_job(min_gain=gain, epochs=1), people).record.runs[-1].test for gain in (0.0, 5e-324)]
-    assert abs(found[0]["auc"] - found[1]["auc"]) < 0.1
+    assert abs(found[0]["auc"] - found[1]["auc"]) < 0.13  # 0.02 by chance; without a split 0.19
 
 
 def test_a_leaf_out_of_range_names_the_settings_of_trees(people: Parties, monkeypatch: pytest.MonkeyPatch) -> None:

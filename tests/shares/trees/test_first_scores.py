@@ -84,7 +84,7 @@ def test_scores_are_near_those_in_the_clear(kind: str, monkeypatch: pytest.Monke
         run(people, make_job(one).replace(**plan)).trained["bank"] for one in (sv.Shares(few_rows=True), sv.Plain())
     )
     name = {"classes": "auc", "three": "accuracy", "number": "r2"}[kind]
-    assert abs(shared.test[name] - plain.test[name]) < (0.01 if kind == "classes" else 0.05)
+    assert abs(shared.test[name] - plain.test[name]) < (0.02 if kind == "classes" else 0.05)
     assert shared.alone[name] < shared.test[name]
     if kind != "number":  # its loss is clipped on shares alone
         np.testing.assert_array_equal(shared.alone_scores, plain.alone_scores)
