@@ -312,7 +312,7 @@ def test_one_word_of_a_row_in_the_clear_fails_the_gate(monkeypatch: pytest.Monke
     """Of one column of six, in one of several words: the rest is noise, and a cell without it opens the gate."""
     one = cells.Cell("credit", "splitnn, identity", "shares", epochs=1)
     told = []
-    for _ in range(3):  # shares are drawn anew by the system, and luck ranks few rows now and then
+    for _ in range(5):  # shares are drawn anew by the system, and luck ranks few rows now and then
         honest = _measured(one, 450)
         assert honest.features is not None
         assert honest.uneven < 1  # type: ignore[operator]

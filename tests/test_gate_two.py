@@ -34,7 +34,7 @@ def test_cells_of_two_are_in_both_matrices() -> None:
 
 def test_nothing_is_got_of_rows_that_two_parties_use() -> None:
     told = []
-    for _ in range(3):  # pads are drawn anew by the system, and luck ranks few rows now and then
+    for _ in range(5):  # pads are drawn anew by the system, and luck ranks few rows now and then
         told = _lines()
         if not told:
             break
