@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import false_verdicts
-from benchmarks.false_verdicts import CASES, MEAN, differences, measure, measure_mean, read_table
+from benchmarks.false_verdicts import CASES, MEAN, differences, measure, measure_looks, measure_mean, read_table
 from securevfl.data import datasets
 from securevfl.data.table import TEST
 
@@ -33,6 +33,17 @@ def test_the_mean_of_tables_is_tested_as_one_table_is() -> None:
     twice = measure_mean(4, (5,), (name, "breast cancer"))
     assert twice["ratio"] == 0.25
     assert twice != measure_mean(4, (5,), (name,))
+
+
+def test_a_look_after_each_seed_decides_more_often_than_one_look() -> None:
+    draw = np.random.default_rng(0)
+    early = np.concatenate([0.5 + 0.1 * draw.normal(size=(1, 5)), draw.normal(size=(1, 15))], axis=1)
+    found = measure_looks([early], 0.25)
+    assert found == {"once": {"single": 0.0, "pages": 0.0}, "looks": {"single": 1.0, "pages": 1.0}}
+    case = CASES["breast cancer"]
+    table = read_table(case.name)
+    found = measure_looks([differences(case, table, repeat, 20) for repeat in range(12)], case.ratio)
+    assert found["looks"]["single"] > 1.3 * found["once"]["single"]
 
 
 def test_the_methods_are_exchangeable_and_share_their_rows() -> None:
