@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchmarks.claim_bounds import BOUND, DECIDED, ClaimJudgement, judge_claims
+from benchmarks.claim_bounds import BOUND, ClaimJudgement, judge_claims
 from benchmarks.claim_tests import Differences, Place, average_places, find_differences, list_pairs
 from securevfl.experiments.cells import Cell, CellError, Sweep, make_record
 from securevfl.experiments.sweep_file import list_recorded_cells, read_sweep

@@ -250,7 +250,8 @@ def summary() -> str:
         f"Of {len(rows)} claims, {sum(count.values())} are decided on the mean over places: {count['holds']} "
         f"reproduced, {count['does not hold']} contradicted, and {small} with no gain or no difference above "
         f"{100 * BOUND:g} points. {still_open} are undecided, {places} of them with a verdict at single places; "
-        f"{untried} {'is' if untried == 1 else 'are'} not tried, {verdicts.count('not testable here')} not testable here."
+        f"{untried} {'is' if untried == 1 else 'are'} not tried, "
+        f"{verdicts.count('not testable here')} not testable here."
     )
 
 
