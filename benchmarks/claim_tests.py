@@ -10,7 +10,15 @@ from typing import Any
 from securevfl.report import CellFigures
 from securevfl.report.statistics import FEWEST
 
-__all__ = ["Differences", "Place", "average_places", "find_differences", "list_pairs", "measure_run"]
+__all__ = [
+    "Differences",
+    "Place",
+    "average_places",
+    "find_differences",
+    "find_largest_ratio",
+    "list_pairs",
+    "measure_run",
+]
 
 Place = tuple[str, str, float]
 """Data set, method, position."""
@@ -103,3 +111,12 @@ def average_places(differences: Differences) -> tuple[int, dict[int, float]]:
         return 0, {}
     common = sorted(set.intersection(*(set(by_seed) for by_seed in whole)))
     return len(whole), {seed: fmean(by_seed[seed] for by_seed in whole) for seed in common}
+
+
+def find_largest_ratio(differences: Differences, ratios: Mapping[tuple[str, float], float | None]) -> float | None:
+    """The largest ratio of the places that `average_places` averages; None where one of them has none.
+
+    The average varies with the rows that seeds share no more than at the place where they share most.
+    """
+    known = [ratios[data, x] for ((data, _, x), _), by_seed in differences.items() if len(by_seed) >= FEWEST]
+    return None if None in known else max((one for one in known if one is not None), default=None)

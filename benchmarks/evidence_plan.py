@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.claim_bounds import BOUND, ClaimJudgement, judge_claims
-from benchmarks.claim_tests import Differences, Place, average_places, find_differences, list_pairs
+from benchmarks.claim_tests import (
+    Differences,
+    Place,
+    average_places,
+    find_differences,
+    find_largest_ratio,
+    list_pairs,
+)
 from securevfl.experiments.cells import Cell, CellError, Sweep, make_record
 from securevfl.experiments.sweep_file import list_recorded_cells, read_sweep
 from securevfl.report import CellFigures, Claim, SweepRecord
@@ -281,8 +288,7 @@ def _judge_family(family: Sequence[Line]) -> None:
         line.differences = find_differences(cells, line.says, places, planned)
         _, mean = average_places(line.differences)
         if mean:
-            known = [ratios[line.table.name][data, x] for (data, _, x), _ in line.differences]
-            ratio = None if None in known else max(one for one in known if one is not None)
+            ratio = find_largest_ratio(line.differences, ratios[line.table.name])
             line.sample = run_paired_test(list(mean.values()), line.says.get("margin", 0.0), ratio=ratio)
     tried = [line for line in family if line.sample is not None]
     samples = [line.sample for line in tried if line.sample is not None]

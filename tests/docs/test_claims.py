@@ -194,6 +194,40 @@ def test_a_claim_can_compare_one_method_at_two_positions() -> None:
     assert claims_page.hours(claim, 3, sample, dataclasses.replace(wanting, seeds=None), record) == ""
 
 
+def test_hours_count_the_large_places_too() -> None:
+    cells = [
+        CellFigures(
+            data=data, method="a", x=x, seed=seed, value=0.5, valid=0.0, metric="auc", epochs=1, best_epoch=1,
+            seconds=seconds, test_ratio=0.0,
+        )
+        for data, seconds in (("d", 1.0), ("e", 1.0), ("f", 358.0))
+        for x in (0.0, 1.0)
+        for seed in range(5)
+    ]  # fmt: skip
+    record = SweepRecord(
+        name="n", title="t", created="", command="", versions={}, machine={}, size="quick", axis="scenario",
+        axis_unit="category", ticks={}, cells=cells,
+    )  # fmt: skip
+    claim = {"method": "a", "positions": [[0, 1]]}
+    wanting = Judgement(verdict="undecided", adjusted=None, seen=None, seeds=15)
+    _, sample = claims_page.overall(claim, record)
+    # ten seeds at three places, two runs each: 20 × (1 + 1 + 358) s; the median of all runs is 1 s
+    assert claims_page.hours(claim, 3, sample, wanting, record) == "2.00"
+
+
+def test_a_place_that_is_not_averaged_does_not_choose_the_ratio() -> None:
+    from benchmarks.claim_tests import find_largest_ratio
+
+    def pair(data: str):  # type: ignore[no-untyped-def]
+        return (data, "a", 0.0), (data, "b", 0.0)
+
+    five = dict.fromkeys(range(5), 0.1)
+    found = {pair("x"): five, pair("y"): five, pair("z"): {0: 0.1}}
+    assert find_largest_ratio(found, {("x", 0.0): 0.1, ("y", 0.0): 0.25, ("z", 0.0): 0.5}) == 0.25
+    assert find_largest_ratio(found, {("x", 0.0): 0.1, ("y", 0.0): 0.25, ("z", 0.0): None}) == 0.25
+    assert find_largest_ratio(found, {("x", 0.0): 0.1, ("y", 0.0): None, ("z", 0.0): 0.5}) is None
+
+
 def test_places_are_averaged_seed_by_seed() -> None:
     from benchmarks.claim_tests import average_places
 
