@@ -53,7 +53,7 @@ KINDS: dict[str, Callable[[Levels, str], str]] = {
     "short": lambda found, _: sentences.short(found),
     "alone losses": lambda found, _: sentences.alone_losses(found),
     "advice": lambda found, _: sentences.advice(found),
-    "tests": lambda found, _: f"This page makes {found.size} tests, of which Holm's correction takes account.",
+    "tests": lambda found, _: f"This family has {found.size} tests.",
 }
 
 
