@@ -6,8 +6,8 @@ The rule is *best_with_trees on tables, best on images*, and was found on the pl
 examples/experiments/few-rows.toml. Here are all public tables with classes that `benchmarks.ten_tables` has, but the
 one that few-rows.toml also has. Each is cut by its columns into those of two parties, as there, and either of them
 has the labels; 5 and 20 % of the training rows are common. Methods have the settings that few-rows.toml has for the
-credit table, but for its scaling by quantiles; columns are prepared by ``prepare = "auto"``. The pixels of the digits count
-as images, so *best with trees* is not trained there; other trees are.
+credit table, but for its scaling by quantiles; columns are prepared by ``prepare = "auto"``. The pixels of the digits
+count as images, so *best with trees* is not trained there; other trees are.
 
 Cells stay in results/sweep-held-out-places.json and are skipped; delete it after a change of settings. Afterwards:
 `sweep_pages.py` of tools/pages writes the page again.
