@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from sweep_levels import ALONE, CONTROL, OURS, Levels
-from sweep_places import BOOSTED, RULE, compare_places, is_of_images
+from sweep_levels import ALONE, CONTROL, MARGIN, OURS, Levels
+from sweep_places import BOOSTED, RULE, Compared, compare_places, is_of_images
 
 from securevfl.experiments import read_sweep
 from securevfl.report import SweepRecord
@@ -165,6 +165,15 @@ def parts_of(found: Levels) -> dict[str, bool]:
     }
 
 
+def _count_near(compared: Compared) -> str:
+    """In how many places of each overlap a method is within a point of the highest."""
+    found = []
+    for overlap in sorted({x for _, x in compared.gaps}):
+        here = [gap for (_, x), gap in compared.gaps.items() if x == overlap]
+        found.append(f"{sum(gap <= MARGIN for gap in here)} of {len(here)} at {100 * overlap:g} %")
+    return ", ".join(found)
+
+
 def describe_rule(record: SweepRecord) -> str:
     """How the recommended methods stand over all places, for rows with all columns and without the partner."""
     parts = []
@@ -175,9 +184,9 @@ def describe_rule(record: SweepRecord) -> str:
             continue
         shown = f"tests show it in {one.shown}" if one.shown else "no test shows it"
         parts.append(
-            f"{words} its mean is within a point of the highest in {one.near} of {len(one.gaps)} places and "
-            f"{100 * max(one.gaps.values()):.1f} points behind at worst, and more than half a point below {BOOSTED} in "
-            f"{one.below} ({shown})"
+            f"{words} its mean is within a point of the highest in {one.near} of {len(one.gaps)} places "
+            f"({_count_near(one)}) and {100 * max(one.gaps.values()):.1f} points behind at worst, and more than half a "
+            f"point below {BOOSTED} in {one.below} ({shown})"
         )
     if not parts:
         return "- **The rule** has no place with five seeds yet."
