@@ -4,7 +4,8 @@ python tools/pages/sweep_pages.py    writes them into the pages; a test holds th
 
 A page says where: ``<!-- sweep: few-rows | means | MNIST halves -->``, then ``<!-- end -->``. The first word is the
 sweep, the second the table (see `KINDS`), the third a data set where the table is of one. A sweep that has not run says
-so; one that has run in part gives its part.
+so; one that has run in part gives its part. Two sweeps with a plus sign between them give one table of the places of
+both.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import sweep_picture
 import sweep_sentences as sentences
 import sweep_tables as tables
@@ -70,8 +72,11 @@ def _each(record: SweepRecord, data: str, table: Callable[[str], str]) -> str:
 
 @cache
 def _levels(name: str) -> Levels | None:
-    file = RESULTS / f"sweep-{name}.json"
-    return Levels(SweepRecord.read(file)) if file.exists() else None
+    files = [RESULTS / f"sweep-{one.strip()}.json" for one in name.split("+")]
+    if not all(file.exists() for file in files):
+        return None
+    first, *others = (SweepRecord.read(file) for file in files)
+    return Levels(msgspec.structs.replace(first, cells=[*first.cells, *(c for one in others for c in one.cells)]))
 
 
 def _block(words: str) -> str:
