@@ -123,7 +123,8 @@ def overall(claim: Mapping[str, Any], record: SweepRecord | None) -> tuple[int, 
 
 def list_planned(record: SweepRecord) -> list[int]:
     """The seeds that the sweep's file names."""
-    return [int(seed) for seed in record.job.get("seeds", ())]
+    seeds = record.job.get("seeds", ())
+    return [int(seed) for seed in seeds] if isinstance(seeds, Sequence) else []
 
 
 def _list_places(record: SweepRecord) -> list[tuple[str, float]]:
