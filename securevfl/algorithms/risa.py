@@ -8,7 +8,7 @@
 
 The opinions cross the cut layer separately (``reduce="none"``): each party's last linear layer is its block of the cut.
 
-Self-training is off by default, because it did not pay in our runs with any rule (docs/algorithms/risa.md).
+Self-training is off by default, because no rule showed a gain in our runs (docs/algorithms/risa.md).
 `RISA.as_published()` turns it on, as in the paper. The rules *calibrated* and *balanced* and the switches
 `imputed_views`, `warm_start`, `party_loss` and `sum_logits` are our additions.
 """

@@ -267,7 +267,7 @@ def why_open() -> str:
         means = [one.mean for _, one in row.lines]
         spread = f"{points(min(means))} to {points(max(means))} over places, " if len(means) > 1 else ""
         kind, claim = "difference" if sample.margin < 0 else "gain", row.claim
-        small = "nor would any show" if said.bound_seeds is None else f"{said.bound_seeds} seeds would show"
+        small = "nor would they show" if said.bound_seeds is None else f"{said.bound_seeds} seeds would show"
         lines.append(
             f"- {claim['paper']}, {claim['where']} ({claim['meaning'].split(';')[0]}): the mean of "
             f"{points(sample.mean)} ({spread}{100 * (sample.deviation or 0):.1f} over seeds) lies "
