@@ -1,4 +1,4 @@
-"""Run the missing cells of the pages' sweeps, for so many minutes; those that decide most claims come first.
+"""Run the missing cells of the pages' sweeps, for so many minutes; those that serve most claims come first.
 
     python -m benchmarks.evidence --list [--only NAME …]
     python -m benchmarks.evidence --minutes 60 [--only NAME …] [--methods LABEL …] [--data LABEL …] [--workers 2]

@@ -58,8 +58,8 @@ SWEEPS = (
 """The sweeps that docs/few-rows.md, docs/algorithms/claims.md, docs/figures.md and the methods' pages rest on."""
 UNKNOWN_SECONDS = 10.0
 """Estimated seconds of a cell if no cell of its algorithm has run."""
-_OPEN_CLAIM, _OWN_CLAIM = 4.0, 0.1
-"""Weights of an undecided claim of a paper, and of a sweep's own one."""
+_PAPERS_CLAIM, _OWN_CLAIM = 4.0, 0.1
+"""Weights of a claim of a paper, decided or not, and of a sweep's own one."""
 
 
 @dataclass
@@ -228,7 +228,7 @@ class Evidence:
         reckon = self.reckoner()
         worth = []
         for i, line in enumerate(lines):
-            weight = _OWN_CLAIM if line.claim is None else _OPEN_CLAIM
+            weight = _OWN_CLAIM if line.claim is None else _PAPERS_CLAIM
             cost = sum(reckon(cell) / shared[cell.digest] for cell in line.wanted)
             worth.append((-weight / cost, i))
         order = [cell for _, i in sorted(worth) for cell in lines[i].wanted]

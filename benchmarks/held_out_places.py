@@ -48,7 +48,7 @@ PLACES: Mapping[str, str] = {
     "Loans": "loans",
     "Flights": "flights",
 }
-"""Label of a place → its public table. Where the other party has the labels, the label says so."""
+"""Label of a place → its public table. `OTHER_SIDE` follows where the party of the later columns has the labels."""
 OTHER_SIDE = ", other side active"
 METHODS = (
     "local",

@@ -86,8 +86,8 @@ def sum_agreeing(scores: np.ndarray) -> np.ndarray:
     """Sum scores (n, observations) whose signs are open, after turning those that point away from the others; (n,).
 
     A singular vector has no sign, so each observation's scores may be negated. The signs are those of the first
-    singular vector of all observations together. Turning one after the other by the sum so far, as we did before,
-    chose a sign by two noisy observations: in 1 of 8 runs on noisy gradients it lost much of the sum.
+    singular vector of all observations together; to turn one after the other by the sum so far would choose the first
+    ones by two noisy observations.
     """
     _, vectors = np.linalg.eigh(scores.T @ scores)
     total: np.ndarray = scores @ np.where(vectors[:, -1] < 0, -1.0, 1.0) if scores.size else np.zeros(len(scores))

@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sweep_sentences
-from sweep_places import Compared
+from sweep_pages import DOCS
+from sweep_places import RULE, Compared, compare_places
 
-from benchmarks.held_out_places import METHODS, OVERLAPS, TEST, list_cells, load_place, measure_cell
+from benchmarks import uncalibrated
+from benchmarks.held_out_places import FILE, METHODS, OVERLAPS, TEST, list_cells, load_place, measure_cell
 from securevfl.data.table import TEST as TESTED
 from securevfl.data.table import TRAIN, VALID
+from securevfl.report import SweepRecord
+from securevfl.report.sweep_record import Rows
+from securevfl.training.active_program import ActiveProgram
 
 
 @pytest.mark.parametrize("other", [False, True])
@@ -53,3 +58,28 @@ def test_a_cell_has_the_ratio_of_its_split() -> None:
 def test_places_are_counted_by_overlap() -> None:
     gaps = {("a", 0.01): 0.02, ("b", 0.01): 0.01, ("a", 0.2): 0.0}
     assert sweep_sentences._count_near(Compared(gaps, {}, 1.0)) == "1 of 2 at 1 %, 1 of 1 at 20 %"
+
+
+@pytest.mark.parametrize("rows", ["common", "alone"])
+def test_the_page_may_say_that_the_rule_is_near_the_first_everywhere(rows: Rows) -> None:
+    rule = compare_places(SweepRecord.read(FILE), rows)[RULE]
+    assert (rule.near, len(rule.gaps)) == (24, 24)
+    assert "it is near the highest mean everywhere" in (DOCS / "few-rows.md").read_text("utf-8").replace("\n", " ")
+
+
+def test_multi_vfl_is_measured_without_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its intercepts take back what label owners of two classes do to the model."""
+    replaced = ActiveProgram.calibrate
+    monkeypatch.setattr(uncalibrated, "run_cell", lambda cell: ActiveProgram.calibrate is replaced)
+    assert uncalibrated.measure_cell(list_cells()[0]) is False
+    assert ActiveProgram.calibrate is replaced
+    means = [
+        {
+            seed: one.value
+            for one in SweepRecord.read(file).cells
+            for seed in [one.seed]
+            if (one.data, one.method, one.x) == ("Fashion-MNIST strips", "FedAvg, mean", 4.0) and seed < 5
+        }
+        for file in (uncalibrated.FILE, uncalibrated.FILE.with_name("sweep-multi-vfl.json"))
+    ]
+    assert all(means[1][seed] - raw > 0.03 for seed, raw in means[0].items())
