@@ -1,4 +1,8 @@
-"""The runs that a claim of benchmarks/claims.toml compares, and the measure it compares them by."""
+"""The runs that a claim of benchmarks/claims.toml compares, and the measure it compares them by.
+
+The papers' claims are about scores as a model gives them. Ours are calibrated after training, with an intercept for
+each class, which changes accuracy (`securevfl.training.calibration`); so the claims compare the metric before that.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
+
+import msgspec
 
 from securevfl.report import CellFigures
 from securevfl.report.statistics import FEWEST
@@ -18,6 +24,7 @@ __all__ = [
     "find_largest_ratio",
     "list_pairs",
     "measure_run",
+    "strip_calibration",
 ]
 
 Place = tuple[str, str, float]
@@ -42,6 +49,20 @@ def list_pairs(claim: Mapping[str, Any], places: Iterable[tuple[str, float]]) ->
         ]
     chosen = [(data, x) for data, x in found if x in claim.get("at", [x])]
     return [((data, claim["better"], x), (data, claim["worse"], x)) for data, x in chosen]
+
+
+def strip_calibration(cells: Iterable[CellFigures]) -> list[CellFigures]:
+    """The runs with the metric before calibration as their value; those whose record lacks it are left out.
+
+    Of two classes the value is an AUC. Calibration keeps the order of the rows, so it changes an AUC by ties alone.
+    """
+    kept = []
+    for cell in cells:
+        if cell.uncalibrated is not None:
+            kept.append(msgspec.structs.replace(cell, value=cell.uncalibrated))
+        elif cell.metric == "auc":
+            kept.append(cell)
+    return kept
 
 
 def measure_run(figures: CellFigures, claim: Mapping[str, Any]) -> float | None:

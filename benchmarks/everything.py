@@ -110,7 +110,6 @@ BENCHMARKS = (
     Benchmark("benchmarks.false_bounds", quick=("--quick",)),
     Benchmark("benchmarks.pooled_opinions", quick=("--quick",)),
     Benchmark("benchmarks.held_out_places", quick=("--quick",)),
-    Benchmark("benchmarks.uncalibrated", quick=("--quick",)),
     Benchmark("benchmarks.shares_trees", quick=("--quick",)),
     Benchmark("benchmarks.shares_trees_links", quick=("--quick",)),
     Benchmark("benchmarks.ten_tables", quick=("--quick",)),

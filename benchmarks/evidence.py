@@ -40,7 +40,7 @@ def list_missing(evidence: Evidence) -> str:
     planned = evidence.plan()
     left = {cell.digest: cell for cell in planned}
     for table in evidence.tables:
-        missing = [cell for cell in table.list_missing() if cell.digest in left]
+        missing = [cell for cell in table.sweep.cells if cell.digest in left]
         hours = sum(map(reckon, missing)) / 3600
         cells = len(table.sweep.cells)
         found.append(f"{table.name:30} {cells:6} {len(table.figures):6} {len(missing):6} {hours:9.2f}")

@@ -22,6 +22,7 @@ from benchmarks.claim_tests import (
     find_differences,
     find_largest_ratio,
     list_pairs,
+    strip_calibration,
 )
 from securevfl.experiments.cells import Cell, CellError, Sweep, make_record
 from securevfl.experiments.sweep_file import list_recorded_cells, read_sweep
@@ -285,6 +286,7 @@ def _judge_family(family: Sequence[Line]) -> None:
         methods = {method for pair in line.pairs for _, method, _ in pair}
         cells = [one for method in methods for one in ran.get((line.table.name, method), [])]
         planned = () if line.claim is None else line.table.sweep.settings.get("seeds", ())
+        cells = cells if line.claim is None else strip_calibration(cells)
         line.differences = find_differences(cells, line.says, places, planned)
         _, mean = average_places(line.differences)
         if mean:
@@ -305,13 +307,15 @@ def _judge_family(family: Sequence[Line]) -> None:
 def _find_wanted(line: Line) -> list[Cell]:
     """The missing cells of a line, seed by seed: all that its file names, whatever the verdict.
 
-    To stop where a verdict is reached would test again and again, and find more than chance may.
+    To stop where a verdict is reached would test again and again, and find more than chance may. A claim of a paper
+    also wants the cells whose record lacks the metric before calibration.
     """
-    at = line.table.cells_at
+    at, ran = line.table.cells_at, line.table.figures
+    kept = ran if line.claim is None else {digest for digest, one in ran.items() if strip_calibration([one])}
     found: dict[str, Cell] = {}
     for better, worse in line.pairs:
         for seed in at[better].keys() & at[worse].keys():
             for cell in (at[better][seed], at[worse][seed]):
-                if cell.digest not in line.table.figures:
+                if cell.digest not in kept:
                     found[cell.digest] = cell
     return sorted(found.values(), key=lambda cell: (cell.seed, cell.data))

@@ -130,6 +130,24 @@ def test_the_list_is_complete() -> None:
     assert listed == runnable - PARTS
 
 
+def test_every_benchmark_that_a_page_names_is_there() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", *(ROOT / "examples" / "experiments").glob("*.toml")]
+    named = {
+        (page.relative_to(ROOT), name)
+        for page in pages
+        for name in re.findall(r"python -m benchmarks\.([\w.]+\w)", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 50
+    folder = ROOT / "benchmarks"
+    missing = [
+        (page, name)
+        for page, name in named
+        for path in [folder.joinpath(*name.split("."))]
+        if not (path.with_suffix(".py").exists() or (path / "__main__.py").exists())
+    ]
+    assert not missing
+
+
 def test_a_data_set_that_is_not_here_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,8 +68,8 @@ def _read(folder: Path, *names: str):  # type: ignore[no-untyped-def]
 
 def _figures(cell, value: float) -> CellFigures:  # type: ignore[no-untyped-def]
     return CellFigures(
-        data=cell.data, method=cell.method, x=cell.x, seed=cell.seed, value=value, valid=0.5, metric="accuracy",
-        epochs=1, best_epoch=1, seconds=2.0, test_ratio=0.25, history=[0.1, 0.5, 0.4],
+        data=cell.data, method=cell.method, x=cell.x, seed=cell.seed, value=0.99, uncalibrated=value, valid=0.5,
+        metric="accuracy", epochs=1, best_epoch=1, seconds=2.0, test_ratio=0.25, history=[0.1, 0.5, 0.4],
     )  # fmt: skip
 
 
@@ -94,6 +94,20 @@ def test_cells_run_once_are_kept_one_by_one_and_shared(folder: Path, capsys: pyt
     for table in again.tables:
         table.figures = dict.fromkeys(table.figures, wrong)
     assert len(compare_again(again, 1)) == 1
+
+
+def test_a_claim_wants_runs_whose_record_lacks_the_metric_before_calibration(folder: Path) -> None:
+    evidence = _read(folder, "one")
+    _fill(evidence, {("local", 0.05): lambda _: 0.8, ("vanilla", 0.05): lambda _: 0.7, ("other", 0.05): lambda _: 0.7})
+    table = evidence.tables[0]
+    table.figures = {
+        digest: msgspec.structs.replace(one, uncalibrated=None if one.seed == 3 else one.uncalibrated)
+        for digest, one in table.figures.items()
+    }
+    (line,) = (line for line in evidence.list_lines() if line.claim is not None)
+    assert line.sample is None  # four seeds have the metric
+    again = {(cell.method, cell.seed) for cell in evidence.plan() if cell.digest in table.figures}
+    assert again == {("local", 3), ("vanilla", 3)}  # no claim is about the other one
 
 
 def test_only_the_chosen_methods_run(folder: Path) -> None:

@@ -67,6 +67,7 @@ def run_cell(cell: Cell, parties: Parties | None = None) -> CellFigures:
         valid=trained.epochs[trained.best_epoch - 1].valid.get(metric, 0.0) if trained.best_epoch else 0.0,
         metric=metric,
         alone=trained.alone.get(metric),
+        uncalibrated=(trained.uncalibrated or trained.test)[metric],
         epochs=len(trained.epochs),
         best_epoch=trained.best_epoch,
         seconds=round(time.perf_counter() - began, 2),

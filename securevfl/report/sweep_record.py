@@ -65,6 +65,9 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     alone: float | None = None
     """the metric on the test rows, scored by the active party alone, 0 to 1; None where the algorithm has no way to"""
+    uncalibrated: float | None = None
+    """the metric on the test rows before scores were calibrated, 0 to 1; None in older
+    records"""
     extra: dict[str, float] = {}
     """what else was counted, e.g. the precision of pseudo-labels"""
     history: list[float] = []
@@ -77,7 +80,8 @@ class CellFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         where = f"{self.data}, {self.method}, {self.x:g}, seed {self.seed}"
-        for what, value in (("", self.value), (" without the partner", self.alone)):
+        figures = {"": self.value, " without the partner": self.alone, " before calibration": self.uncalibrated}
+        for what, value in figures.items():
             lowest = -math.inf if self.metric == "r2" else 0
             if value is not None and not (lowest <= value <= 1 and math.isfinite(value)):
                 bounds = "number up to 1" if self.metric == "r2" else "fraction from 0 to 1"

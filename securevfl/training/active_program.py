@@ -175,6 +175,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         if WHOLE in trained.calibration:
             correction = trained.calibration[WHOLE].correction
             trained.valid_scores, trained.scores = map(correction.apply, (trained.valid_scores, trained.scores))
+            trained.uncalibrated = trained.test
             trained.test = role.task.compute_metrics(trained.scores, labels, weights)
         if ALONE in trained.calibration:
             trained.alone_scores = trained.calibration[ALONE].correction.apply(trained.alone_scores)

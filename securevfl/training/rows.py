@@ -298,6 +298,7 @@ class Trained:
         rows: at the active party: number of rows in its last training epoch.
         extra: at the active party: further figures of an algorithm, by name.
         test: at the active party: the metrics on the test rows.
+        uncalibrated: at the active party: the same metrics before the scores were calibrated; empty if they were not.
         scores: at the active party: probabilities of the test rows, (n, classes).
         valid_scores: at the active party: probabilities of the validation rows by the kept model, (n, classes).
         valid_labels: at the active party: of the validation rows, as `labels`; empty if unknown.
@@ -334,6 +335,7 @@ class Trained:
     rows: int = 0
     extra: dict[str, float] = field(default_factory=dict)
     test: dict[str, float] = field(default_factory=dict)
+    uncalibrated: dict[str, float] = field(default_factory=dict)
     scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     valid_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     valid_labels: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)

@@ -8,13 +8,11 @@ import sweep_sentences
 from sweep_pages import DOCS
 from sweep_places import RULE, Compared, compare_places
 
-from benchmarks import uncalibrated
 from benchmarks.held_out_places import FILE, METHODS, OVERLAPS, TEST, list_cells, load_place, measure_cell
 from securevfl.data.table import TEST as TESTED
 from securevfl.data.table import TRAIN, VALID
 from securevfl.report import SweepRecord
 from securevfl.report.sweep_record import Rows
-from securevfl.training.active_program import ActiveProgram
 
 
 @pytest.mark.parametrize("other", [False, True])
@@ -65,21 +63,3 @@ def test_the_page_may_say_that_the_rule_is_near_the_first_everywhere(rows: Rows)
     rule = compare_places(SweepRecord.read(FILE), rows)[RULE]
     assert (rule.near, len(rule.gaps)) == (24, 24)
     assert "it is near the highest mean everywhere" in (DOCS / "few-rows.md").read_text("utf-8").replace("\n", " ")
-
-
-def test_multi_vfl_is_measured_without_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its intercepts take back what label owners of two classes do to the model."""
-    replaced = ActiveProgram.calibrate
-    monkeypatch.setattr(uncalibrated, "run_cell", lambda cell: ActiveProgram.calibrate is replaced)
-    assert uncalibrated.measure_cell(list_cells()[0]) is False
-    assert ActiveProgram.calibrate is replaced
-    means = [
-        {
-            seed: one.value
-            for one in SweepRecord.read(file).cells
-            for seed in [one.seed]
-            if (one.data, one.method, one.x) == ("Fashion-MNIST strips", "FedAvg, mean", 4.0) and seed < 5
-        }
-        for file in (uncalibrated.FILE, uncalibrated.FILE.with_name("sweep-multi-vfl.json"))
-    ]
-    assert all(means[1][seed] - raw > 0.03 for seed, raw in means[0].items())

@@ -24,6 +24,7 @@ from securevfl.experiments.pool import run_cell
 from securevfl.experiments.sweep import run_sweep
 from securevfl.experiments.sweep_file import read_sweep
 from securevfl.report import SweepRecord, failures_text
+from securevfl.training.active_program import ActiveProgram
 
 SWEEP = """
 name = "tiny"
@@ -104,6 +105,15 @@ def test_a_method_may_have_seeds_of_its_own(file: Path) -> None:
     file.write_text(SWEEP.replace("values = [0.5]\n", "seeds = [-1]\n"), encoding="utf-8")
     with pytest.raises(sv.InputError, match=r"method\[1\]\.seeds"):
         read_sweep(file)
+
+
+def test_a_cell_has_the_metric_before_calibration(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = read_sweep(file).cells
+    ran = [run_cell(cell) for cell in cells]
+    monkeypatch.setattr(ActiveProgram, "calibrate", lambda program: None)
+    plain = [run_cell(cell) for cell in cells]
+    assert [one.uncalibrated for one in ran] == [one.value for one in plain] == [one.uncalibrated for one in plain]
+    assert any(one.uncalibrated != one.value for one in ran)
 
 
 def test_a_cell_is_that_of_simulate(file: Path) -> None:

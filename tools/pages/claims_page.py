@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import msgspec
 from fedda_pairs import count_pairs
 
 from securevfl.report import SweepRecord
@@ -30,25 +31,37 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.claim_bounds import BOUND, DECIDED, MOST, ClaimJudgement, judge_claims  # noqa: E402 - not installed
-from benchmarks.claim_tests import average_places, find_differences, find_largest_ratio  # noqa: E402
+from benchmarks.claim_tests import average_places, find_differences, find_largest_ratio, strip_calibration  # noqa: E402
 
 __all__ = [
     "CLAIMS", "PAGE", "Row", "blocks", "hours", "list_rows", "needs", "overall", "points", "summary", "tests_of",
-    "why_open", "word", "written",
+    "why_open", "with_calibration", "word", "written",
 ]  # fmt: skip
 
 PAGE = ROOT / "docs" / "algorithms" / "claims.md"
 CLAIMS = ROOT / "benchmarks" / "claims.toml"
 RESULTS = ROOT / "benchmarks" / "results"
 
+_WHOLE = {
+    "holds": "reproduced",
+    "does not hold": "contradicted",
+    "no gain": f"no gain above {100 * BOUND:g} points",
+    "no difference": f"no difference above {100 * BOUND:g} points",
+    "undecided": "undecided",
+}
+"""A verdict of the tests → as the page says it."""
+
 Line = tuple[str, Paired]
 """Where a claim was tried, and its differences."""
 
 
 @cache
-def _record(name: str) -> SweepRecord | None:
+def _record(name: str, *, calibrated: bool = False) -> SweepRecord | None:
     file = RESULTS / f"sweep-{name}.json"
-    return SweepRecord.read(file) if file.exists() else None
+    if not file.exists():
+        return None
+    record = SweepRecord.read(file)
+    return record if calibrated else msgspec.structs.replace(record, cells=strip_calibration(record.cells))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +88,10 @@ class Row:
 
 
 @cache
-def list_rows() -> list[Row]:
-    """All claims, judged together."""
+def list_rows(*, calibrated: bool = False) -> list[Row]:
+    """All claims, judged together, by scores as the models give them or by calibrated ones."""
     claims = tomllib.loads(CLAIMS.read_text("utf-8"))["claim"]
-    records = [_record(claim["sweep"]) if "sweep" in claim else None for claim in claims]
+    records = [_record(claim["sweep"], calibrated=calibrated) if "sweep" in claim else None for claim in claims]
     pairs = list(zip(claims, records, strict=True))
     lines = [tests_of(claim, record) if "sweep" in claim else [] for claim, record in pairs]
     averages = [overall(claim, record) if "sweep" in claim else (0, None) for claim, record in pairs]
@@ -142,7 +155,7 @@ def word(verdicts: list[str], whole: str = "undecided") -> str:
     """
     held, fell, n = verdicts.count("holds"), verdicts.count("does not hold"), len(verdicts)
     if whole in ("holds", "no gain", "no difference"):
-        text = {"holds": "reproduced"}.get(whole, f"{whole} above {100 * BOUND:g} points")
+        text = _WHOLE[whole]
         other = f", reproduced in {held} of {n}" if held and whole != "holds" else ""
         return text + other + (f", contradicted in {fell} of {n}" if fell else "")
     if whole == "does not hold":
@@ -257,6 +270,25 @@ def summary() -> str:
     )
 
 
+def with_calibration() -> str:
+    """The claims that calibrated scores would judge otherwise, and by how much their means move; a line each."""
+    lines, moves = [], []
+    for row, other in zip(list_rows(), list_rows(calibrated=True), strict=True):
+        said, calibrated = row.judgement, other.judgement
+        if said is None or calibrated is None or row.sample is None or other.sample is None:
+            continue
+        moves.append(abs(other.sample.mean - row.sample.mean))
+        if said.verdict != calibrated.verdict:
+            means = f"{points(row.sample.mean)} becomes {points(other.sample.mean)}"
+            verdicts = f"{_WHOLE[said.verdict]}, with calibration {_WHOLE[calibrated.verdict]}"
+            lines.append(f"- {row.claim['paper']}, {row.claim['where']}: {means}; {verdicts}.")
+    head = (
+        f"Calibration moves the mean of a claim by {100 * median(moves):.1f} points in the median, by "
+        f"{100 * max(moves):.1f} at most. {len(lines)} of {len(moves)} verdicts would be others:"
+    )
+    return "\n".join([head, "", *lines]) if lines else head.replace(" 0 of", " None of").rstrip(":") + "."
+
+
 def why_open() -> str:
     """A sentence for each claim that no number of seeds decides by its sign."""
     lines = []
@@ -283,7 +315,7 @@ def written(text: str) -> str:
     Raises:
         ValueError: it has no place for a paper's claims.
     """
-    for paper, table in {**blocks(), "count": summary(), "open": why_open()}.items():
+    for paper, table in {**blocks(), "count": summary(), "open": why_open(), "calibrated": with_calibration()}.items():
         begin, end = f"<!-- claims: {paper} -->", "<!-- end -->"
         before, found, rest = text.partition(begin)
         if not found:

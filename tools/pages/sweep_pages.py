@@ -5,12 +5,13 @@ python tools/pages/sweep_pages.py    writes them into the pages; a test holds th
 A page says where: ``<!-- sweep: few-rows | means | MNIST halves -->``, then ``<!-- end -->``. The first word is the
 sweep, the second the table (see `KINDS`), the third a data set where the table is of one. A sweep that has not run says
 so; one that has run in part gives its part. Two sweeps with a plus sign between them give one table of the places of
-both.
+both. "uncalibrated" after a sweep gives the figures before calibration.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -27,14 +28,19 @@ from sweep_ranks import ranks
 from securevfl.report import SweepRecord
 from securevfl.report.sweep_record import dataset_names, list_positions
 
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.claim_tests import strip_calibration  # noqa: E402 - not installed
+
 __all__ = ["KINDS", "PICTURE", "pages", "written"]
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "benchmarks" / "results"
 FILES = ROOT / "examples" / "experiments"
 PICTURE = DOCS / "images" / "few-rows.png"
 
+_BEFORE = " uncalibrated"
 _BLOCK = re.compile(r"(<!-- sweep: ([^>]*?) -->).*?(<!-- end -->)", flags=re.DOTALL)
 
 KINDS: dict[str, Callable[[Levels, str], str]] = {
@@ -72,11 +78,13 @@ def _each(record: SweepRecord, data: str, table: Callable[[str], str]) -> str:
 
 @cache
 def _levels(name: str) -> Levels | None:
-    files = [RESULTS / f"sweep-{one.strip()}.json" for one in name.split("+")]
+    plain = name.removesuffix(_BEFORE)
+    files = [RESULTS / f"sweep-{one.strip()}.json" for one in plain.split("+")]
     if not all(file.exists() for file in files):
         return None
     first, *others = (SweepRecord.read(file) for file in files)
-    return Levels(msgspec.structs.replace(first, cells=[*first.cells, *(c for one in others for c in one.cells)]))
+    cells = [*first.cells, *(cell for one in others for cell in one.cells)]
+    return Levels(msgspec.structs.replace(first, cells=cells if plain == name else strip_calibration(cells)))
 
 
 def _block(words: str) -> str:
@@ -85,7 +93,7 @@ def _block(words: str) -> str:
     if kind not in KINDS:
         raise ValueError(f"a page asks for the table {kind!r} of the sweep {name!r}; there are {', '.join(KINDS)}")
     if found is None:
-        if not (FILES / f"{name}.toml").exists():
+        if not (FILES / f"{name.removesuffix(_BEFORE)}.toml").exists():
             raise ValueError(f"a page asks for the sweep {name!r}, which has not run, and there is no such file")
         return f"*`{name}.toml` has not run yet.*"
     return KINDS[kind](found, data[0] if data else "")

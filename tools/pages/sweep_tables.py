@@ -195,6 +195,6 @@ def run(record: SweepRecord) -> str:
     hours = sum(cell.seconds for cell in record.cells) / 3600
     place = ", ".join(record.machine[name] for name in ("cpu", "cores") if name in record.machine)
     return (
-        f"{len(record.cells):,} runs, {seeds} seeds, {hours:.1f} hours of runs added up ({place} cores), "
+        f"{len(record.cells):,} runs, {seeds} seeds, {hours:.1f} hours of runs added up; the last on {place} cores, "
         f"{record.created[:10]}."
     )
