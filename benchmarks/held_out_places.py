@@ -166,6 +166,7 @@ def main() -> None:
     if FILE.exists() and not given.quick:
         ran = {where[one.data, one.method, one.x, one.seed]: one for one in SweepRecord.read(FILE).cells}
     errors: dict[str, CellError] = {}
+    sweep = _make_sweep(cells)
     end = time.monotonic() + 60 * given.minutes
     for cell in _iter_missing(cells, ran, given.methods):
         if time.monotonic() > end:
@@ -179,7 +180,7 @@ def main() -> None:
         else:
             ran[cell.digest] = found
         if not given.quick:
-            record = make_record(_make_sweep(cells), ran, errors, "python -m benchmarks.held_out_places")
+            record = make_record(sweep, ran, errors, "python -m benchmarks.held_out_places")
             write_atomic(FILE, record.to_json() + b"\n")
 
 
