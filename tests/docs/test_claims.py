@@ -280,7 +280,7 @@ def test_claims_are_about_scores_before_calibration() -> None:
 
 
 def test_the_page_says_what_calibration_adds_to_multi_vfl() -> None:
-    """Fitted on rows of all classes, it adds more to the plain mean than any server does."""
+    """Fitted on rows of all classes, it lifts the plain mean above every server without it."""
     cells = SweepRecord.read(claims_page.RESULTS / "sweep-multi-vfl.json").cells
     gains, above = [], []
     for data in ("Fashion-MNIST strips", "MNIST strips"):
@@ -290,9 +290,11 @@ def test_the_page_says_what_calibration_adds_to_multi_vfl() -> None:
         plain = {name: fmean(one.uncalibrated or 0.0 for one in here if one.method == name) for name in methods}
         after = {name: fmean(one.value for one in here if one.method == name) for name in methods}
         gains += [after[name] - plain[name] for name in methods]
-        above.append(after["FedAvg, mean"] > max(plain.values()))
+        above.append(after["FedAvg, mean"] - max(plain.values()))
         assert sorted(plain, key=plain.__getitem__) != sorted(after, key=after.__getitem__)
     assert [round(100 * one) for one in (min(gains), max(gains))] == [4, 9]
-    assert all(above)
+    assert all(one > 0 for one in above)
+    assert round(100 * above[1], 1) == 0.5  # over FedDemonAdam
     page = (claims_page.PAGE.parent / "multi-vfl.md").read_text("utf-8").replace("\n", " ")
-    assert "calibration adds 4 to 9 points: to the plain mean more than any server or rate does" in page
+    assert "calibration adds 4 to 9 points. The plain mean with it has a higher accuracy than any server" in page
+    assert "on MNIST by 0.5 points over FedDemonAdam, which can be chance" in page
