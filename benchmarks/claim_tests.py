@@ -76,6 +76,10 @@ def measure_run(figures: CellFigures, claim: Mapping[str, Any]) -> float | None:
         ValueError: there is no such measure.
     """
     kind, history = claim.get("measure", "value"), figures.history
+    if kind == "value" and claim.get("rows") == "alone" and "paper" in claim:
+        raise ValueError(
+            "a paper's claim is about scores before calibration, which records do not have without partners"
+        )
     if kind == "value":
         return figures.alone if claim.get("rows") == "alone" else figures.value
     if kind == "speed":

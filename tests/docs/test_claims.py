@@ -253,7 +253,7 @@ def test_a_sweep_that_has_run_is_not_said_to_have_none() -> None:
 
 def test_claims_are_about_scores_before_calibration() -> None:
     """The intercepts of classes take back what label owners of two classes do to the model; no paper has them."""
-    from benchmarks.claim_tests import strip_calibration
+    from benchmarks.claim_tests import measure_run, strip_calibration
 
     def cell(metric: str, **more: float) -> CellFigures:
         return CellFigures(
@@ -264,6 +264,8 @@ def test_claims_are_about_scores_before_calibration() -> None:
     assert [one.value for one in strip_calibration([cell("accuracy", uncalibrated=0.6)])] == [0.6]
     assert strip_calibration([cell("accuracy")]) == []  # an old record: it has to run again
     assert [one.value for one in strip_calibration([cell("auc")])] == [0.7]  # calibration keeps the order of rows
+    with pytest.raises(ValueError, match="before calibration"):
+        measure_run(cell("auc"), {"paper": "P", "rows": "alone"})
     of = {"multi-vfl": ("Fashion-MNIST strips", 4.0, 0.05), "claims": ("MNIST halves", 0.05, 0.0)}
     for name, (data, x, least) in of.items():
         cells = SweepRecord.read(claims_page.RESULTS / f"sweep-{name}.json").cells

@@ -59,7 +59,9 @@ def test_places_are_counted_by_overlap() -> None:
 
 
 @pytest.mark.parametrize("rows", ["common", "alone"])
-def test_the_page_may_say_that_the_rule_is_near_the_first_everywhere(rows: Rows) -> None:
+def test_the_page_may_say_how_often_the_rule_is_near_the_first(rows: Rows) -> None:
     rule = compare_places(SweepRecord.read(FILE), rows)[RULE]
-    assert (rule.near, len(rule.gaps)) == (24, 24)
-    assert "it is near the highest mean everywhere" in (DOCS / "few-rows.md").read_text("utf-8").replace("\n", " ")
+    assert (rule.near, len(rule.gaps)) == ({"common": 22, "alone": 24}[rows], 24)
+    page = (DOCS / "few-rows.md").read_text("utf-8").replace("\n", " ")
+    assert "it is near the highest mean in 22 of 24 places" in page
+    assert "are ahead by 1.4 and 2.1 points" in page
